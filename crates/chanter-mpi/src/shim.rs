@@ -1,6 +1,6 @@
 //! MPI, by way of the shim in C: no function here is called by two threads at once.
 //!
-//! A [`Right`] is the right to call. There is one in a process, and it is inside a
+//! A [`MpiToken`] is the right to call. There is one in a process, and it is inside a
 //! [`CombiningLock`](chanter_cluster::engine::combining_lock::CombiningLock).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -155,13 +155,13 @@ pub(crate) fn processors() -> usize {
     usize::try_from(unsafe { raw::chanter_mpi_processors() }).unwrap_or(1)
 }
 
-/// The right to call MPI, which is initialized. One thread at a time has it.
+/// The token of the right to call MPI, which is initialized. One thread at a time has it.
 #[derive(Debug)]
-pub(crate) struct Right(());
+pub(crate) struct MpiToken(());
 
 static WAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-impl Right {
+impl MpiToken {
     /// Initializes MPI. `None`: that was done before in this process, by us or by somebody else.
     pub(crate) fn begin() -> Option<Result<Self>> {
         // ORDER: Relaxed: only one caller may see `false`; nothing else is published.
@@ -296,7 +296,7 @@ impl Requests {
     /// a test says that it is done.
     pub(crate) unsafe fn recv_init(
         &mut self,
-        _: &mut Right,
+        _: &mut MpiToken,
         at: usize,
         comm: Comm,
         to: *mut u8,
@@ -311,7 +311,7 @@ impl Requests {
     }
 
     /// Starts a persistent receive, which is not started.
-    pub(crate) fn start(&mut self, _: &mut Right, at: usize) -> Result<()> {
+    pub(crate) fn start(&mut self, _: &mut MpiToken, at: usize) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array; where it writes, `recv_init`'s caller answers for.
         check("start a receive", unsafe { raw::chanter_mpi_start(self.all.as_ptr(), at) })
@@ -324,7 +324,7 @@ impl Requests {
     #[allow(clippy::too_many_arguments, reason = "MPI's own")]
     pub(crate) unsafe fn irecv(
         &mut self,
-        _: &mut Right,
+        _: &mut MpiToken,
         at: usize,
         comm: Comm,
         to: *mut u8,
@@ -356,7 +356,7 @@ impl Requests {
     /// The request is idle. The bytes stay as they are until a test says that it is done.
     pub(crate) unsafe fn isend(
         &mut self,
-        _: &mut Right,
+        _: &mut MpiToken,
         at: usize,
         comm: Comm,
         bytes: *const [u8],
@@ -382,7 +382,7 @@ impl Requests {
     /// Whether a receive that is under way is done. If so, `status` describes the message. It is read where it is
     /// written, since a copy of freshly written smaller words waits for them.
     #[inline]
-    pub(crate) fn test(&mut self, _: &mut Right, at: usize, status: &mut Status) -> Result<bool> {
+    pub(crate) fn test(&mut self, _: &mut MpiToken, at: usize, status: &mut Status) -> Result<bool> {
         let mut is_done = 0;
         let at = self.at(at);
         // SAFETY: the request is one of the array; there are places for the answers.
@@ -393,7 +393,7 @@ impl Requests {
 
     /// Whether a send that is under way is done.
     #[inline]
-    pub(crate) fn test_sent(&mut self, _: &mut Right, at: usize) -> Result<bool> {
+    pub(crate) fn test_sent(&mut self, _: &mut MpiToken, at: usize) -> Result<bool> {
         let mut is_done = 0;
         let at = self.at(at);
         // SAFETY: as in `test`.
@@ -404,7 +404,7 @@ impl Requests {
     /// Those that are done, of all that are under way.
     pub(crate) fn test_some<'a>(
         &mut self,
-        _: &mut Right,
+        _: &mut MpiToken,
         found: &'a mut Found,
     ) -> Result<impl Iterator<Item = (usize, Status)> + 'a> {
         assert!(self.count as usize <= found.done.len());
@@ -426,7 +426,7 @@ impl Requests {
     }
 
     /// Takes a receive back that is under way; what has come, if it was too late.
-    pub(crate) fn cancel(&mut self, _: &mut Right, at: usize) -> Result<Option<Status>> {
+    pub(crate) fn cancel(&mut self, _: &mut MpiToken, at: usize) -> Result<Option<Status>> {
         let (mut was_taken, mut status) = (0, Status::default());
         let at = self.at(at);
         // SAFETY: as in `test`.
@@ -436,7 +436,7 @@ impl Requests {
     }
 
     /// Forgets a persistent receive that is not started.
-    pub(crate) fn forget(&mut self, _: &mut Right, at: usize) -> Result<()> {
+    pub(crate) fn forget(&mut self, _: &mut MpiToken, at: usize) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array.
         check("forget a receive", unsafe { raw::chanter_mpi_request_free(self.all.as_ptr(), at) })

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use chanter_cluster::engine::Lane;
 use chanter_cluster::wire::Body;
 
-use super::flight::{Sends, Sent};
+use super::buffer_pool::BufferPool;
+use super::in_flight::{Sends, Sent};
 use super::peer::LANES;
-use super::rooms::Rooms;
-use crate::shim::{Comm, Result, Right};
+use crate::shim::{Comm, MpiToken, Result};
 
 /// Most sends of a lane that may be on their way, and most large bodies.
 const SENDS: usize = 64;
@@ -152,9 +152,15 @@ impl Lanes {
 
     /// Sends a frame, or a word, for which there is room.
     #[inline]
-    pub(super) fn send(&mut self, right: &mut Right, lane: Lane, to: Destination, sent: Sent) -> Result<()> {
+    pub(super) fn send(
+        &mut self,
+        token: &mut MpiToken,
+        lane: Lane,
+        to: Destination,
+        sent: Sent,
+    ) -> Result<()> {
         let sends = &mut self.ways[lane as usize].sends;
-        let done = sends.send(right, to.comm, sent, to.process, to.tag)?;
+        let done = sends.send(token, to.comm, sent, to.process, to.tag)?;
         self.under_way += usize::from(done.is_none());
         Ok(())
     }
@@ -162,15 +168,15 @@ impl Lanes {
     /// Sends a large body, for which there is room.
     pub(super) fn send_bulk(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         lane: Lane,
         to: Destination,
         body: Body,
-        rooms: &mut Rooms,
+        buffer_pool: &mut BufferPool,
     ) -> Result<()> {
         let bulk = &mut self.ways[lane as usize].bulk;
-        match bulk.send(right, to.comm, Sent::Whole(body), to.process, to.tag)? {
-            Some(sent) => rooms.put_sent(sent),
+        match bulk.send(token, to.comm, Sent::Whole(body), to.process, to.tag)? {
+            Some(sent) => buffer_pool.put_sent(sent),
             None => self.bulk_under_way += 1,
         }
         Ok(())
@@ -179,7 +185,7 @@ impl Lanes {
     /// Sends a frame in pieces, for which there is room.
     pub(super) fn send_pieces(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         lane: Lane,
         to: Destination,
         more: u16,
@@ -190,28 +196,33 @@ impl Lanes {
         for begin in (0..length).step_by(eager.piece) {
             let end = length.min(begin + eager.piece);
             let tag = to.tag + if end < length { more } else { 0 };
-            let is_done = sends.send_piece(right, to.comm, (&frame, begin..end), to.process, tag)?;
+            let is_done = sends.send_piece(token, to.comm, (&frame, begin..end), to.process, tag)?;
             self.under_way += usize::from(!is_done);
         }
         Ok(())
     }
 
     /// Looks which sends are done.
-    pub(super) fn test(&mut self, right: &mut Right, tests: &mut u64) -> Result<()> {
+    pub(super) fn test(&mut self, token: &mut MpiToken, tests: &mut u64) -> Result<()> {
         for Way { sends, .. } in &mut self.ways {
             let under_way = &mut self.under_way;
-            sends.test(right, tests, |_, _| *under_way -= 1)?;
+            sends.test(token, tests, |_, _| *under_way -= 1)?;
         }
         Ok(())
     }
 
     /// Looks which large bodies have gone. Their memory is room for what comes.
-    pub(super) fn test_bulk(&mut self, right: &mut Right, tests: &mut u64, rooms: &mut Rooms) -> Result<()> {
+    pub(super) fn test_bulk(
+        &mut self,
+        token: &mut MpiToken,
+        tests: &mut u64,
+        buffer_pool: &mut BufferPool,
+    ) -> Result<()> {
         for Way { bulk, .. } in &mut self.ways {
             let under_way = &mut self.bulk_under_way;
-            bulk.test(right, tests, |sent, _| {
+            bulk.test(token, tests, |sent, _| {
                 *under_way -= 1;
-                rooms.put_sent(sent);
+                buffer_pool.put_sent(sent);
             })?;
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! The engine that carries frames by MPI.
 
-mod ahead;
+mod buffer_pool;
 mod class;
 mod counters;
-mod flight;
+mod in_flight;
 mod lanes;
 mod peer;
+mod preposted;
 mod ring;
-mod rooms;
 mod state;
 
 use std::fmt;
@@ -28,7 +28,7 @@ use lanes::Outgoing;
 use state::{LONGEST, State};
 
 use crate::detect::{Detected, StartError, detect};
-use crate::shim::{MpiError, Right, library, processors};
+use crate::shim::{MpiError, MpiToken, library, processors};
 
 /// Most that may be handed in while another thread is inside.
 const OUTBOX: usize = 256;
@@ -97,13 +97,13 @@ impl Mpi {
     /// # Errors
     /// As for `start`.
     pub fn start_anyway() -> Result<Self, StartError> {
-        let right = Right::begin().ok_or(StartError::Twice)??;
-        let (me, count, nodes) = (right.rank()?, right.size()?, right.nodes()?);
+        let token = MpiToken::begin().ok_or(StartError::Twice)??;
+        let (me, count, nodes) = (token.rank()?, token.size()?, token.nodes()?);
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
-        let state = State::new(right, me, count, Arc::clone(&counters))?;
+        let state = State::new(token, me, count, Arc::clone(&counters))?;
         // Nobody sends before all receive: what comes first would be copied once more.
-        state.right.barrier()?;
+        state.token.barrier()?;
         Ok(Self {
             lock: CombiningLock::new(state, OUTBOX),
             me,
@@ -147,12 +147,12 @@ impl Mpi {
             return Err(error);
         }
         within.close()?;
-        within.right.end()
+        within.token.end()
     }
 
     /// Ends all processes of the job at once, with this exit code. Comes back only if MPI cannot do that.
     pub fn abort(&self, code: i32) {
-        self.enter().right.abort(code);
+        self.enter().token.abort(code);
     }
 
     /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
@@ -167,7 +167,7 @@ impl Mpi {
     /// There are too few bytes for a number.
     #[doc(hidden)]
     pub fn raw_round_trips(&self, other: ProcessId, bytes: usize, rounds: u32) -> Result<u32, MpiError> {
-        self.enter().right.round_trips(other.0, self.me < other.0, bytes, rounds)
+        self.enter().token.round_trips(other.0, self.me < other.0, bytes, rounds)
     }
 
     /// Barriers of MPI itself, for measurements: all processes of the job call this. The OS thread is blocked.
@@ -176,7 +176,7 @@ impl Mpi {
     /// MPI has failed.
     #[doc(hidden)]
     pub fn raw_barriers(&self, rounds: u32) -> Result<(), MpiError> {
-        self.enter().right.barriers(rounds)
+        self.enter().token.barriers(rounds)
     }
 
     /// Sums of MPI itself that all processes get, for measurements: all call this. Number of wrong messages. The OS
@@ -186,7 +186,7 @@ impl Mpi {
     /// MPI has failed.
     #[doc(hidden)]
     pub fn raw_reductions(&self, rounds: u32) -> Result<u32, MpiError> {
-        self.enter().right.reductions(rounds)
+        self.enter().token.reductions(rounds)
     }
 
     /// Goes inside. The thread inside does not stay for long.

@@ -27,7 +27,7 @@ pub(super) struct ProcessId {
     pub(super) sent: u64,
     arrived: u64,
     /// It has said that it leaves, with the number of frames that it has sent.
-    farewell: Option<u64>,
+    goodbye: Option<u64>,
     /// We have said so to it.
     pub(super) was_told: bool,
     /// It has gone.
@@ -98,13 +98,13 @@ impl ProcessId {
 
     /// It leaves, and has sent this number of frames.
     pub(super) fn leaves(&mut self, sent: u64) {
-        self.farewell = Some(sent);
+        self.goodbye = Some(sent);
     }
 
     /// Whether it has left and all that it has sent is here.
     #[inline]
     pub(super) fn has_left(&self) -> bool {
-        self.farewell.is_some_and(|sent| sent <= self.arrived)
+        self.goodbye.is_some_and(|sent| sent <= self.arrived)
     }
 }
 

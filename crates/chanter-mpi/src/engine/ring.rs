@@ -7,20 +7,20 @@
 //! many threads wait. A receive that has been read is started again, behind all others. The next look does so, as the
 //! owner of the message need not wait for it.
 //!
-//! How many are posted follows from how messages come: see [`Posts`].
+//! How many are posted follows from how messages come: see [`ReceiveWindow`].
 
-mod posts;
+mod receive_window;
 
-use posts::Posts;
+use receive_window::ReceiveWindow;
 
-use crate::shim::{Comm, Requests, Result, Right, Status};
+use crate::shim::{Comm, MpiToken, Requests, Result, Status};
 
 pub(super) struct Ring {
     requests: Requests,
     /// The receives' bytes, which MPI writes.
     slots: Vec<Box<[u8]>>,
     comm: Comm,
-    posts: Posts,
+    receive_window: ReceiveWindow,
     /// The first is done, and what of it MPI has said.
     is_done: bool,
     status: Status,
@@ -29,12 +29,12 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A ring of `count` receives with `room` bytes each, not yet started.
-    pub(super) fn new(right: &mut Right, comm: Comm, count: usize, room: usize) -> Result<Self> {
+    pub(super) fn new(token: &mut MpiToken, comm: Comm, count: usize, room: usize) -> Result<Self> {
         let mut ring = Self {
             requests: Requests::new(count),
             slots: (0..count).map(|_| vec![0; room].into_boxed_slice()).collect(),
             comm,
-            posts: Posts::new(count),
+            receive_window: ReceiveWindow::new(count),
             is_done: false,
             status: Status::default(),
             is_open: false,
@@ -42,28 +42,28 @@ impl Ring {
         for (at, slot) in ring.slots.iter_mut().enumerate() {
             // SAFETY: the request is idle. The slot is in a box of its own, which lives as long as the requests do; it is
             // read only in `message`, when the request is done.
-            unsafe { ring.requests.recv_init(right, at, ring.comm, slot.as_mut_ptr(), room)? };
+            unsafe { ring.requests.recv_init(token, at, ring.comm, slot.as_mut_ptr(), room)? };
         }
         Ok(ring)
     }
 
     /// Receives from now on.
-    pub(super) fn start(&mut self, right: &mut Right) -> Result<()> {
+    pub(super) fn start(&mut self, token: &mut MpiToken) -> Result<()> {
         self.is_open = true;
-        self.start_wanted(right)
+        self.start_wanted(token)
     }
 
     /// Whether a message is there: one test, if that is not known.
     #[inline]
-    pub(super) fn has_message(&mut self, right: &mut Right, tests: &mut u64) -> Result<bool> {
+    pub(super) fn has_message(&mut self, token: &mut MpiToken, tests: &mut u64) -> Result<bool> {
         if self.is_done || !self.is_open {
             return Ok(self.is_done);
         }
-        self.start_wanted(right)?;
-        if let Some(first) = self.posts.first() {
+        self.start_wanted(token)?;
+        if let Some(first) = self.receive_window.first() {
             *tests += 1;
-            self.is_done = self.requests.test(right, first, &mut self.status)?;
-            self.posts.saw(self.is_done);
+            self.is_done = self.requests.test(token, first, &mut self.status)?;
+            self.receive_window.saw(self.is_done);
         }
         Ok(self.is_done)
     }
@@ -77,7 +77,7 @@ impl Ring {
     /// The message that is there, and its bytes.
     #[inline]
     pub(super) fn message(&self) -> Option<(&Status, &[u8])> {
-        let first = self.posts.first().filter(|_| self.is_done)?;
+        let first = self.receive_window.first().filter(|_| self.is_done)?;
         Some((&self.status, &self.slots[first][..self.status.bytes as usize]))
     }
 
@@ -86,28 +86,28 @@ impl Ring {
     pub(super) fn next(&mut self) {
         debug_assert!(self.is_done, "a message was read that a look has found");
         self.is_done = false;
-        self.posts.take();
+        self.receive_window.take();
     }
 
     #[inline]
-    fn start_wanted(&mut self, right: &mut Right) -> Result<()> {
-        while let Some(at) = self.posts.wanted() {
-            self.requests.start(right, at)?;
-            self.posts.post();
+    fn start_wanted(&mut self, token: &mut MpiToken) -> Result<()> {
+        while let Some(at) = self.receive_window.wanted() {
+            self.requests.start(token, at)?;
+            self.receive_window.post();
         }
         Ok(())
     }
 
     /// Takes all receives back. Nothing comes any more.
-    pub(super) fn close(&mut self, right: &mut Right) -> Result<()> {
+    pub(super) fn close(&mut self, token: &mut MpiToken) -> Result<()> {
         if self.is_done {
             self.next();
         }
-        while let Some(at) = self.posts.first() {
-            self.requests.cancel(right, at)?;
-            self.posts.take();
+        while let Some(at) = self.receive_window.first() {
+            self.requests.cancel(token, at)?;
+            self.receive_window.take();
         }
-        (0..self.slots.len()).try_for_each(|at| self.requests.forget(right, at))?;
+        (0..self.slots.len()).try_for_each(|at| self.requests.forget(token, at))?;
         self.is_open = false;
         Ok(())
     }

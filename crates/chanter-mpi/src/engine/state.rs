@@ -12,7 +12,7 @@
 //! | lane + 4 · 0 | a frame |
 //! | lane + 4 · 1 | a descriptor: the length, u64, little endian |
 //! | lane + 4 · 3 | a piece of a frame, of which more follows |
-//! | 4 · 2 | a farewell: how many frames were sent to that process, u64 |
+//! | 4 · 2 | a goodbye: how many frames were sent to that process, u64 |
 //!
 //! # Large frames
 //!
@@ -20,10 +20,10 @@
 //! which they were sent, and so do the bytes, as MPI promises. So the first receive that is posted for a class of a process is for
 //! the first descriptor, and so on.
 //!
-//! When a large frame has come, a receive is posted *ahead* for the next of its class from that process. It has room
+//! When a large frame has come, a receive is *preposted* for the next of its class from that process. It has room
 //! for the longest, and the bytes need not wait until the descriptor is read. Which descriptor has which receive is
 //! said in
-//! [`Expected`] (INV-AHEAD).
+//! [`Expected`] (INV-PREPOSTED).
 //!
 //! # Leaving
 //!
@@ -39,16 +39,16 @@ use chanter_cluster::engine::combining_lock::Inside;
 use chanter_cluster::engine::{Change, Lane, ProcessId, Sink, Why};
 use chanter_cluster::wire::{Body, LENGTH};
 
-use super::ahead::{AHEAD, Expected, FILLS, Given, Kind};
+use super::buffer_pool::BufferPool;
 use super::class::Class;
 use super::counters::Counters;
-use super::flight::{Filling, Fills, Sent, room_for};
+use super::in_flight::{Filling, Fills, Sent, room_for};
 use super::lanes::{Destination, Eager, Lanes, Outgoing};
 use super::peer::{self, Frame};
+use super::preposted::{Expected, FILLS, Given, Kind, PREPOSTED};
 use super::ring::Ring;
-use super::rooms::Rooms;
 use crate::detect::OPEN_MPI;
-use crate::shim::{Comm, MpiError, Result, Right, Status, library};
+use crate::shim::{Comm, MpiError, MpiToken, Result, Status, library};
 
 /// Bytes of a frame that goes in pieces, at most: a header, 16 KiB, and what a value's encoding adds.
 const EAGER: usize = LENGTH + 16 * 1024 + 16;
@@ -82,14 +82,14 @@ struct Owner {
 }
 
 pub(super) struct State {
-    pub(super) right: Right,
+    pub(super) token: MpiToken,
     me: u32,
     rings: [Ring; 2],
     lanes: Lanes,
     fills: Fills,
     /// Which large frame each of them is for.
     expected: Expected,
-    rooms: Rooms,
+    buffer_pool: BufferPool,
     /// Counted round.
     looks: u32,
     /// Frames that have come so far, for the sink or not. Counted round.
@@ -120,20 +120,20 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(mut right: Right, me: u32, count: u32, counters: Arc<Counters>) -> Result<Self> {
-        let control = Ring::new(&mut right, Comm::Control, CONTROL_SLOTS, CONTROL_EAGER)?;
+    pub(super) fn new(mut token: MpiToken, me: u32, count: u32, counters: Arc<Counters>) -> Result<Self> {
+        let control = Ring::new(&mut token, Comm::Control, CONTROL_SLOTS, CONTROL_EAGER)?;
         let piece = if library().contains(OPEN_MPI) { PIECE_OPEN_MPI } else { PIECE };
-        let user = Ring::new(&mut right, Comm::User, USER_SLOTS, piece)?;
+        let user = Ring::new(&mut token, Comm::User, USER_SLOTS, piece)?;
         let mut rings = [user, control];
-        rings.iter_mut().try_for_each(|ring| ring.start(&mut right))?;
+        rings.iter_mut().try_for_each(|ring| ring.start(&mut token))?;
         Ok(Self {
-            right,
+            token,
             me,
             rings,
             lanes: Lanes::new(|lane| eager(lane, piece)),
-            fills: Fills::new(FILLS + AHEAD),
+            fills: Fills::new(FILLS + PREPOSTED),
             expected: Expected::default(),
-            rooms: Rooms::default(),
+            buffer_pool: BufferPool::default(),
             looks: 0,
             progress: 0,
             alone: 0,
@@ -201,9 +201,9 @@ impl State {
         self.looks = self.looks.wrapping_add(1);
         let [user, control] = &mut self.rings;
         // The result is recorded, and a further call finds it again.
-        let mut found = control.is_done() || user.has_message(&mut self.right, &mut tests)?;
+        let mut found = control.is_done() || user.has_message(&mut self.token, &mut tests)?;
         if self.looks.is_multiple_of(CONTROL_LOOKS) {
-            found |= control.has_message(&mut self.right, &mut tests)?;
+            found |= control.has_message(&mut self.token, &mut tests)?;
         }
         // MPI makes progress with each test. Whether sends are done is of interest to who has no room, or leaves.
         let are_due = self.looks.is_multiple_of(SENDS_LOOKS) || self.has_left || self.lanes.want_room();
@@ -224,10 +224,10 @@ impl State {
     /// Looks whether large frames have come, or have gone.
     fn look_at_flights(&mut self, sends_are_due: bool, tests: &mut u64) -> Result<()> {
         if sends_are_due {
-            self.lanes.test(&mut self.right, tests)?;
+            self.lanes.test(&mut self.token, tests)?;
         }
         if self.lanes.are_under_way().1 {
-            self.lanes.test_bulk(&mut self.right, tests, &mut self.rooms)?;
+            self.lanes.test_bulk(&mut self.token, tests, &mut self.buffer_pool)?;
         }
         if self.expected.has_awaited() {
             self.test_fills(tests)?;
@@ -238,7 +238,7 @@ impl State {
     /// Looks whether large frames have come.
     fn test_fills(&mut self, tests: &mut u64) -> Result<()> {
         let Self { expected, filled, early, .. } = self;
-        self.fills.test(&mut self.right, tests, |filling, came| {
+        self.fills.test(&mut self.token, tests, |filling, came| {
             let is_announced = expected.came(filling.ticket);
             if is_announced { &mut *filled } else { &mut *early }.push((filling, came));
         })
@@ -429,11 +429,11 @@ impl State {
             return Ok(());
         }
         let mut tests = 0;
-        self.lanes.test_bulk(&mut self.right, &mut tests, &mut self.rooms)?;
+        self.lanes.test_bulk(&mut self.token, &mut tests, &mut self.buffer_pool)?;
         self.counters.tested(tests);
-        if let Some(room) = room_for(kind.1, self.rooms.take(kind.1.longest())) {
+        if let Some(room) = room_for(kind.1, self.buffer_pool.take(kind.1.longest())) {
             let ticket = self.expected.post_ahead(kind);
-            self.fills.receive(&mut self.right, kind, ticket, room)?;
+            self.fills.receive(&mut self.token, kind, ticket, room)?;
         }
         Ok(())
     }
@@ -442,13 +442,13 @@ impl State {
     fn receive_announced(&mut self) -> Result<()> {
         while let Some(announced) = self.expected.next() {
             let kind = announced.kind;
-            let Some(room) = room_for(kind.1, self.rooms.take(kind.1.longest())) else {
+            let Some(room) = room_for(kind.1, self.buffer_pool.take(kind.1.longest())) else {
                 // Its sender waits for ever for us to receive it.
                 self.lose(kind.0, Why::Unreachable);
                 continue;
             };
             let ticket = self.expected.post(announced);
-            self.fills.receive(&mut self.right, kind, ticket, room)?;
+            self.fills.receive(&mut self.token, kind, ticket, room)?;
         }
         Ok(())
     }
@@ -477,7 +477,7 @@ impl State {
         peer.was_told = true;
         let word = Sent::Word(Box::new(peer.sent.to_le_bytes()));
         let to = Destination { comm: Comm::Control, process: to, tag: FAREWELL };
-        self.lanes.send(&mut self.right, Lane::Control, to, word)
+        self.lanes.send(&mut self.token, Lane::Control, to, word)
     }
 
     /// Says goodbye to all, once the frames that wait for room are gone.
@@ -517,17 +517,17 @@ impl State {
         let length = body.frame().len();
         let whole = Destination { comm, process: to, tag: lane as u16 };
         if length <= piece.min(most) {
-            return self.lanes.send(&mut self.right, lane, whole, Sent::Whole(body));
+            return self.lanes.send(&mut self.token, lane, whole, Sent::Whole(body));
         }
         if length <= most {
-            return self.lanes.send_pieces(&mut self.right, lane, whole, MORE, body);
+            return self.lanes.send_pieces(&mut self.token, lane, whole, MORE, body);
         }
         // The bytes first: they take longer, and their receiver has posted a receive already.
         let descriptor = Sent::Word(Box::new((length as u64).to_le_bytes()));
         let bulk = Destination { comm: Comm::Bulk, process: to, tag: Class::of(lane, length).tag() };
-        self.lanes.send_bulk(&mut self.right, lane, bulk, body, &mut self.rooms)?;
+        self.lanes.send_bulk(&mut self.token, lane, bulk, body, &mut self.buffer_pool)?;
         let to = Destination { tag: DESCRIPTOR + lane as u16, ..whole };
-        self.lanes.send(&mut self.right, lane, to, descriptor)
+        self.lanes.send(&mut self.token, lane, to, descriptor)
     }
 
     /// Gives everything back to MPI that it has of us, for it to be finalized.
@@ -535,8 +535,8 @@ impl State {
         self.is_closed = true;
         // Nobody sends any more.
         let expected = &self.expected;
-        self.fills.cancel(&mut self.right, |ticket| expected.is_ahead(ticket))?;
-        self.rings.iter_mut().try_for_each(|ring| ring.close(&mut self.right))
+        self.fills.cancel(&mut self.token, |ticket| expected.is_preposted(ticket))?;
+        self.rings.iter_mut().try_for_each(|ring| ring.close(&mut self.token))
     }
 }
 

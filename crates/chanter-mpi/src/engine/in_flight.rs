@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::ahead::{Kind, Ticket};
 use super::class::Class;
-use crate::shim::{Comm, Found, Requests, Result, Right, Status};
+use super::preposted::{Kind, Ticket};
+use crate::shim::{Comm, Found, MpiToken, Requests, Result, Status};
 use chanter_cluster::wire::Body;
 
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
-pub(super) struct Flight<T> {
+pub(super) struct InFlight<T> {
     requests: Requests,
     /// Memory that each keeps while it is under way. Its bytes are on the heap: they stay where they are when it
     /// moves.
@@ -27,7 +27,7 @@ const RARELY: u8 = 32;
 /// So few are tested one by one: a test of all looks at what is not under way, too.
 const FEW: usize = 4;
 
-impl<T> Flight<T> {
+impl<T> InFlight<T> {
     pub(super) fn new(count: usize) -> Self {
         Self {
             requests: Requests::new(count),
@@ -59,13 +59,13 @@ impl<T> Flight<T> {
     #[inline]
     pub(super) fn test(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         tests: &mut u64,
         mut done: impl FnMut(T, usize),
     ) -> Result<()> {
         if self.active.len() > FEW {
             *tests += 1;
-            for (at, status) in self.requests.test_some(right, &mut self.found)? {
+            for (at, status) in self.requests.test_some(token, &mut self.found)? {
                 self.active.retain(|other| *other != at);
                 self.free.push(at);
                 if let Some(kept) = self.kept[at].take() {
@@ -78,7 +78,7 @@ impl<T> Flight<T> {
             *tests += 1;
             let at = self.active[place];
             let mut status = Status::default();
-            if self.requests.test(right, at, &mut status)? {
+            if self.requests.test(token, at, &mut status)? {
                 self.active.swap_remove(place);
                 self.free.push(at);
                 if let Some(kept) = self.kept[at].take() {
@@ -96,7 +96,7 @@ impl<T> Flight<T> {
     }
 }
 
-impl<T> Drop for Flight<T> {
+impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
         // MPI may read or write them still.
         self.kept.drain(..).flatten().for_each(std::mem::forget);
@@ -112,14 +112,14 @@ pub(super) enum Sent {
 }
 
 /// A body that is sent.
-pub(super) type Sends = Flight<Sent>;
+pub(super) type Sends = InFlight<Sent>;
 
 impl Sends {
     /// Sends a frame, or a word. There is room. If it is done at once, it is given back.
     #[inline(always)]
     pub(super) fn send(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         comm: Comm,
         sent: Sent,
         to: u32,
@@ -132,14 +132,14 @@ impl Sends {
             Sent::Word(word) => &word[..],
         };
         // SAFETY: a free request is idle. The bytes are kept until a test says that it is done: below, or in `test`.
-        unsafe { self.requests.isend(right, at, comm, bytes, to, tag)? };
-        self.finish_at_once(right, at)
+        unsafe { self.requests.isend(token, at, comm, bytes, to, tag)? };
+        self.finish_at_once(token, at)
     }
 
     /// Sends a piece of a frame. There is room. Whether it is done at once.
     pub(super) fn send_piece(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         comm: Comm,
         (frame, piece): (&Arc<Body>, Range<usize>),
         to: u32,
@@ -150,16 +150,16 @@ impl Sends {
             unreachable!("it is one")
         };
         // SAFETY: as in `send`; the piece is a part of the frame's bytes, which nobody changes.
-        unsafe { self.requests.isend(right, at, comm, &raw const frame.frame()[piece], to, tag)? };
-        self.finish_at_once(right, at).map(|sent| sent.is_some())
+        unsafe { self.requests.isend(token, at, comm, &raw const frame.frame()[piece], to, tag)? };
+        self.finish_at_once(token, at).map(|sent| sent.is_some())
     }
 
     /// With some libraries a send is mostly done at once: its bytes are still in the cache for the next who wants memory. With
     /// others a test is in vain, and the next that are due find it.
     #[inline]
-    fn finish_at_once(&mut self, right: &mut Right, at: usize) -> Result<Option<Sent>> {
+    fn finish_at_once(&mut self, token: &mut MpiToken, at: usize) -> Result<Option<Sent>> {
         if self.is_worth_a_test() {
-            if self.requests.test_sent(right, at)? {
+            if self.requests.test_sent(token, at)? {
                 self.at_once = RARELY;
                 self.free.push(at);
                 return Ok(self.kept[at].take());
@@ -188,7 +188,7 @@ pub(super) struct Filling {
     room: Vec<u8>,
 }
 
-pub(super) type Fills = Flight<Filling>;
+pub(super) type Fills = InFlight<Filling>;
 
 /// Room for a body of that class, in memory that is empty. `None`: there is none.
 pub(super) fn room_for(class: Class, mut room: Vec<u8>) -> Option<Vec<u8>> {
@@ -199,7 +199,7 @@ impl Fills {
     /// Receives a body into a [room](room_for) for its class. There is a free request.
     pub(super) fn receive(
         &mut self,
-        right: &mut Right,
+        token: &mut MpiToken,
         kind: Kind,
         ticket: Ticket,
         mut room: Vec<u8>,
@@ -212,7 +212,7 @@ impl Fills {
         // looked into before.
         unsafe {
             let (source, tag) = (Some(from), Some(class.tag()));
-            self.requests.irecv(right, at, Comm::Bulk, bytes, class.longest(), source, tag)?;
+            self.requests.irecv(token, at, Comm::Bulk, bytes, class.longest(), source, tag)?;
         }
         self.kept[at] = Some(Filling { kind, ticket, room });
         self.active.push(at);
@@ -220,11 +220,11 @@ impl Fills {
     }
 
     /// Takes back those of which that is true. A body that came all the same, since it was too late, is dropped.
-    pub(super) fn cancel(&mut self, right: &mut Right, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
+    pub(super) fn cancel(&mut self, token: &mut MpiToken, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
         for place in (0..self.active.len()).rev() {
             let at = self.active[place];
             if self.kept[at].as_ref().is_some_and(|filling| is_it(filling.ticket)) {
-                self.requests.cancel(right, at)?;
+                self.requests.cancel(token, at)?;
                 self.active.swap_remove(place);
                 self.free.push(at);
                 self.kept[at] = None;

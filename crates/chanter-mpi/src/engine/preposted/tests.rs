@@ -1,4 +1,4 @@
-//! INV-AHEAD, in all orders: what a process sends, and what the receiver reads, posts and hands out, step by step.
+//! INV-PREPOSTED, in all orders: what a process sends, and what the receiver reads, posts and hands out, step by step.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -87,7 +87,7 @@ impl World {
     fn posts(&mut self, at: usize, ticket: Ticket) -> Result<(), String> {
         self.posted[at].push_back(ticket);
         let under_way = self.posted.iter().map(VecDeque::len).sum::<usize>() + self.done.len();
-        if under_way > FILLS + AHEAD {
+        if under_way > FILLS + PREPOSTED {
             return Err("there is no request for it".into());
         }
         Ok(())
@@ -203,7 +203,7 @@ fn nothing_is_kept_of_what_was_handed_out() {
             given => panic!("nothing is posted: {given:?}"),
         }
         let ticket = expected.post_ahead(kind);
-        assert!(!expected.may_post_ahead(kind) && expected.is_ahead(ticket));
+        assert!(!expected.may_post_ahead(kind) && expected.is_preposted(ticket));
         assert!(!expected.came(ticket));
         let Given::Process(same) = expected.announce(number, kind) else { panic!("it has come") };
         assert_eq!((same, expected.take(ticket)), (ticket, Some(number)));

@@ -9,16 +9,16 @@
 //!                     (2) post, with a descriptor
 //!    announced ─────────────────────────────────────► posted, owned ──────(4)─────► come, owned
 //!        ▲                                                ▲                              ▲
-//!        │ (1) there is none ahead                        │ (1)                          │ (1)
-//!    a descriptor ────────────────────────────────── posted ahead ──────(4)─────► come, before its descriptor
+//!        │ (1) there is none preposted                        │ (1)                          │ (1)
+//!    a descriptor ────────────────────────────────── posted preposted ──────(4)─────► come, before its descriptor
 //!                                                         ▲
-//!    a large frame has come ──────────────────────────────┘ (3) post ahead
+//!    a large frame has come ──────────────────────────────┘ (3) post preposted
 //! ```
 //!
-//! INV-AHEAD: for a class of a process one receive at most is posted that has no descriptor, and it was posted last.
+//! INV-PREPOSTED: for a class of a process one receive at most is posted that has no descriptor, and it was posted last.
 //! * The reader of a descriptor gives it to that receive, if there is one (1). It is the first descriptor since that
 //!   receive was posted, and all before it have theirs.
-//! * Nothing is posted ahead while a descriptor of the class waits for a receive, or a receive for a descriptor (3).
+//! * Nothing is preposted while a descriptor of the class waits for a receive, or a receive for a descriptor (3).
 //!
 //! Each receive has a request: this is the most that are under way, with descriptors or without.
 
@@ -28,8 +28,8 @@ use super::class::Class;
 
 /// Most announced bodies that may be received at a time.
 pub(super) const FILLS: usize = if cfg!(test) { 2 } else { 16 };
-/// Most receives that may be posted ahead, and the most bytes of their room.
-pub(super) const AHEAD: usize = if cfg!(test) { 2 } else { 16 };
+/// Most receives that may be preposted, and the most bytes of their room.
+pub(super) const PREPOSTED: usize = if cfg!(test) { 2 } else { 16 };
 const AHEAD_BYTES: usize = 16 << 20;
 
 /// The bodies of a class of a process.
@@ -75,7 +75,7 @@ pub(super) struct Expected {
     last: u64,
     /// Receives under way with a descriptor, and without, and how much room these have.
     awaited: usize,
-    ahead: usize,
+    preposted: usize,
     ahead_bytes: usize,
     #[cfg(test)]
     without: Option<Rule>,
@@ -90,9 +90,9 @@ impl Expected {
 
     /// (1) A descriptor was read.
     pub(super) fn announce(&mut self, number: u64, kind: Kind) -> Given {
-        let is_ahead = |posted: &&mut Posted| posted.kind == kind && posted.owner.is_none();
+        let is_preposted = |posted: &&mut Posted| posted.kind == kind && posted.owner.is_none();
         let gives = self.keeps(Rule::Give);
-        let Some(posted) = self.posted.iter_mut().rev().find(is_ahead).filter(|_| gives) else {
+        let Some(posted) = self.posted.iter_mut().rev().find(is_preposted).filter(|_| gives) else {
             self.announced.push_back(Announced { number, kind });
             return Given::Waits;
         };
@@ -100,7 +100,7 @@ impl Expected {
         if posted.has_come {
             return Given::Process(posted.ticket);
         }
-        self.ahead -= 1;
+        self.preposted -= 1;
         self.ahead_bytes -= kind.1.longest();
         self.awaited += 1;
         Given::Coming
@@ -117,11 +117,11 @@ impl Expected {
         self.push(kind, Some(number))
     }
 
-    /// (3) Whether a receive may be posted ahead.
+    /// (3) Whether a receive may be preposted.
     pub(super) fn may_post_ahead(&self, kind: Kind) -> bool {
-        self.ahead < AHEAD
+        self.preposted < PREPOSTED
             // There is a request for each. Of those that have come, some may not be handed out yet.
-            && !(self.keeps(Rule::Room) && self.awaited + self.ahead >= FILLS + AHEAD)
+            && !(self.keeps(Rule::Room) && self.awaited + self.preposted >= FILLS + PREPOSTED)
             && self.ahead_bytes + kind.1.longest() <= AHEAD_BYTES
             && !(self.keeps(Rule::Wait) && self.announced.iter().any(|announced| announced.kind == kind))
             && !(self.keeps(Rule::One)
@@ -130,7 +130,7 @@ impl Expected {
 
     /// (3) It was.
     pub(super) fn post_ahead(&mut self, kind: Kind) -> Ticket {
-        self.ahead += 1;
+        self.preposted += 1;
         self.ahead_bytes += kind.1.longest();
         self.push(kind, None)
     }
@@ -152,7 +152,7 @@ impl Expected {
             self.awaited -= 1;
             return true;
         }
-        self.ahead -= 1;
+        self.preposted -= 1;
         self.ahead_bytes -= posted.kind.1.longest();
         false
     }
@@ -164,7 +164,7 @@ impl Expected {
     }
 
     /// Whether that receive has no descriptor.
-    pub(super) fn is_ahead(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_preposted(&self, ticket: Ticket) -> bool {
         self.posted.iter().any(|posted| posted.ticket == ticket && posted.owner.is_none())
     }
 }
@@ -172,13 +172,13 @@ impl Expected {
 /// Rule that a model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
-    /// A descriptor is given to the receive that was posted ahead.
+    /// A descriptor is given to the receive that was preposted.
     Give,
-    /// Nothing is posted ahead while a descriptor waits.
+    /// Nothing is preposted while a descriptor waits.
     Wait,
-    /// One receive is posted ahead.
+    /// One receive is preposted.
     One,
-    /// Receives are posted ahead while there are requests for them.
+    /// Receives are preposted while there are requests for them.
     Room,
 }
 

@@ -1,19 +1,19 @@
 //! Memory of large bodies that were sent, for those that come. New memory from the system costs more than to copy it,
 //! as each of its pages is a fault.
 
-use super::flight::Sent;
+use super::in_flight::Sent;
 
-/// Most rooms, and most bytes of all.
+/// Most buffers, and most bytes of all.
 const MOST: usize = 8;
 const MOST_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
-pub(super) struct Rooms {
+pub(super) struct BufferPool {
     free: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Rooms {
+impl BufferPool {
     /// Keeps that of what was sent, if it was a whole body.
     pub(super) fn put_sent(&mut self, sent: Sent) {
         if let Sent::Whole(body) = sent {
@@ -50,21 +50,21 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_room_for_what_comes() {
-        let mut rooms = Rooms::default();
-        rooms.put(vec![1; 1000]);
-        assert_eq!(rooms.take(1001).capacity(), 0);
-        assert_eq!(rooms.take(200).capacity(), 0, "too much would be kept for it");
-        let room = rooms.take(900);
+        let mut buffer_pool = BufferPool::default();
+        buffer_pool.put(vec![1; 1000]);
+        assert_eq!(buffer_pool.take(1001).capacity(), 0);
+        assert_eq!(buffer_pool.take(200).capacity(), 0, "too much would be kept for it");
+        let room = buffer_pool.take(900);
         assert!(room.is_empty() && room.capacity() >= 1000);
-        assert_eq!((rooms.free.len(), rooms.bytes), (0, 0));
+        assert_eq!((buffer_pool.free.len(), buffer_pool.bytes), (0, 0));
     }
 
     #[test]
     fn not_everything_is_kept() {
-        let mut rooms = Rooms::default();
-        (0..20).for_each(|_| rooms.put(vec![0; 100_000]));
-        assert_eq!(rooms.free.len(), MOST);
-        rooms.put(vec![0; MOST_BYTES]);
-        assert!(rooms.bytes <= MOST_BYTES);
+        let mut buffer_pool = BufferPool::default();
+        (0..20).for_each(|_| buffer_pool.put(vec![0; 100_000]));
+        assert_eq!(buffer_pool.free.len(), MOST);
+        buffer_pool.put(vec![0; MOST_BYTES]);
+        assert!(buffer_pool.bytes <= MOST_BYTES);
     }
 }

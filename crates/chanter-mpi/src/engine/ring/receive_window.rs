@@ -14,7 +14,7 @@ const FEW: usize = 2;
 /// Messages in a row that came alone, after which one receive less is posted.
 const ALONE: u32 = 8;
 
-pub(super) struct Posts {
+pub(super) struct ReceiveWindow {
     /// Those that are posted, the first first.
     posted: VecDeque<usize>,
     /// Those that are not, the one that was read last last: its memory is the warmest.
@@ -28,7 +28,7 @@ pub(super) struct Posts {
     alone: u32,
 }
 
-impl Posts {
+impl ReceiveWindow {
     /// A number of receives, all idle.
     pub(super) fn new(count: usize) -> Self {
         Self {
@@ -89,68 +89,68 @@ mod tests {
     const COUNT: usize = 64;
 
     /// Posts what is wanted; how many are posted then.
-    fn post(posts: &mut Posts) -> usize {
-        while posts.wanted().is_some() {
-            posts.post();
+    fn post(receive_window: &mut ReceiveWindow) -> usize {
+        while receive_window.wanted().is_some() {
+            receive_window.post();
         }
-        let mut all: Vec<usize> = posts.posted.iter().chain(&posts.idle).copied().collect();
+        let mut all: Vec<usize> = receive_window.posted.iter().chain(&receive_window.idle).copied().collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..COUNT), "each is posted or idle");
-        posts.posted.len()
+        receive_window.posted.len()
     }
 
     /// A look that finds a message, which is read.
-    fn finds(posts: &mut Posts) -> usize {
-        post(posts);
-        let first = posts.first().unwrap();
-        posts.saw(true);
-        posts.take();
+    fn finds(receive_window: &mut ReceiveWindow) -> usize {
+        post(receive_window);
+        let first = receive_window.first().unwrap();
+        receive_window.saw(true);
+        receive_window.take();
         first
     }
 
-    fn finds_nothing(posts: &mut Posts) {
-        post(posts);
-        posts.saw(false);
+    fn finds_nothing(receive_window: &mut ReceiveWindow) {
+        post(receive_window);
+        receive_window.saw(false);
     }
 
     #[test]
     fn alone_messages_come_to_the_same_few() {
-        let mut posts = Posts::new(COUNT);
+        let mut receive_window = ReceiveWindow::new(COUNT);
         for _ in 0..100 {
-            assert!(finds(&mut posts) < FEW);
-            finds_nothing(&mut posts);
+            assert!(finds(&mut receive_window) < FEW);
+            finds_nothing(&mut receive_window);
         }
-        assert_eq!(post(&mut posts), FEW);
+        assert_eq!(post(&mut receive_window), FEW);
     }
 
     #[test]
     fn there_are_more_for_many_and_fewer_when_they_are_over() {
-        let mut posts = Posts::new(COUNT);
+        let mut receive_window = ReceiveWindow::new(COUNT);
         for _ in 0..10 {
-            finds(&mut posts);
+            finds(&mut receive_window);
         }
-        assert_eq!(post(&mut posts), COUNT);
+        assert_eq!(post(&mut receive_window), COUNT);
         for _ in 0..COUNT as u32 * ALONE {
-            finds_nothing(&mut posts);
-            finds(&mut posts);
+            finds_nothing(&mut receive_window);
+            finds(&mut receive_window);
         }
-        assert_eq!(post(&mut posts), FEW);
+        assert_eq!(post(&mut receive_window), FEW);
     }
 
     #[test]
     fn they_are_read_in_the_order_in_which_they_were_posted() {
-        let mut posts = Posts::new(COUNT);
+        let mut receive_window = ReceiveWindow::new(COUNT);
         let mut expected = VecDeque::new();
         for round in 0..1000_u32 {
-            while let Some(at) = posts.wanted() {
+            while let Some(at) = receive_window.wanted() {
                 expected.push_back(at);
-                posts.post();
+                receive_window.post();
             }
             let is_done = round % 7 < 3;
-            posts.saw(is_done);
+            receive_window.saw(is_done);
             if is_done {
-                assert_eq!(posts.first(), expected.pop_front());
-                posts.take();
+                assert_eq!(receive_window.first(), expected.pop_front());
+                receive_window.take();
             }
         }
     }
