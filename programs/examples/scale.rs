@@ -1,5 +1,5 @@
 //! Runs one row of what more processors bring: `cargo run --profile figures -p chanter-programs --example scale -- pairs-8/hosts 2 [SIZE] [TIMES]`.
-//! Without arguments it lists them. Built with `--cfg tally`, it also says what the library's atomics have counted.
+//! Without arguments it lists them. Built with `--cfg op_count`, it also says what the library's atomics have counted.
 
 use std::error::Error;
 
@@ -21,16 +21,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         if std::env::var_os("STATS").is_some() {
             println!("{:?}", timed.stats);
         }
-        #[cfg(tally)]
+        #[cfg(op_count)]
         print_tally(timed.operations);
     }
     Ok(())
 }
 
 /// One line for the operations, and one for each place that wrote what another OS thread had written last.
-#[cfg(tally)]
+#[cfg(op_count)]
 fn print_tally(operations: u64) {
-    let tally = chanter::base::tally::take();
+    let tally = chanter::base::op_count::take();
     println!(
         "operations {operations} read-modify-writes {} shared {} fences {}",
         tally.read_modify_writes, tally.shared, tally.fences

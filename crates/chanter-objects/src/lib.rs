@@ -108,7 +108,7 @@ pub use reference::Ref;
 /// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job: their arguments
 /// and answers are data (`Serialize`, `DeserializeOwned`), their futures `Send`, and the type is not generic. A method that is
 /// `#[method(.., local)]` is none of these. Processes know a method by the hash of `path::Type::method#signature`: of
-/// another version of the program, they do not know it: such processes are refused when they join a job (`Process::agree`); or, if nobody has looked, the
+/// another version of the program, they do not know it: such processes are refused when they join a job (`Process::acknowledge`); or, if nobody has looked, the
 /// caller gets [`ObjectError::Incompatible`].
 ///
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and

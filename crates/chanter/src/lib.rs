@@ -118,8 +118,8 @@ pub mod base {
     pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
     pub use crate::machine::threads::{Random, Threads};
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
-    #[cfg(tally)]
-    pub use crate::sync::tally;
+    #[cfg(op_count)]
+    pub use crate::sync::op_count;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
     pub use crate::thread::stack_local;
 

@@ -1,7 +1,7 @@
 //! Cost of an operation on 1 to 16 virtual processors, counted rather than timed, so that cores do not matter.
 //!
 //! Instructions are callgrind's, of this program. Read-modify-writes are counted by the library's own atomics, in a build of
-//! `programs/examples/scale.rs` with `--cfg tally`. Of either, a run is compared with one of twice the size: what the start
+//! `programs/examples/scale.rs` with `--cfg op_count`. Of either, a run is compared with one of twice the size: what the start
 //! costs, goes. Both tell *how many*: where a machine has fewer cores than virtual processors, their drivers take turns.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ struct Count {
     words: BTreeMap<String, u64>,
 }
 
-/// Output of the program with `--cfg tally`.
+/// Output of the program with `--cfg op_count`.
 #[derive(Default)]
 struct Tally {
     operations: f64,
@@ -132,7 +132,7 @@ fn tallied() -> Result<PathBuf, String> {
     let target = target.join("tally");
     let cargo = find("cargo").ok_or("there is no cargo")?;
     let mut build = Command::new(cargo);
-    build.current_dir(&root).env("RUSTFLAGS", "--cfg tally").env("CARGO_PROFILE_FIGURES_LTO", "off");
+    build.current_dir(&root).env("RUSTFLAGS", "--cfg op_count").env("CARGO_PROFILE_FIGURES_LTO", "off");
     build.args([
         "build",
         "--quiet",

@@ -38,7 +38,7 @@ use std::ptr;
 use super::state::Begun;
 use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Cell, Entrance, PeekByte, fence_pair, order, spin};
+use crate::sync::{Announcement, Cell, SharedByte, fence_pair, order, spin};
 
 /// The field of the word that says where the thread rests: 0, [`LOST`],
 /// [`REVOKING`], or a virtual processor's number and 1.
@@ -64,7 +64,7 @@ const RESTING: u8 = 1 << 7;
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// See [`RESTING`]: INV-REST. The count is the runner's.
-    rest: PeekByte,
+    rest: SharedByte,
     /// The runner's: polls in a row that ended here.
     streak: Cell<u8>,
 }
@@ -77,12 +77,12 @@ pub(crate) struct Home {
     /// BUSY: the thread whose rest the driver looks at.
     busy: AtomicPtr<State>,
     /// The driver's, if there is one.
-    driver: AtomicPtr<Entrance>,
+    driver: AtomicPtr<Announcement>,
 }
 
 impl Rest {
     pub(crate) fn new() -> Self {
-        Self { rest: PeekByte::new(0), streak: Cell::new(0) }
+        Self { rest: SharedByte::new(0), streak: Cell::new(0) }
     }
 
     /// The thread runs somewhere else than before.
@@ -164,15 +164,15 @@ impl Home {
     }
 
     /// An OS thread begins to drive this virtual processor, or, with none, ends.
-    pub(crate) fn set_driver(&self, driver: Option<&'static Entrance>) {
+    pub(crate) fn set_driver(&self, driver: Option<&'static Announcement>) {
         let driver = driver.map_or(ptr::null_mut(), |driver| ptr::from_ref(driver).cast_mut());
         // ORDER: Release: see `driver_agrees`.
         self.driver.store(driver, order::home_drive());
     }
 
     /// Whether that is the driver's: a hint.
-    pub(crate) fn is_of(&self, entrance: &'static Entrance) -> bool {
-        ptr::eq(self.driver.load(Ordering::Relaxed), entrance)
+    pub(crate) fn is_of(&self, announcement: &'static Announcement) -> bool {
+        ptr::eq(self.driver.load(Ordering::Relaxed), announcement)
     }
 
     /// The caller has changed a word that was biased to here. True: the driver does not
@@ -184,8 +184,8 @@ impl Home {
     fn driver_agrees(&self) -> bool {
         // ORDER: Relaxed: the second look reads the same store, or a later one of the same OS thread's.
         let driver = self.driver.load(Ordering::Relaxed);
-        // SAFETY: entrances are never freed.
-        let agrees = unsafe { driver.as_ref() }.is_some_and(Entrance::ask);
+        // SAFETY: announcements are never freed.
+        let agrees = unsafe { driver.as_ref() }.is_some_and(Announcement::request_release);
         // ORDER: Acquire: the driver before is through.
         agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
     }
@@ -276,7 +276,7 @@ impl State {
             let mut others = homes.filter(|other| !ptr::eq(*other, home));
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
                 // ORDER: INV-HOME-BUSY.
-                Entrance::heavy_fence();
+                Announcement::heavy_fence();
                 silent.wait(self);
                 others.for_each(|other| other.wait(self));
             }
@@ -305,7 +305,7 @@ impl State {
             rest.earn_sooner();
         } else {
             // ORDER: INV-HOME-BUSY, the revoker's side.
-            Entrance::heavy_fence();
+            Announcement::heavy_fence();
             home.wait(self);
         }
         let rested = rest.rouse();

@@ -11,7 +11,7 @@ use super::state::{Begun, Completed, Ended, State, Woken};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::models::{check, needs};
-use crate::sync::{Cell, Entrance};
+use crate::sync::{Announcement, Cell};
 
 /// A thread that completes when it has been told often enough.
 struct Frame {
@@ -246,9 +246,9 @@ fn home_revoked_is_needed() {
 }
 
 /// The calling OS thread drives `home` from now on.
-fn drive(home: &Home) -> &'static Entrance {
-    let mine = Entrance::mine().expect("a model has few OS threads");
-    mine.set_attentive(true);
+fn drive(home: &Home) -> &'static Announcement {
+    let mine = Announcement::mine().expect("a model has few OS threads");
+    mine.set_responsive(true);
     home.set_driver(Some(mine));
     mine
 }
@@ -260,9 +260,9 @@ fn told_by_consent() {
     let mine = drive(&homes[0]);
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
-    mine.agree();
+    mine.acknowledge();
     to.tell(0);
-    mine.agree();
+    mine.acknowledge();
     other.join().unwrap();
     life.is_over();
 }
@@ -289,21 +289,21 @@ fn told_in_absence() {
     let mine = drive(&homes[0]);
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
-    mine.while_absent(|| ());
+    mine.while_parked(|| ());
     to.tell(0);
-    mine.agree();
+    mine.acknowledge();
     other.join().unwrap();
     life.is_over();
 }
 
 #[test]
-fn drivers_may_be_absent() {
+fn drivers_may_be_parked() {
     check(told_in_absence);
 }
 
 #[test]
 fn absence_must_release() {
-    needs("entrance_absent", Relaxed, told_in_absence);
+    needs("announcement_parked", Relaxed, told_in_absence);
 }
 
 #[test]
@@ -329,10 +329,10 @@ fn told_by_a_predecessors_consent() {
         thread::spawn(move || {
             let mine = drive(&homes[0]);
             to.tell(0);
-            mine.agree();
+            mine.acknowledge();
         })
     };
-    mine.agree();
+    mine.acknowledge();
     successor.join().unwrap();
     other.join().unwrap();
     life.is_over();
@@ -359,7 +359,7 @@ fn told_between_two_terms() {
             homes[0].set_driver(None);
         })
     };
-    mine.agree();
+    mine.acknowledge();
     between.join().unwrap();
     drive(&homes[0]);
     other.join().unwrap();

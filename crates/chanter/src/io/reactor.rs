@@ -10,7 +10,7 @@ use super::poller::{Happenings, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
 use crate::frame::contain;
-use crate::sync::{Entrance, Lock};
+use crate::sync::{Announcement, Lock};
 
 /// A poller with edge-triggered sources.
 pub(crate) struct Reactor {
@@ -137,8 +137,8 @@ impl Reactor {
                 }
             }
         };
-        match Entrance::mine() {
-            Some(mine) if timeout != Some(Duration::ZERO) => mine.while_absent(wait),
+        match Announcement::mine() {
+            Some(mine) if timeout != Some(Duration::ZERO) => mine.while_parked(wait),
             _ => wait(),
         }
         drop(turn);

@@ -30,7 +30,7 @@
 //! it ends the bias, and counts the hold as one that has *left*.
 //!
 //! The owner of a bias that ended without its consent may be late between its first look and its second, and write the mark
-//! in vain at any time. So the next bias is its own, or begins when it has agreed ([`Entrance::ask`]).
+//! in vain at any time. So the next bias is its own, or begins when it has agreed ([`Announcement::request_release`]).
 //!
 //! Who joins the line looks for a bias afterwards, and who biases a gate for a line: one of them sees the other,
 //! by a whole fence on either side, and ends the bias. So nobody waits at a biased gate.
@@ -43,7 +43,7 @@ use crate::frame::report::Wanted;
 use crate::sched::{Vp, budget};
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
-    Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
+    Announcement, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
     os_thread_as_upper_half, os_thread_if_numbered,
 };
 
@@ -353,7 +353,7 @@ impl Gate {
     fn may_be_biased(me: u32) -> bool {
         // An explorer sees the events of those who go in.
         let is_simulated = Vp::current().is_some_and(|vp| vp.simulated.is_some());
-        !is_simulated && Entrance::exists(me) && fence_pair::is_available_yet() == Some(true)
+        !is_simulated && Announcement::exists(me) && fence_pair::is_available_yet() == Some(true)
     }
 
     /// The caller is inside, with permits. True: from now on the gate is biased to it, and its hold is marked.
@@ -366,7 +366,7 @@ impl Gate {
         debug_assert_eq!(aside.kept, 0, "INV-MARK 2: all permits are the caller's");
         if aside.late != owner_of(key) && aside.late != NOBODY {
             // SAFETY: it had a bias.
-            if !unsafe { Entrance::of(aside.late) }.ask() {
+            if !unsafe { Announcement::of(aside.late) }.request_release() {
                 drop(aside);
                 if mode == Mode::Shared {
                     self.give(MAX - 1);
@@ -401,9 +401,9 @@ impl Gate {
         let owner = owner_of(owner);
         if owner != os_thread() {
             // SAFETY: it had the bias.
-            let entrance = unsafe { Entrance::of(owner) };
-            entrance.count_revoked();
-            if !entrance.ask() {
+            let announcement = unsafe { Announcement::of(owner) };
+            announcement.count_revoked();
+            if !announcement.request_release() {
                 aside.late = owner;
                 let earns = self.earns.load(Ordering::Relaxed);
                 self.earns.store((earns * 2).min(LONGEST), Ordering::Relaxed);

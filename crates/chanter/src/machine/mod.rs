@@ -40,7 +40,7 @@ use crate::sched::workers::{Workers, is_waited_for};
 use crate::sched::{Shared, Stats, Vp, affinity, block_here};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::sync::{Entrance, Lock, Process, fence_pair};
+use crate::sync::{Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
 use blocking_calls::Pool;
 
@@ -80,7 +80,7 @@ impl Machine {
             fence_pair::is_available();
         }
         frame::panic_place::watch();
-        Entrance::set_reminder(Vp::remind);
+        Announcement::set_reminder(Vp::remind);
         let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
             1
         } else {

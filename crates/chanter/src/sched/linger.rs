@@ -85,7 +85,7 @@ impl Vp {
         loop {
             for _ in 0..16 {
                 pause();
-                self.entrance.get().agree();
+                self.announcement.get().acknowledge();
                 if !self.inbox.is_empty() {
                     return true;
                 }

@@ -57,7 +57,7 @@ use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, Terms, introduce, p
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::sync::{Entrance, PeekPtr, Stack};
+use crate::sync::{Announcement, SharedCell, Stack};
 use crate::thread::Forks;
 use crate::thread::fiber::Fibers;
 use crate::time::Timers;
@@ -95,7 +95,7 @@ pub(crate) struct Vp {
     /// next spawn of a parasite to take the slow path.
     guard: AtomicUsize,
     /// Driver: the innermost thread being polled.
-    pub(crate) running: PeekPtr<Header>,
+    pub(crate) running: SharedCell<Header>,
     /// Driver: operations left before the scheduler is entered again.
     pub(crate) budget: Cell<u32>,
     /// Driver: how deep attaches are nested.
@@ -107,7 +107,7 @@ pub(crate) struct Vp {
     /// Where threads rest that stay here.
     pub(crate) home: Home,
     /// The driver's, of its OS thread.
-    entrance: Cell<&'static Entrance>,
+    announcement: Cell<&'static Announcement>,
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
     /// Driver: where channels come from.
@@ -231,7 +231,7 @@ impl Vp {
         let (policy, terms, panic) = introduce(policy);
         let vp = Self {
             guard: AtomicUsize::new(0),
-            running: PeekPtr::new(ptr::null_mut()),
+            running: SharedCell::new(ptr::null_mut()),
             budget: Cell::new(0),
             depth: Cell::new(0),
             polls: Cell::new(0),
@@ -256,7 +256,7 @@ impl Vp {
             counters: Counters::default(),
             parasites: Counter::default(),
             home: Home::new(index),
-            entrance: Cell::new(Entrance::nobodys()),
+            announcement: Cell::new(Announcement::nobodys()),
             arena: Arena::new(),
             channels: Spares::new(),
             terms: Cell::new(terms),
@@ -309,7 +309,7 @@ impl Vp {
     /// How many biases of its driver's locks others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
-        self.entrance.get().revoked()
+        self.announcement.get().revoked()
     }
 
     #[inline(always)]
@@ -399,7 +399,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
-        self.entrance.get().agree_outside();
+        self.announcement.get().agree_outside();
         self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
     }
 
@@ -499,7 +499,7 @@ impl Vp {
 
     /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
     pub(crate) fn agree_if_asked(&self) -> bool {
-        self.entrance.get().agree_outside();
+        self.announcement.get().agree_outside();
         // ORDER: Relaxed: a request that is overwritten comes again.
         let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
         if is_all {
@@ -523,10 +523,10 @@ impl Vp {
         self.agree_if_asked();
     }
 
-    /// Reminds the driver with that entrance, if it drives a virtual processor of the machine that the caller is in.
-    pub(super) fn remind(entrance: &'static Entrance) {
+    /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is in.
+    pub(super) fn remind(announcement: &'static Announcement) {
         let Some(vp) = Self::current() else { return };
-        for other in vp.machine().vps.iter().filter(|other| other.home.is_of(entrance)) {
+        for other in vp.machine().vps.iter().filter(|other| other.home.is_of(announcement)) {
             // ORDER: Relaxed, as in `ask_closer_look`. What else is asked for says more.
             let guard = other.guard.load(Ordering::Relaxed);
             if guard < AGREE {

@@ -16,7 +16,7 @@ const LONGEST: u64 = 1000;
 const CLOCK: u64 = 20;
 /// So many measurements make up the present value, mostly.
 const MEMORY: u64 = 8;
-/// Builds with debug assertions are mostly not optimised, and crossings slow there, as everything.
+/// Builds with debug assertions are mostly not optimised, and contended operations slow there, as everything.
 const SLOWNESS: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
 /// A driver's measurements.

@@ -119,7 +119,7 @@ impl Vp {
         let machine = self.machine();
         let is_due = |vp: &Self| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
         let is_over = || {
-            self.entrance.get().agree();
+            self.announcement.get().acknowledge();
             over()
                 || !self.inbox.is_empty()
                 || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))

@@ -74,8 +74,8 @@ pub(super) struct Thefts {
     debt: Cell<i64>,
     /// Driver: what it has been charged, in nanoseconds, but for the idle time of a victim.
     charged: Cell<u64>,
-    /// Driver: so many crossings of its OS thread are among that.
-    crossings: Cell<u64>,
+    /// Driver: so many contended operations of its OS thread are among that.
+    contended: Cell<u64>,
     price: Price,
     /// A statistic: so many threads have arrived here that had run elsewhere before, by where. The driver writes, anyone reads.
     arrivals: [AtomicU32; SOURCES],
@@ -129,7 +129,7 @@ impl Thefts {
             open: Cell::new(None),
             debt: Cell::new(0),
             charged: Cell::new(0),
-            crossings: Cell::new(0),
+            contended: Cell::new(0),
             price: Price::new(),
             arrivals: [const { AtomicU32::new(0) }; SOURCES],
             returned: Cell::new(0),
@@ -224,9 +224,9 @@ impl Vp {
 
     /// What has been charged up to `now`, while what was taken from `victim` runs.
     fn charged(&self, victim: usize, now: Instant) -> u64 {
-        let crossings = self.entrance.get().crossings();
+        let contended = self.announcement.get().contended();
         // (Another OS thread has others. It forgets the open account.)
-        let new = crossings.wrapping_sub(self.thefts.crossings.replace(crossings));
+        let new = contended.wrapping_sub(self.thefts.contended.replace(contended));
         self.charge(new.wrapping_mul(self.thefts.price.of_a_lock()));
         let victim = &self.machine().vps[victim];
         let returned = victim.arrivals_from(self).load(Relaxed);
@@ -250,7 +250,7 @@ impl Vp {
         self.thefts.begin(victim, now, self.charged(victim, now), price as i64);
     }
 
-    /// Another OS thread drives: it has other crossings.
+    /// Another OS thread drives: it has other contended operations.
     pub(super) fn forget_theft(&self) {
         self.thefts.open.set(None);
     }
@@ -435,7 +435,7 @@ impl Vp {
 mod tests {
     use super::*;
     use crate::prelude::*;
-    use crate::sync::{BiasedLock, Entrance, os_thread};
+    use crate::sync::{Announcement, BiasedLock, os_thread};
 
     const STEP: Duration = Duration::from_micros(100);
     const FARE: i64 = 100;
@@ -655,14 +655,14 @@ mod tests {
             let charged = || Vp::current().unwrap().charged(0, Instant::now());
             let me = os_thread();
             let before = charged();
-            Entrance::count_wait(me, 0, 3);
+            Announcement::count_wait(me, 0, 3);
             let one = charged() - before;
             assert_eq!(one, (2 + 4 + 8) * Vp::current().unwrap().thefts.price.of_a_lock());
             std::thread::scope(|scope| {
-                scope.spawn(|| Entrance::count_wait(os_thread(), me, 3));
+                scope.spawn(|| Announcement::count_wait(os_thread(), me, 3));
             });
             assert_eq!(charged() - before, 2 * one);
-            Entrance::count_wait(me, me, 3);
+            Announcement::count_wait(me, me, 3);
             assert_eq!(charged() - before, 3 * one, "once");
         });
     }

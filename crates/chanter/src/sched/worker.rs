@@ -10,7 +10,7 @@ use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
 use crate::frame::{self, Header, Kind, Seized, contain};
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
-use crate::sync::Entrance;
+use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 use crate::thread;
 
@@ -91,7 +91,7 @@ impl Drop for AbortOnUnwind {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        self.vp.entrance.get().set_attentive(false);
+        self.vp.announcement.get().set_responsive(false);
         self.vp.home.set_driver(None);
         self.vp.binding.leave();
         if !self.vp.is_stand_in() {
@@ -113,12 +113,12 @@ impl Vp {
     fn drive(&self) {
         let limit = stack::limit();
         self.stack_limit.set(limit);
-        let entrance = Entrance::mine();
-        self.home.set_driver(entrance);
-        self.entrance.set(entrance.unwrap_or(Entrance::nobodys()));
+        let announcement = Announcement::mine();
+        self.home.set_driver(announcement);
+        self.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
         self.forget_theft();
         self.channels.begin(self.revoked());
-        self.entrance.get().set_attentive(true);
+        self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
         if self.machine().genealogy().is_some() {
             self.ask_closer_look();
@@ -162,7 +162,7 @@ impl Vp {
         if left == 0 {
             self.sitter.hold(|| self.look_around());
         }
-        self.entrance.get().agree();
+        self.announcement.get().acknowledge();
         self.drain_inbox();
         self.share();
         loop {

@@ -21,7 +21,7 @@
 //! one of them is inside. The bias is set and revoked under HELD, and set by
 //! nobody but its owner; a lock that nobody else knows yet may be born with one ([`History`]).
 //!
-//! BUSY is the OS thread's, not the lock's ([`Entrance`]): an owner that was interrupted
+//! BUSY is the OS thread's, not the lock's ([`Announcement`]): an owner that was interrupted
 //! before its store may make it, and take it back, long after it has been
 //! revoked, when the lock is biased to another. It cannot wipe out that one's
 //! mark. It finds the bias another's, or, if it is its own again, had set that before.
@@ -36,11 +36,11 @@
 //! Where there is no such barrier, no lock is ever biased.
 //!
 //! The barrier interrupts every processor, which took 13 us on a virtual machine. So the owner
-//! is *asked* first, once the bias is gone ([`Entrance::ask`]). A driver of a virtual processor
+//! is *asked* first, once the bias is gone ([`Announcement::request_release`]). A driver of a virtual processor
 //! *agrees* between two turns, when it is inside of no lock. It reads the question with Acquire,
 //! so no later look of its finds the bias, and answers with Release, so who asked sees all that
 //! it did by it. Who does not answer in time is revoked as above. Whoever is in such a barrier itself cannot answer for
-//! as long, and counts as absent ([`Entrance::heavy_fence`]).
+//! as long, and counts as absent ([`Announcement::heavy_fence`]).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -48,8 +48,8 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
+use super::announcement::{A_BIAS, Announcement};
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
-use super::entrance::{A_BIAS, Entrance};
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Set in `owner` while the lock is not biased: so that who is asked most often
@@ -134,14 +134,14 @@ impl<T> BiasedLock<T> {
     #[inline(always)]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         let me = os_thread();
-        let entrance = self.enter(me);
-        if entrance.is_none() {
+        let announcement = self.enter(me);
+        if announcement.is_none() {
             self.take(me);
         }
         BiasedGuard {
             value: ManuallyDrop::new(self.value.get_mut()),
             lock: NonNull::from(self),
-            entrance,
+            announcement,
             _borrowed: PhantomData,
         }
     }
@@ -149,8 +149,8 @@ impl<T> BiasedLock<T> {
     /// As `lock`, unless somebody who is not biased to it has it.
     pub(crate) fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
         let me = os_thread();
-        let entrance = self.enter(me);
-        if entrance.is_none() {
+        let announcement = self.enter(me);
+        if announcement.is_none() {
             // ORDER: as in `take`.
             if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
                 return None;
@@ -163,20 +163,20 @@ impl<T> BiasedLock<T> {
         Some(BiasedGuard {
             value: ManuallyDrop::new(self.value.get_mut()),
             lock: NonNull::from(self),
-            entrance,
+            announcement,
             _borrowed: PhantomData,
         })
     }
 
     /// The owner's way in.
     #[inline(always)]
-    fn enter(&self, me: u32) -> Option<&'static Entrance> {
+    fn enter(&self, me: u32) -> Option<&'static Announcement> {
         if self.owner.load(Ordering::Relaxed) != me {
             return None;
         }
         // SAFETY: locks are biased to those who have one.
-        let entrance = unsafe { Entrance::of(me) };
-        if !entrance.enter(self.name()) {
+        let announcement = unsafe { Announcement::of(me) };
+        if !announcement.enter(self.name()) {
             return None;
         }
         // ORDER: INV-BIAS, the owner's side.
@@ -185,9 +185,9 @@ impl<T> BiasedLock<T> {
         // revoker whom this look misses waits for BUSY: nothing that moves up to the fence meets it.
         // HELD is another's, who revokes the bias, or our own: INV-ONCE. (Models try no second time.)
         if self.owner.load(Ordering::Relaxed) == me && (cfg!(loom) || !self.held.load(Ordering::Relaxed)) {
-            return Some(entrance);
+            return Some(announcement);
         }
-        entrance.leave();
+        announcement.leave();
         None
     }
 
@@ -240,7 +240,7 @@ impl<T> BiasedLock<T> {
         } else {
             // It is inside of another lock, mostly.
             // SAFETY: locks are biased to those who have one.
-            return !unsafe { Entrance::of(me) }.is_inside_of(self.name());
+            return !unsafe { Announcement::of(me) }.is_inside_of(self.name());
         }
         true
     }
@@ -254,16 +254,16 @@ impl<T> BiasedLock<T> {
         // ORDER: as in `take`.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // It may be us who are waited for.
-            if let Some(mine) = Entrance::mine() {
+            if let Some(mine) = Announcement::mine() {
                 mine.agree_outside();
             }
             // SAFETY: it exists.
-            is_for_bias |= Entrance::exists(holder()) && unsafe { Entrance::of(holder()) }.revokes();
+            is_for_bias |= Announcement::exists(holder()) && unsafe { Announcement::of(holder()) }.revokes();
             spin(&mut turn);
         }
         // (Who waits for the end of a bias waits once. It is charged to who ends it.)
         if !cfg!(loom) && !is_for_bias {
-            Entrance::count_wait(me, first, turn);
+            Announcement::count_wait(me, first, turn);
         }
     }
 
@@ -273,7 +273,7 @@ impl<T> BiasedLock<T> {
         let biases = self.streak.load(Ordering::Relaxed) / BIASES;
         let biases = (biases + 1).min(STREAKS.len() as u16 - 1);
         self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
-        if fence_pair::is_available_yet() == Some(true) && Entrance::exists(me) {
+        if fence_pair::is_available_yet() == Some(true) && Announcement::exists(me) {
             // ORDER: Relaxed: others look under `held`, which we hold.
             self.owner.store(me, Ordering::Relaxed);
             count!(BIASED);
@@ -285,27 +285,27 @@ impl<T> BiasedLock<T> {
     fn change_owner(&self, me: u32, before: u32) {
         self.owner.store(me | UNBIASED, Ordering::Relaxed);
         // (Models leave the statistic out.)
-        if !cfg!(loom) && before != UNBIASED && Entrance::exists(me) {
-            let crossings = if before & UNBIASED != 0 { 1 } else { A_BIAS };
+        if !cfg!(loom) && before != UNBIASED && Announcement::exists(me) {
+            let contended = if before & UNBIASED != 0 { 1 } else { A_BIAS };
             // SAFETY: it exists.
-            unsafe { Entrance::of(me) }.count_crossings(crossings);
+            unsafe { Announcement::of(me) }.count_contended(contended);
         }
         if before & UNBIASED != 0 {
             let biases = self.streak.load(Ordering::Relaxed) / BIASES;
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
         }
-        let mine = Entrance::mine().filter(|_| !cfg!(loom));
+        let mine = Announcement::mine().filter(|_| !cfg!(loom));
         mine.inspect(|mine| mine.set_revokes(true));
         // SAFETY: it had the bias.
-        self.end_bias(unsafe { Entrance::of(before) });
+        self.end_bias(unsafe { Announcement::of(before) });
         mine.inspect(|mine| mine.set_revokes(false));
     }
 
     /// The bias of that OS thread has been taken away: waits until it is not inside by it.
-    fn end_bias(&self, entrance: &'static Entrance) {
-        entrance.count_revoked();
-        if entrance.ask() {
+    fn end_bias(&self, announcement: &'static Announcement) {
+        announcement.count_revoked();
+        if announcement.request_release() {
             count!(AGREED);
             // That was cheap: the next streak need not be longer.
             let biases = (self.streak.load(Ordering::Relaxed) / BIASES).saturating_sub(1);
@@ -314,8 +314,8 @@ impl<T> BiasedLock<T> {
         }
         count!(HEAVY);
         // ORDER: INV-BIAS, the revoker's side.
-        Entrance::heavy_fence();
-        entrance.await_leave(self.name());
+        Announcement::heavy_fence();
+        announcement.await_leave(self.name());
     }
 
     /// The end of a lock whose value has nothing to drop.
@@ -342,8 +342,8 @@ impl<T> BiasedLock<T> {
 impl<T> BiasedLock<T> {
     /// Nobody else knows the lock.
     pub(super) fn bias_to_me(&self) {
-        // SAFETY: a model has few OS threads. (All entrances are made now.)
-        unsafe { Entrance::of(os_thread()) }.leave();
+        // SAFETY: a model has few OS threads. (All announcements are made now.)
+        unsafe { Announcement::of(os_thread()) }.leave();
         self.owner.store(os_thread(), Ordering::Relaxed);
     }
 
@@ -381,7 +381,7 @@ pub struct BiasedGuard<'a, T> {
     /// A pointer: whoever has the lock next may free it before `drop` returns.
     lock: NonNull<BiasedLock<T>>,
     /// Where its OS thread is announced, if the lock is biased to it.
-    entrance: Option<&'static Entrance>,
+    announcement: Option<&'static Announcement>,
     _borrowed: PhantomData<&'a BiasedLock<T>>,
 }
 
@@ -403,7 +403,7 @@ impl<T> BiasedGuard<'_, T> {
     /// Whether it has the lock by a bias.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn is_by_bias(&self) -> bool {
-        self.entrance.is_some()
+        self.announcement.is_some()
     }
 
     /// Sets the byte that [`BiasedLock::hint`] reads.
@@ -437,8 +437,8 @@ impl<T> Drop for BiasedGuard<'_, T> {
         // SAFETY: dropped once, here, so that loom sees the access end before
         // the lock is given up.
         unsafe { ManuallyDrop::drop(&mut self.value) };
-        match self.entrance {
-            Some(entrance) => entrance.leave(),
+        match self.announcement {
+            Some(announcement) => announcement.leave(),
             // ORDER: Release publishes what this holder wrote to the next one.
             // SAFETY: borrowed until now.
             None => unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) },

@@ -11,18 +11,18 @@ pub(crate) mod random;
 pub(crate) mod short_lock;
 
 mod aliased;
+mod announcement;
 mod biased;
 mod cell;
-mod entrance;
 pub(crate) mod fence_pair;
 mod lock;
+#[cfg(op_count)]
+pub mod op_count;
 pub(crate) mod order;
 mod os_thread;
-mod peek;
 mod process_fork;
+mod shared_cell;
 mod stack;
-#[cfg(tally)]
-pub mod tally;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;
@@ -30,14 +30,14 @@ pub(crate) mod models;
 mod tests;
 
 pub(crate) use aliased::{AliasedBox, aliased};
+pub(crate) use announcement::Announcement;
 pub(crate) use biased::History;
 pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
-pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
-pub(crate) use peek::{PeekByte, PeekPtr};
 pub(crate) use process_fork::Process;
+pub(crate) use shared_cell::{SharedByte, SharedCell};
 pub(crate) use stack::{Linked, Stack, Taken};
 
 /// Atomics for statics of the process, which no model sees.
@@ -107,11 +107,11 @@ mod door {
 #[cfg(not(loom))]
 mod door {
     pub(crate) use std::sync::Arc;
-    #[cfg(not(tally))]
+    #[cfg(not(op_count))]
     pub(crate) use std::sync::atomic;
 
-    #[cfg(tally)]
-    pub(crate) use super::tally::{atomic, fence as full_fence};
+    #[cfg(op_count)]
+    pub(crate) use super::op_count::{atomic, fence as full_fence};
 
     /// `std`'s cell behind the closure interface that loom needs.
     #[derive(Debug)]
@@ -159,12 +159,12 @@ mod door {
         }
     }
 
-    #[cfg(not(tally))]
+    #[cfg(not(op_count))]
     pub(crate) use std::sync::atomic::fence as full_fence;
 
     /// Sets a flag; true: it was set before.
     #[inline(always)]
-    #[cfg_attr(tally, track_caller)]
+    #[cfg_attr(op_count, track_caller)]
     pub(crate) fn test_and_set(flag: &atomic::AtomicBool, order: atomic::Ordering) -> bool {
         flag.swap(true, order)
     }

@@ -23,7 +23,7 @@ use loom::thread;
 use super::atomic::AtomicBool;
 use super::atomic::Ordering::{self, AcqRel, Relaxed};
 use super::order::weakened;
-use super::{BiasedLock, Cell, Entrance, Linked, Lock, Stack, UnsafeCell};
+use super::{Announcement, BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
 
 /// Runs `model` in every interleaving within the bound.
 pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -229,14 +229,14 @@ fn biased_locks_nest() {
 fn revoked_by_consent() {
     let lock = Arc::new(BiasedLock::new(0, 0));
     lock.bias_to_me();
-    let mine = Entrance::mine().expect("a model has few OS threads");
-    mine.set_attentive(true);
+    let mine = Announcement::mine().expect("a model has few OS threads");
+    mine.set_responsive(true);
     let revoker = {
         let lock = Arc::clone(&lock);
         thread::spawn(move || *lock.lock() += 1)
     };
     *lock.lock() += 1;
-    mine.agree();
+    mine.acknowledge();
     *lock.lock() += 1;
     revoker.join().unwrap();
     assert_eq!(*lock.lock(), 3);
@@ -282,7 +282,7 @@ fn entering_the_next_lock_must_release() {
 }
 
 /// A bias by consent, without the light fence, which is none to the processor: only
-/// `agree`, or `while_absent`, comes between a use by the bias and the next look for it.
+/// `acknowledge`, or `while_parked`, comes between a use by the bias and the next look for it.
 struct Bias {
     is_there: AtomicBool,
     value: Cell<u32>,
@@ -300,15 +300,15 @@ impl Bias {
 }
 
 /// The owner uses the value, does `between`, and uses it again if the bias is there.
-fn ended_by_consent(between: impl FnOnce(&Entrance)) {
+fn ended_by_consent(between: impl FnOnce(&Announcement)) {
     let bias = Arc::new(Bias { is_there: AtomicBool::new(true), value: Cell::new(0) });
-    let mine = Entrance::mine().expect("a model has few OS threads");
-    mine.set_attentive(true);
+    let mine = Announcement::mine().expect("a model has few OS threads");
+    mine.set_responsive(true);
     let asker = {
         let bias = Arc::clone(&bias);
         thread::spawn(move || {
             bias.is_there.swap(false, Relaxed);
-            let has_agreed = mine.ask();
+            let has_agreed = mine.request_release();
             if has_agreed {
                 bias.use_once();
             }
@@ -328,16 +328,16 @@ fn ended_by_consent(between: impl FnOnce(&Entrance)) {
 }
 
 fn ended_between_turns() {
-    ended_by_consent(Entrance::agree);
+    ended_by_consent(Announcement::acknowledge);
 }
 
 fn ended_in_absence() {
-    ended_by_consent(|mine| mine.while_absent(|| ()));
+    ended_by_consent(|mine| mine.while_parked(|| ()));
 }
 
 /// Its own revocation of another's bias is such a time.
 fn ended_in_a_fence() {
-    ended_by_consent(|_| Entrance::heavy_fence());
+    ended_by_consent(|_| Announcement::heavy_fence());
 }
 
 #[test]

@@ -33,21 +33,21 @@ orders! {
     /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
     #[cfg(loom)]
     bias_heavy = SeqCst;
-    /// `Entrance::enter`: publishes what the last `leave` did, to who reads this store instead.
+    /// `Announcement::enter`: publishes what the last `leave` did, to who reads this store instead.
     entrance_enter = Release;
-    /// `Entrance::agree`: the bias that it is asked about is gone from its next look.
+    /// `Announcement::acknowledge`: the bias that it is asked about is gone from its next look.
     entrance_agree = Acquire;
-    /// `Entrance::while_absent`: who found it absent has taken the bias from its next look.
+    /// `Announcement::while_parked`: who found it absent has taken the bias from its next look.
     entrance_return = SeqCst;
-    /// `Entrance::agree`: publishes what its OS thread did by its biases.
+    /// `Announcement::acknowledge`: publishes what its OS thread did by its biases.
     entrance_agreed = Release;
-    /// `Entrance::ask`: sees what was done by the bias.
+    /// `Announcement::request_release`: sees what was done by the bias.
     entrance_asked = Acquire;
-    /// `Entrance::while_absent`: publishes what its OS thread did by its biases.
-    entrance_absent = Release;
-    /// `Entrance::ask`: the bias is gone before the look whether its owner is absent.
+    /// `Announcement::while_parked`: publishes what its OS thread did by its biases.
+    announcement_parked = Release;
+    /// `Announcement::request_release`: the bias is gone before the look whether its owner is parked.
     entrance_find = SeqCst;
-    /// `Entrance::ask`: sees what the absent one did by its biases.
+    /// `Announcement::request_release`: sees what the absent one did by its biases.
     entrance_found = Acquire;
     /// `Sitter::enter`: sees what was done with the seat before.
     seat_enter = Acquire;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counts::{AGREED, BIASED, HEAVY, SLEEPS, YIELDS};
-use super::{BiasedLock, Entrance, Lock};
+use super::{Announcement, BiasedLock, Lock};
 use crate::child::succeeds;
 use crate::prelude::*;
 
@@ -80,10 +80,10 @@ fn a_mailbox_between_two_processors_costs_few_yields_and_barriers() {
 
 /// How much is charged to who has a lock while another OS thread waits for it; perhaps that comes too late to wait.
 fn charged_for_a_wait() -> u64 {
-    let mine = Entrance::mine().expect("few tests run at a time");
+    let mine = Announcement::mine().expect("few tests run at a time");
     let (lock, comes) = (BiasedLock::new(0, 0), AtomicBool::new(false));
     let held = lock.lock();
-    let before = mine.crossings();
+    let before = mine.contended();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             comes.store(true, Ordering::Relaxed);
@@ -95,13 +95,13 @@ fn charged_for_a_wait() -> u64 {
         std::thread::sleep(Duration::from_millis(1));
         drop(held);
     });
-    mine.crossings() - before
+    mine.contended() - before
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "slow")]
 fn who_has_a_lock_is_charged_for_those_that_wait_unless_it_ends_a_bias() {
-    let mine = Entrance::mine().expect("few tests run at a time");
+    let mine = Announcement::mine().expect("few tests run at a time");
     while charged_for_a_wait() == 0 {}
     mine.set_revokes(true);
     let charged = (0..50).map(|_| charged_for_a_wait()).sum::<u64>();

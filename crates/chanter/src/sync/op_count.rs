@@ -1,4 +1,4 @@
-//! Atomics that count (`--cfg tally`): how many read-modify-writes and fences the library makes, and which of its words are
+//! Atomics that count (`--cfg op_count`): how many read-modify-writes and fences the library makes, and which of its words are
 //! written by more than one OS thread. `chanter-bench scale` reads it.
 //!
 //! A word is *shared* from its second writer on. It goes by the place in the source at which it was last written by
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What was counted since the last [`take`].
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct OpCounts {
     /// Read-modify-writes, those that failed included.
     pub read_modify_writes: u64,
     /// Those of words that more than one OS thread has written.
@@ -77,7 +77,7 @@ fn wrote(address: usize, is_read_modify_write: bool) {
 }
 
 /// What was counted so far; the count begins anew.
-pub fn take() -> Tally {
+pub fn take() -> OpCounts {
     for words in &WORDS {
         *lock(words) = None;
     }
@@ -87,7 +87,7 @@ pub fn take() -> Tally {
         let file = file.rsplit_once("src/").map_or(file, |(_, file)| file);
         format!("{file}:{}", place.line())
     };
-    Tally {
+    OpCounts {
         read_modify_writes: READ_MODIFY_WRITES.swap(0, Ordering::Relaxed),
         shared: SHARED.swap(0, Ordering::Relaxed),
         fences: FENCES.swap(0, Ordering::Relaxed),

@@ -5,9 +5,9 @@ use super::atomic::{AtomicPtr, Ordering};
 
 /// A pointer.
 #[derive(Debug)]
-pub(crate) struct PeekPtr<T>(AtomicPtr<T>);
+pub(crate) struct SharedCell<T>(AtomicPtr<T>);
 
-impl<T> PeekPtr<T> {
+impl<T> SharedCell<T> {
     pub(crate) fn new(pointer: *mut T) -> Self {
         Self(AtomicPtr::new(pointer))
     }
@@ -34,10 +34,10 @@ impl<T> PeekPtr<T> {
 /// A byte. The models, which are to find two users at a time, have no hints.
 #[cfg(not(loom))]
 #[derive(Debug)]
-pub(crate) struct PeekByte(super::atomic::AtomicU8);
+pub(crate) struct SharedByte(super::atomic::AtomicU8);
 
 #[cfg(not(loom))]
-impl PeekByte {
+impl SharedByte {
     pub(crate) fn new(value: u8) -> Self {
         Self(super::atomic::AtomicU8::new(value))
     }
@@ -54,4 +54,4 @@ impl PeekByte {
 }
 
 #[cfg(loom)]
-pub(crate) type PeekByte = super::Cell<u8>;
+pub(crate) type SharedByte = super::Cell<u8>;

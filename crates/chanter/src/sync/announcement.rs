@@ -20,28 +20,28 @@ const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
 const REMINDED: u32 = 8;
 
 /// How an OS thread is reminded, if that is known here.
-static REMINDER: OnceLock<fn(&'static Entrance)> = OnceLock::new();
+static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 
 /// An OS thread's, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Entrance {
+pub(crate) struct Announcement {
     /// BUSY: the lock that it is inside of, by its bias, or looks whether it may be.
     inside: AtomicPtr<()>,
     /// How often others have asked it to agree to the end of a bias.
     asked: AtomicU64,
     /// How many of those it has agreed to.
     agreed: AtomicU64,
-    /// [`SILENT`], [`ATTENTIVE`] or [`ABSENT`].
+    /// [`SILENT`], [`ATTENTIVE`] or [`PARKED`].
     presence: AtomicU8,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
     /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
     /// [`A_BIAS`] of them.
-    crossings: std::sync::atomic::AtomicU64,
+    contended: std::sync::atomic::AtomicU64,
     /// It ends a bias of somebody else's.
     revokes: std::sync::atomic::AtomicBool,
-    /// For how long others have waited for locks that it had, in crossings.
+    /// For how long others have waited for locks that it had, in contended operations.
     awaited: Awaited,
 }
 
@@ -50,28 +50,28 @@ pub(crate) struct Entrance {
 #[repr(align(128))]
 struct Awaited(std::sync::atomic::AtomicU64);
 
-/// What a revocation costs, and the next acquisitions without the bias, in crossings.
+/// What a revocation costs, and the next acquisitions without the bias, in contended operations.
 pub(super) const A_BIAS: u64 = 18;
-/// What a pause of a wait for a lock costs, in crossings: it takes less time, but meanwhile its holder has what it
+/// What a pause of a wait for a lock costs, in contended operations: it takes less time, but meanwhile its holder has what it
 /// guards to itself, which crosses back afterwards.
-const CROSSINGS_A_PAUSE: u64 = 1;
+const CONTENDED_A_PAUSE: u64 = 1;
 
 /// It may never agree.
 const SILENT: u8 = 0;
 /// It is likely to agree soon.
 const ATTENTIVE: u8 = 1;
 /// It is inside of no lock, and will look at no bias before it is not absent any more.
-const ABSENT: u8 = 2;
+const PARKED: u8 = 2;
 
 #[cfg(not(loom))]
-static ENTRANCES: [Entrance; MANY] = [const { Entrance::new() }; MANY];
+static ENTRANCES: [Announcement; MANY] = [const { Announcement::new() }; MANY];
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref ENTRANCES: [Entrance; MANY] = std::array::from_fn(|_| Entrance::new());
+    static ref ENTRANCES: [Announcement; MANY] = std::array::from_fn(|_| Announcement::new());
 }
 
-impl Entrance {
+impl Announcement {
     const_unless_loom! {
         fn new() -> Self {
             Self {
@@ -80,7 +80,7 @@ impl Entrance {
                 agreed: AtomicU64::new(0),
                 presence: AtomicU8::new(SILENT),
                 revoked: AtomicU32::new(0),
-                crossings: std::sync::atomic::AtomicU64::new(0),
+                contended: std::sync::atomic::AtomicU64::new(0),
                 revokes: std::sync::atomic::AtomicBool::new(false),
                 awaited: Awaited(std::sync::atomic::AtomicU64::new(0)),
             }
@@ -144,7 +144,7 @@ impl Entrance {
     /// The OS thread's own, often: it is inside of no lock, and agrees to the end of
     /// each bias that it has been asked about.
     #[inline(always)]
-    pub(crate) fn agree(&self) {
+    pub(crate) fn acknowledge(&self) {
         // ORDER: Acquire: who asked has taken the bias away, and no later look finds it.
         let asked = self.asked.load(order::entrance_agree());
         // (A guard that was kept beyond a turn: it does not agree, and is waited for.)
@@ -160,19 +160,19 @@ impl Entrance {
     }
 
     /// The OS thread's own: whether it will agree soon, when asked.
-    pub(crate) fn set_attentive(&self, is_attentive: bool) {
-        self.presence.store(if is_attentive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
+    pub(crate) fn set_responsive(&self, is_responsive: bool) {
+        self.presence.store(if is_responsive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
     }
 
     /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
     ///
     /// Store buffering, with a whole fence on either side: whoever sees it absent has taken the
     /// bias away before this OS thread looks for it again.
-    pub(crate) fn while_absent<R>(&self, wait: impl FnOnce() -> R) -> R {
+    pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         // Relaxed: nobody else writes here.
         let before = self.presence.load(Ordering::Relaxed);
         // ORDER: Release publishes what it did by its biases. (A swap, for loom: see `Sleeper`.)
-        self.presence.swap(ABSENT, order::entrance_absent());
+        self.presence.swap(PARKED, order::announcement_parked());
         let result = wait();
         self.presence.swap(before, Ordering::Relaxed);
         // ORDER: see above.
@@ -188,35 +188,35 @@ impl Entrance {
                 && mine.inside.load(Ordering::Relaxed).is_null()
         };
         match Self::mine().filter(is_asked) {
-            Some(mine) => mine.while_absent(fence_pair::heavy),
+            Some(mine) => mine.while_parked(fence_pair::heavy),
             None => fence_pair::heavy(),
         }
     }
 
-    /// The OS thread's own, in the middle of a turn, or while it waits for another: as `agree`, if it is inside of no
+    /// The OS thread's own, in the middle of a turn, or while it waits for another: as `acknowledge`, if it is inside of no
     /// lock. It looks at no thread's rest.
     #[inline]
     pub(crate) fn agree_outside(&self) {
         if self.inside.load(Ordering::Relaxed).is_null() {
-            self.agree();
+            self.acknowledge();
         }
     }
 
     /// The caller has taken a bias of this OS thread's away. True: that is not inside of
     /// the lock by its bias, and will not be. False: it does not answer.
-    pub(crate) fn ask(&'static self) -> bool {
+    pub(crate) fn request_release(&'static self) -> bool {
         if self.presence.load(Ordering::Relaxed) == SILENT {
             return false;
         }
-        // ORDER: see `while_absent`; Acquire pairs with the Release there.
+        // ORDER: see `while_parked`; Acquire pairs with the Release there.
         full_fence(order::entrance_find());
         match self.presence.load(order::entrance_found()) {
-            ABSENT => return true,
+            PARKED => return true,
             ATTENTIVE => (),
             _ => return false,
         }
         let mine = Self::mine();
-        // ORDER: Relaxed: the fence above publishes that the bias is gone; see `agree`.
+        // ORDER: Relaxed: the fence above publishes that the bias is gone; see `acknowledge`.
         let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         for look in 0..PATIENCE {
             if look == REMINDED
@@ -224,7 +224,7 @@ impl Entrance {
             {
                 remind(self);
             }
-            // ORDER: Acquire pairs with the Release in `agree`.
+            // ORDER: Acquire pairs with the Release in `acknowledge`.
             if self.agreed.load(order::entrance_asked()) >= ticket {
                 return true;
             }
@@ -261,28 +261,28 @@ impl Entrance {
     }
 
     /// The OS thread's own: it has a lock that another had before.
-    pub(super) fn count_crossings(&self, count: u64) {
+    pub(super) fn count_contended(&self, count: u64) {
         // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
-        self.crossings.store(self.crossings.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        self.contended.store(self.contended.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     /// The OS thread `me` has waited for a lock that `holder` has had, for so many turns of [`spin`]: counted for both, since who
     /// is lucky, and has it again and again, loses nothing itself. 0 is nobody.
     pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
-        let crossings = CROSSINGS_A_PAUSE * pauses(turns);
+        let contended = CONTENDED_A_PAUSE * pauses(turns);
         if Self::exists(me) {
             // SAFETY: it exists.
-            unsafe { Self::of(me) }.count_crossings(crossings);
+            unsafe { Self::of(me) }.count_contended(contended);
         }
         if holder != 0 && holder != me && Self::exists(holder) {
             // SAFETY: it exists. ORDER: Relaxed: a statistic.
-            unsafe { Self::of(holder) }.awaited.0.fetch_add(crossings, Ordering::Relaxed);
+            unsafe { Self::of(holder) }.awaited.0.fetch_add(contended, Ordering::Relaxed);
         }
     }
 
     /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
-    pub(crate) fn crossings(&self) -> u64 {
-        self.crossings.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
+    pub(crate) fn contended(&self) -> u64 {
+        self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }
 
     /// Waits until the OS thread is not announced at `lock`.
