@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use super::Event;
-use crate::frame::burial;
+use crate::frame::deferred_drop;
 use crate::sched;
 
 /// Wakes an OS thread.
@@ -115,7 +115,7 @@ impl Unpark {
 
 /// Polls `future` on the calling OS thread, which sleeps in between.
 pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
-    burial::before_a_wait();
+    deferred_drop::before_a_wait();
     let mut future = pin!(future);
     let unpark = Unpark::mine();
     let waker = Waker::from(Arc::clone(&unpark));

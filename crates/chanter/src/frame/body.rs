@@ -39,11 +39,11 @@ pub(crate) struct Vtable {
     /// TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
     /// Drops what is left of a complete body before its frame is freed.
-    pub(crate) bury: unsafe fn(NonNull<Header>),
-    /// What is left may be of any depth: see `burial.rs`.
+    pub(crate) drop_frame: unsafe fn(NonNull<Header>),
+    /// What is left may be of any depth: see `deferred_drop.rs`.
     pub(crate) holds: bool,
     /// Nothing is left of a complete body: there is nothing to bury.
-    pub(crate) leaves_nothing: bool,
+    pub(crate) needs_no_drop: bool,
     /// Those who wait for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
     /// The size of the frame in bytes: what lies in it belongs to the thread.
@@ -74,9 +74,9 @@ pub(crate) const NONE: &Vtable = &Vtable {
     cancel: |_| (),
     terminate: |_, _| (),
     take: |_, _| (),
-    bury: |_| (),
+    drop_frame: |_| (),
     holds: false,
-    leaves_nothing: false,
+    needs_no_drop: false,
     joiners: |_| None,
     size: 0,
     attributes: |_| None,
@@ -116,7 +116,7 @@ impl<F: Future> ParasiteFrame<F> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
         cancel: Self::cancel,
-        leaves_nothing: true,
+        needs_no_drop: true,
         size: size_of::<Self>(),
         body: type_name::<F>,
         ..*NONE
@@ -209,7 +209,7 @@ impl<F: Future> HostFrame<F> {
         cancel: Self::cancel,
         terminate: Self::terminate,
         take: Self::take,
-        bury: Self::bury,
+        drop_frame: Self::drop_frame,
         holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
         size: size_of::<Self>(),
@@ -345,7 +345,7 @@ impl<F: Future> HostFrame<F> {
         unsafe { Self::settle(frame, Ok(place.cast::<F::Output>().read())) };
     }
 
-    unsafe fn bury(frame: NonNull<Header>) {
+    unsafe fn drop_frame(frame: NonNull<Header>) {
         // SAFETY: the caller frees the frame: it is alone with it. Joiners, who
         // hold references, are gone.
         unsafe {

@@ -16,7 +16,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::body::Vtable;
-use super::rest::Rest;
+use super::local_park::LocalPark;
 use super::slab::{CLASSES, SLAB_HEADER, Slab, Slabs, class_size, room};
 use super::span;
 use super::state::{Activity, State};
@@ -39,12 +39,12 @@ pub(crate) struct Header {
     /// The policy's word.
     pub(crate) tag: Cell<u64>,
     /// References handed out by the runner during the present poll.
-    pub(crate) borrowed: Cell<i32>,
+    pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
     /// Parasites that this thread must spawn as hosts.
     pub(crate) penalty: Cell<u8>,
     /// What the thread does at home.
-    pub(crate) rest: Rest,
+    pub(crate) rest: LocalPark,
     pub(super) span: span::Place,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Arena {
     /// Keeps the machine's memory while frames are out after its end.
     keep: Cell<*const Shared>,
     /// Frames made, and frames that came home; the owner counts.
-    pub(crate) carved: Counter,
+    pub(crate) allocated: Counter,
     pub(crate) returned: Counter,
     /// Where births and deaths are written down, if they are.
     genealogy: Cell<*const Genealogy>,
@@ -156,10 +156,10 @@ impl Header {
             next: UnsafeCell::new(ptr::null_mut()),
             vp: AtomicPtr::new(vp.cast_mut()),
             tag: Cell::new(0),
-            borrowed: Cell::new(0),
+            local_refs: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
             penalty: Cell::new(0),
-            rest: Rest::new(),
+            rest: LocalPark::new(),
             span: span::Place::new(),
         }
     }
@@ -194,10 +194,10 @@ impl Header {
             (*header).state.freshen();
             (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
             (&raw mut (*header).tag).write(Cell::new(0));
-            (&raw mut (*header).borrowed).write(Cell::new(0));
+            (&raw mut (*header).local_refs).write(Cell::new(0));
             (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
             (&raw mut (*header).penalty).write(Cell::new(0));
-            (&raw mut (*header).rest).write(Rest::new());
+            (&raw mut (*header).rest).write(LocalPark::new());
         }
     }
 
@@ -205,7 +205,7 @@ impl Header {
     /// was (INV-FRESH).
     #[inline(always)]
     pub(crate) fn is_fresh(&self) -> bool {
-        self.state.is_private() && self.borrowed.get() == 0 && self.penalty.get() == 0
+        self.state.is_private() && self.local_refs.get() == 0 && self.penalty.get() == 0
     }
 }
 
@@ -221,7 +221,7 @@ impl Arena {
             returns: Stack::new(),
             missing: Missing::new(),
             keep: Cell::new(ptr::null()),
-            carved: Counter::default(),
+            allocated: Counter::default(),
             returned: Counter::default(),
             genealogy: Cell::new(ptr::null()),
         }
@@ -490,7 +490,7 @@ impl Owner {
             fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
         }
         let batch = (room(fresh) / size).min(BATCH);
-        arena.carved.add_many(batch as u64);
+        arena.allocated.add_many(batch as u64);
         for index in (0..batch).rev() {
             // SAFETY: `batch` frames fit into the slab.
             unsafe {

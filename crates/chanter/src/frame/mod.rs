@@ -1,21 +1,21 @@
 //! A thread's frame: the memory that a thread is, and what may be done with it.
 //!
 //! `state.rs` holds the rules: who may touch a frame when. `header.rs` is the memory, `slab.rs` where
-//! it comes from, `body.rs` what lies in it, `run.rs` the code that polls; `ask.rs` polls for a
+//! it comes from, `body.rs` what lies in it, `run.rs` the code that polls; `probe.rs` polls for a
 //! report, whose words are in `report.rs`.
 
-pub(crate) mod ask;
 pub(crate) mod body;
-pub(crate) mod burial;
+pub(crate) mod deferred_drop;
 pub(crate) mod error;
 pub(crate) mod header;
+pub(crate) mod local_park;
+#[cfg(all(test, loom))]
+mod local_park_models;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod panic_place;
+pub(crate) mod probe;
 pub(crate) mod report;
-pub(crate) mod rest;
-#[cfg(all(test, loom))]
-mod rest_models;
 pub(crate) mod run;
 pub(crate) mod slab;
 #[cfg(feature = "tracing")]
@@ -25,14 +25,14 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
-pub(crate) use ask::{ask, let_go, unmasked};
 pub(crate) use body::contain;
 pub use error::JoinError;
 pub(crate) use header::{Arena, Header, Kind};
+pub(crate) use local_park::Home;
+pub(crate) use probe::{let_go, probe, unmasked};
 pub(crate) use report::Site;
-pub(crate) use rest::Home;
 pub(crate) use run::{
-    Seized, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
+    Revoked, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
     wake_attached, wake_next,
 };
 pub use state::{Activity, Progress};

@@ -27,7 +27,7 @@ struct Frame {
     link: UnsafeCell<*mut Frame>,
     /// The runner's: its future, and the count of borrowed references.
     polls: Cell<u32>,
-    borrowed: Cell<i32>,
+    local_refs: Cell<i32>,
     /// What anyone who has a reference may look at.
     shared: Cell<u32>,
     /// How often it has been told.
@@ -57,7 +57,7 @@ impl To {
             state,
             link: UnsafeCell::new(std::ptr::null_mut()),
             polls: Cell::new(0),
-            borrowed: Cell::new(0),
+            local_refs: Cell::new(0),
             shared: Cell::new(0),
             told: AtomicU32::new(0),
             enough,
@@ -96,11 +96,11 @@ impl To {
         frame.polls.set(frame.polls.get() + 1);
         during(frame);
         let complete = frame.told.load(Relaxed) == frame.enough;
-        let borrowed = frame.borrowed.replace(0);
+        let local_refs = frame.local_refs.replace(0);
         if !complete {
-            return frame.state.end(borrowed, 0) == Ended::Token;
+            return frame.state.end(local_refs, 0) == Ended::Token;
         }
-        match frame.state.complete(borrowed) {
+        match frame.state.complete(local_refs) {
             Completed::Free => self.free(),
             Completed::Kept => (),
             Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
@@ -140,7 +140,7 @@ fn attached_by_two() {
     let mut wakers = Vec::new();
     let again = to.poll(|frame| {
         for _ in 0..2 {
-            frame.borrowed.set(frame.borrowed.get() + 1);
+            frame.local_refs.set(frame.local_refs.get() + 1);
             wakers.push(thread::spawn(move || {
                 if to.tell() {
                     to.run_on();
@@ -389,7 +389,7 @@ impl To {
         let frame = self.frame();
         // INV-RUN: loom sees two runners.
         frame.polls.set(frame.polls.get() + 1);
-        match frame.state.complete(frame.borrowed.replace(0)) {
+        match frame.state.complete(frame.local_refs.replace(0)) {
             Completed::Free => self.free(),
             Completed::Kept => (),
             Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
@@ -399,7 +399,7 @@ impl To {
 }
 
 /// INV-SEIZE: a thread has run, and is woken. Who has its token keeps it for a while, and gives
-/// it up; another one, who has not got it from anybody, seizes the thread. One of them ends it, and
+/// it up; another one, who has not got it from anybody, revokes the thread. One of them ends it, and
 /// sees it as its last runner left it; it is freed after all uses.
 fn seized_while_given_up() {
     let to = To::new(State::new_host(), u32::MAX);
@@ -408,16 +408,16 @@ fn seized_while_given_up() {
     to.frame().state.retain();
     assert!(!to.run(|_| ()), "nobody has woken it");
     let holder = thread::spawn(move || to.tell() && to.give_up());
-    // As a machine that ends: claims what is idle, else seizes.
+    // As a machine that ends: claims what is idle, else revokes.
     let claimed = to.frame().state.claim(true);
     let ended = if claimed {
         to.give_up()
     } else {
-        let seized = to.frame().state.seize(false);
-        if seized {
+        let revoked_threads = to.frame().state.revoke_thread(false);
+        if revoked_threads {
             to.end();
         }
-        seized
+        revoked_threads
     };
     let ended_there = holder.join().unwrap();
     assert!(ended != ended_there, "INV-SEIZE: {ended} {ended_there}");
@@ -442,7 +442,7 @@ fn seized_from_who_hides_it() {
         assert!(!to.run(|_| ()), "nobody has woken it");
         assert!(to.tell(), "it was idle");
     });
-    while to.frame().told.load(Relaxed) == 0 || !to.frame().state.seize(false) {
+    while to.frame().told.load(Relaxed) == 0 || !to.frame().state.revoke_thread(false) {
         thread::yield_now();
     }
     to.end();
@@ -590,12 +590,12 @@ fn withdrawn_while_demanded() {
     assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
 }
 
-/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another seizes it.
+/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another revokes it.
 fn withdrawn_while_seized() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
     let seizer = thread::spawn(move || {
-        if to.frame().state.seize(true) {
+        if to.frame().state.revoke_thread(true) {
             to.end();
         }
     });
@@ -660,14 +660,14 @@ fn delayed_threads_that_nobody_wants_are_freed() {
 /// them ends it. (Its memory stays meanwhile.)
 fn claimed_while_nobody_wants_it(handles: usize) {
     let to = To::new(State::new_delayed(), 0);
-    let bury = move || {
+    let drop_frame = move || {
         to.frame().polls.set(to.frame().polls.get() + 1);
         to.frame().state.clear();
     };
     let release = move || {
         to.frame().shared.get();
         match to.frame().state.release() {
-            true if to.frame().state.left() == Left::Future => bury(),
+            true if to.frame().state.left() == Left::Future => drop_frame(),
             true => to.frame().state.clear(),
             false => (),
         }
@@ -703,7 +703,7 @@ fn recycled_in_place() {
     let to = To::new(State::new_parasite(), 0);
     let back = Arc::new(crate::sync::Lock::new(false));
     let frame = to.frame();
-    frame.borrowed.set(1);
+    frame.local_refs.set(1);
     let other = {
         let back = Arc::clone(&back);
         thread::spawn(move || {
@@ -717,9 +717,9 @@ fn recycled_in_place() {
         })
     };
     if *back.lock() {
-        frame.borrowed.set(0);
+        frame.local_refs.set(0);
     }
-    if frame.state.is_private() && frame.borrowed.get() == 0 {
+    if frame.state.is_private() && frame.local_refs.get() == 0 {
         to.free();
     } else {
         // It is the slow path's: see the other models.

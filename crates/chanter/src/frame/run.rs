@@ -7,7 +7,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use super::body::{Evaluated, contain};
 use super::header::{self, Header, Kind};
 use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
-use super::{burial, span};
+use super::{deferred_drop, span};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
 use crate::sched::{Turn, Vp};
@@ -17,7 +17,7 @@ use crate::thread::join::Joiners;
 use crate::thread::request::{close, serve};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
-/// plain increment (see `state.rs`, `borrowed`).
+/// plain increment (see `state.rs`, `local_refs`).
 pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
 
 /// Polls a thread once, on this stack.
@@ -43,7 +43,7 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
         Begun::Free => {
             vp.was_stale();
             // SAFETY: `Free` says so.
-            return unsafe { bury(frame) };
+            return unsafe { drop_frame(frame) };
         }
     }
     if header.penalty.get() > 0 {
@@ -75,7 +75,7 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
 pub(super) fn arrive(vp: &Vp, header: &Header) {
     let from = header.vp.load(Ordering::Relaxed);
     if !ptr::eq(from, vp) {
-        header.state.leave_home();
+        header.state.unbias();
         let has_run = header.rest.has_run();
         header.rest.break_streak();
         // On a stand-in it runs for the principal.
@@ -126,12 +126,12 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
         // What was handed out stays borrowed, while the number is sane. (If it
         // is not, that may say YIELDED.)
         Poll::Pending
-            if header.borrowed.get().unsigned_abs() < 1 << 30
-                && header.state.rest(&header.rest, &vp.home) => {}
+            if header.local_refs.get().unsigned_abs() < 1 << 30
+                && header.state.park_local(&header.rest, &vp.home) => {}
         // SAFETY: the runner is the caller, and it does not rest.
         Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete, and we drive `vp`.
-        Poll::Ready(()) => unsafe { complete_here(vp, frame, header.borrowed.replace(0)) },
+        Poll::Ready(()) => unsafe { complete_here(vp, frame, header.local_refs.replace(0)) },
     }
 }
 
@@ -140,8 +140,8 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
 unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
     // SAFETY: we are the runner until the transition below.
     let header = unsafe { frame.as_ref() };
-    if header.borrowed.get() > i32::MAX / 2 {
-        header.borrowed.set(header.borrowed.get() - YIELDED);
+    if header.local_refs.get() > i32::MAX / 2 {
+        header.local_refs.set(header.local_refs.get() - YIELDED);
         if header.state.end_ready() == Ended::Token {
             let reason =
                 if vp.budget.get() == 0 && vp.simulated.is_none() { Reason::Spent } else { Reason::Yielded };
@@ -151,7 +151,7 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
         return;
     }
     let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
-    match header.state.end(header.borrowed.replace(0), bias) {
+    match header.state.end(header.local_refs.replace(0), bias) {
         Ended::Idle => (),
         Ended::Token => {
             let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
@@ -164,9 +164,9 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
 /// # Safety
 /// The caller is the runner, and the body is complete.
 #[inline(never)]
-pub(crate) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
+pub(crate) unsafe fn complete(frame: NonNull<Header>, local_refs: i32) {
     // SAFETY: the caller's contract; `Free` makes the frame ours.
-    unsafe { complete_and(frame, borrowed, || bury(frame)) };
+    unsafe { complete_and(frame, local_refs, || drop_frame(frame)) };
 }
 
 /// As [`complete`], where most frames come from, and go back to.
@@ -174,15 +174,15 @@ pub(crate) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
 /// # Safety
 /// As for [`complete`]; the caller drives `vp`.
 #[inline(never)]
-unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, borrowed: i32) {
+unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
     vp.thread_ends();
     // SAFETY: the caller's contract; `Free` makes the frame ours.
     unsafe {
-        complete_and(frame, borrowed, || {
-            if frame.as_ref().vtable.get().leaves_nothing {
+        complete_and(frame, local_refs, || {
+            if frame.as_ref().vtable.get().needs_no_drop {
                 header::free_here(vp, frame);
             } else {
-                bury(frame);
+                drop_frame(frame);
             }
         });
     }
@@ -193,14 +193,14 @@ unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, borrowed: i32) {
 /// # Safety
 /// As for [`complete`].
 #[inline(always)]
-unsafe fn complete_and(frame: NonNull<Header>, borrowed: i32, free: impl FnOnce()) {
+unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnce()) {
     // SAFETY: the frame lives until `free`; after `Kept` it is not touched.
     unsafe {
         span::close(frame);
-        match frame.as_ref().state.complete(borrowed) {
+        match frame.as_ref().state.complete(local_refs) {
             Completed::Requested => {
                 close(frame);
-                complete(frame, borrowed);
+                complete(frame, local_refs);
             }
             Completed::Free => free(),
             Completed::Kept => (),
@@ -232,7 +232,7 @@ pub(crate) fn cancel(thread: Ready) {
         match frame.as_ref().state.begin_to_end() {
             Begun::Run | Begun::Requested => end_now(frame),
             Begun::Stale => (),
-            Begun::Free => bury(frame),
+            Begun::Free => drop_frame(frame),
         }
     }
 }
@@ -243,7 +243,7 @@ unsafe fn end_now(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().cancel)(frame));
-        complete(frame, frame.as_ref().borrowed.replace(0));
+        complete(frame, frame.as_ref().local_refs.replace(0));
     }
 }
 
@@ -269,7 +269,7 @@ pub(crate) fn forget_if_stale(thread: Ready) -> Option<Ready> {
     unsafe {
         match frame.as_ref().state.give_up_stale() {
             None => return Some(Ready::from_frame(frame)),
-            Some(Begun::Free) => bury(frame),
+            Some(Begun::Free) => drop_frame(frame),
             Some(_) => (),
         }
     }
@@ -277,9 +277,9 @@ pub(crate) fn forget_if_stale(thread: Ready) -> Option<Ready> {
 }
 
 /// The right to end a thread that was taken from its token.
-pub(crate) struct Seized(NonNull<Header>);
+pub(crate) struct Revoked(NonNull<Header>);
 
-impl Seized {
+impl Revoked {
     /// Takes a thread that nobody waits to wake from its token, wherever that is.
     ///
     /// # Safety
@@ -288,7 +288,7 @@ impl Seized {
     /// or no driver of its machine is left but the caller, of whom the same holds.
     pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
         // SAFETY: the caller's contract.
-        unsafe { frame.as_ref() }.state.seize(false).then_some(Self(frame))
+        unsafe { frame.as_ref() }.state.revoke_thread(false).then_some(Self(frame))
     }
 
     /// The same while other drivers end their threads, and wait, but do not run any from
@@ -297,12 +297,12 @@ impl Seized {
     /// # Safety
     /// The frame is in use. The caller drives `vp`, and polls nothing; no driver runs
     /// threads but those that it demands.
-    pub(crate) unsafe fn take_hidden(frame: NonNull<Header>, vp: &Vp) -> Option<Self> {
+    pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, vp: &Vp) -> Option<Self> {
         // SAFETY: the caller's contract.
         let header = unsafe { frame.as_ref() };
         let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp.load(Ordering::Relaxed), vp);
-        let is_hidden = !is_bound && !header.rest.seems_to_rest() && header.state.seize(true);
-        is_hidden.then_some(Self(frame))
+        let is_misplaced = !is_bound && !header.rest.seems_to_rest() && header.state.revoke_thread(true);
+        is_misplaced.then_some(Self(frame))
     }
 
     /// Ends it, on the OS thread that has seized it.
@@ -320,14 +320,14 @@ pub(crate) unsafe fn release(frame: NonNull<Header>) {
     // SAFETY: the reference keeps the frame alive; `true` makes us its last.
     unsafe {
         if frame.as_ref().state.release() {
-            bury(frame);
+            drop_frame(frame);
         }
     }
 }
 
 /// # Safety
 /// The state word said `Free`.
-unsafe fn bury(frame: NonNull<Header>) {
+unsafe fn drop_frame(frame: NonNull<Header>) {
     // SAFETY: nobody else refers to the frame.
     unsafe {
         if frame.as_ref().state.is_requested() {
@@ -335,9 +335,9 @@ unsafe fn bury(frame: NonNull<Header>) {
             close(frame);
         }
         if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
-            burial::bury(frame);
+            deferred_drop::drop_frame(frame);
         } else {
-            burial::bury_now(frame);
+            deferred_drop::bury_now(frame);
         }
     }
 }
@@ -420,7 +420,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     // nobody has come to know the thread, its frame is ours to free.
     unsafe {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
-        if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.borrowed.get() == 0 {
+        if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
             span::close(frame);
             header::free_here(vp, frame);
             return true;
@@ -552,7 +552,7 @@ pub(crate) unsafe fn waker_of(frame: NonNull<Header>) -> Waker {
 /// The caller has a reference.
 #[inline(always)]
 unsafe fn count_clone(frame: NonNull<Header>) {
-    // SAFETY: the caller's reference; `borrowed` is the runner's.
+    // SAFETY: the caller's reference; `local_refs` is the runner's.
     unsafe {
         if is_running(frame) {
             borrow(frame.as_ref());
@@ -565,9 +565,9 @@ unsafe fn count_clone(frame: NonNull<Header>) {
 /// The runner counts a reference, plainly while the number is sane.
 #[inline(always)]
 fn borrow(header: &Header) {
-    let borrowed = header.borrowed.get();
-    if borrowed < i32::MAX / 2 {
-        header.borrowed.set(borrowed + 1);
+    let local_refs = header.local_refs.get();
+    if local_refs < i32::MAX / 2 {
+        header.local_refs.set(local_refs + 1);
     } else {
         header.state.retain();
     }
@@ -601,7 +601,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
         // SAFETY: `vp` is current and of the frame's machine; the token is
         // ours where we are told so.
         unsafe {
-            if header.state.rouse(&header.rest, &vp.home) {
+            if header.state.wake_local(&header.rest, &vp.home) {
                 if GIVE_UP {
                     give_back(header);
                 }
@@ -615,7 +615,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
                         submit(vp, thread, turn, attach);
                     }
                 }
-                Woken::Free => bury(frame),
+                Woken::Free => drop_frame(frame),
             }
         }
         return;
@@ -650,7 +650,7 @@ unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Op
     let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
     let rested = header.state.revoke(&header.rest, last.home_of(home));
     if GIVE_UP {
-        // Not given back to `borrowed`: the thread may have been seized.
+        // Not given back to `local_refs`: the thread may have been seized.
         // SAFETY: the caller's reference goes.
         unsafe { release(frame) };
     }
@@ -661,7 +661,7 @@ unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Op
 /// The holder of the token gives up a reference.
 #[inline(always)]
 fn give_back(header: &Header) {
-    header.borrowed.set(header.borrowed.get().wrapping_sub(1));
+    header.local_refs.set(header.local_refs.get().wrapping_sub(1));
 }
 
 /// Claims the token of a thread that waits for somebody to wake it; that of a
@@ -677,8 +677,8 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
         let header = frame.as_ref();
         let last = header.vp.load(Ordering::Relaxed).as_ref()?;
         let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
-        let claimed =
-            vp.is_some_and(|vp| header.state.rouse(&header.rest, &vp.home)) || header.state.claim(delayed);
+        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.home))
+            || header.state.claim(delayed);
         if claimed {
             return Some(Ready::from_frame(frame));
         }
@@ -745,12 +745,12 @@ unsafe fn wake_by_ref(data: *const ()) {
 }
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the waker's reference is given up; `borrowed` is the runner's.
+    // SAFETY: the waker's reference is given up; `local_refs` is the runner's.
     unsafe {
         let frame = frame_of(data);
-        let borrowed = &frame.as_ref().borrowed;
-        if is_running(frame) && borrowed.get() > i32::MIN / 2 {
-            borrowed.set(borrowed.get() - 1);
+        let local_refs = &frame.as_ref().local_refs;
+        if is_running(frame) && local_refs.get() > i32::MIN / 2 {
+            local_refs.set(local_refs.get() - 1);
         } else {
             release(frame);
         }

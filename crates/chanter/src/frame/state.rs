@@ -13,7 +13,7 @@
 //!
 //! | field of the frame      | who may touch it                                   |
 //! |-------------------------|----------------------------------------------------|
-//! | the future, `borrowed`  | the runner (the token's holder, while it polls)    |
+//! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
 //! | `next`, `vp`            | the holder of the token, the runner                |
 //! | the result              | the completer; then whoever set TAKEN              |
 //!
@@ -31,7 +31,7 @@
 //!
 //! The upper bits count references: one for the thread's existence until it
 //! is COMPLETE, one for each handle and each waker. A runner that registers
-//! its own waker does not touch the word: it counts in `borrowed`, and
+//! its own waker does not touch the word: it counts in `local_refs`, and
 //! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
 //! below zero while ACTIVE is set; nobody looks at it then. It has 40 bits, and must not wrap
 //! above: whoever copies a waker or a handle finds that far too many were leaked, and ends the process.
@@ -54,14 +54,14 @@
 //! ends it, without another poll (ENDING). So a token that is kept beyond
 //! the end of its thread is a reference, and no more.
 //!
-//! * INV-SEIZE: of those who seize a thread and who gives its token up, one ends it. Nobody
+//! * INV-SEIZE: of those who revoke a thread and who gives its token up, one ends it. Nobody
 //!   may be about to poll it meanwhile, since `begin` is not a read-modify-write:
-//!   drivers seize what only they may run, and a machine's end what nobody runs any more.
+//!   drivers revoke what only they may run, and a machine's end what nobody runs any more.
 //!
 //! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
 //! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
 
-use super::rest;
+use super::local_park;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
 
@@ -74,7 +74,7 @@ const AWAITED: u64 = 1 << 3;
 const TAKEN: u64 = 1 << 4;
 /// The owner of the handle waits, by itself: its offer is the completer's, see
 /// `join.rs`.
-const HEIR: u64 = 1 << 5;
+const OWNER_WAITER: u64 = 1 << 5;
 /// It has not run yet: *delayed*, or *scheduled* if it is ACTIVE.
 const FRESH: u64 = 1 << 6;
 /// Its token in some queue is dead, since it was stolen, and counts as a
@@ -260,9 +260,9 @@ impl State {
             } else if idle {
                 next |= ACTIVE;
             } else if word & COMPLETE == 0 {
-                if let Some(revoking) = rest::revoking(word, me) {
+                if let Some(revoking) = local_park::revoking(word, me) {
                     next = revoking;
-                    elsewhere = Some(rest::home_of(word));
+                    elsewhere = Some(local_park::home_of(word));
                 }
                 next |= NOTIFIED;
             }
@@ -326,7 +326,7 @@ impl State {
     }
 
     /// Edge 2 of a thread that is to end without another poll: its token is given up. (Never
-    /// [`Begun::Requested`].) Anybody may be at [`State::seize`] meanwhile, so this is always a
+    /// [`Begun::Requested`].) Anybody may be at [`State::revoke_thread`] meanwhile, so this is always a
     /// read-modify-write.
     pub(crate) fn begin_to_end(&self) -> Begun {
         let mut word = self.word();
@@ -365,7 +365,7 @@ impl State {
     /// it or is about to: then every holder will ask whether its token is dead.
     /// `spares_stolen`: unless it was demanded, perhaps by one who polls it on a stack where
     /// nobody looks.
-    pub(crate) fn seize(&self, spares_stolen: bool) -> bool {
+    pub(crate) fn revoke_thread(&self, spares_stolen: bool) -> bool {
         let spared = COMPLETE | STALE | ENDING | if spares_stolen { STOLEN } else { 0 };
         let mut word = self.word();
         while word & (ACTIVE | NOTIFIED) != 0 && word & spared == 0 {
@@ -431,7 +431,7 @@ impl State {
 
     /// As `demand` by the holder of the token, who becomes the runner. False: it was stolen, and the
     /// token is dead. The caller has a reference beside the token, which nobody else uses meanwhile.
-    /// `plainly`: nor does anybody [`seize`](State::seize) it.
+    /// `plainly`: nor does anybody [`revoke_thread`](State::revoke_thread) it.
     pub(crate) fn steal_with_token(&self, plainly: bool) -> bool {
         // ORDER: Acquire sees the uses end of those who have known it: what follows may be plain
         // stores, up to the end of the frame.
@@ -525,11 +525,11 @@ impl State {
         }
     }
 
-    /// Edges 3 and 4: the poll returned `Pending`; `borrowed` references
+    /// Edges 3 and 4: the poll returned `Pending`; `local_refs` references
     /// were handed out during it. `bias`: see [`State::earn_rest`].
     #[inline]
-    pub(crate) fn end(&self, borrowed: i32, bias: u64) -> Ended {
-        let delta = references(borrowed).wrapping_add(bias).wrapping_sub(ACTIVE);
+    pub(crate) fn end(&self, local_refs: i32, bias: u64) -> Ended {
+        let delta = references(local_refs).wrapping_add(bias).wrapping_sub(ACTIVE);
         // ORDER: Release publishes the frame to the next runner. What a waker
         // did is seen by the `begin` that follows.
         let before = self.0.fetch_add(delta, order::state_end());
@@ -566,8 +566,8 @@ impl State {
     }
 
     /// Edge 5: the future is gone and the result is in its place.
-    pub(crate) fn complete(&self, borrowed: i32) -> Completed {
-        if borrowed == 0 && self.is_private() {
+    pub(crate) fn complete(&self, local_refs: i32) -> Completed {
+        if local_refs == 0 && self.is_private() {
             // Nobody else knows the thread: nothing has to be published. (Who
             // claims threads that may rest elsewhere has no reference at first,
             // so one with a bias ends by a read-modify-write.)
@@ -579,7 +579,7 @@ impl State {
                 return Completed::Requested;
             }
             let awaited = word & AWAITED != 0;
-            let mut next = word.wrapping_add(references(borrowed));
+            let mut next = word.wrapping_add(references(local_refs));
             next = (next & !(ACTIVE | NOTIFIED)) | COMPLETE;
             if !awaited {
                 next = next.wrapping_sub(REFERENCE);
@@ -587,9 +587,9 @@ impl State {
             // ORDER: Release publishes the result to the joiners; Acquire
             // sees the end of every use of the frame before it is freed.
             match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
-                Ok(_) if awaited => return Completed::Awaited { inherited: word & HEIR != 0 },
+                Ok(_) if awaited => return Completed::Awaited { inherited: word & OWNER_WAITER != 0 },
                 // The heir's reference keeps the frame.
-                Ok(_) if word & HEIR != 0 => return Completed::Inherited,
+                Ok(_) if word & OWNER_WAITER != 0 => return Completed::Inherited,
                 Ok(_) if is_free(next) => return Completed::Free,
                 Ok(_) => return Completed::Kept,
                 Err(now) => word = now,
@@ -640,7 +640,7 @@ impl State {
             // Delayed. A shutdown may claim it meanwhile, so the last handle is not given up:
             // who has it takes the thread, as the shutdown does.
             let is_last = word / REFERENCE == 1;
-            // ENDING, so that nobody seizes it either.
+            // ENDING, so that nobody revokes it either.
             let next = if is_last { word | ACTIVE | ENDING } else { word - REFERENCE };
             // ORDER: as below.
             match self.change(word, next, order::state_release()) {
@@ -683,7 +683,7 @@ impl State {
     pub(crate) fn await_inheritance(&self) -> bool {
         // ORDER: Release publishes the offer to `complete`; Acquire sees the
         // result if it is there.
-        self.0.fetch_or(HEIR, order::state_inherit()) & COMPLETE == 0
+        self.0.fetch_or(OWNER_WAITER, order::state_inherit()) & COMPLETE == 0
     }
 
     /// The heir does not wait any more; false: the thread completes, or has
@@ -691,7 +691,7 @@ impl State {
     pub(crate) fn forgo_inheritance(&self) -> bool {
         // ORDER: Relaxed: `complete` sees the bit, or not; what it does to the
         // offer is published there.
-        self.0.fetch_and(!HEIR, Ordering::Relaxed) & COMPLETE == 0
+        self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
     }
 
     /// The right to take the result; false: it is gone. The caller has a
@@ -720,7 +720,7 @@ impl State {
     }
 
     /// Claims an idle thread's token, that of a delayed one only if `delayed`; one that rests is the business of
-    /// [`State::rouse`] and [`State::revoke`].
+    /// [`State::wake_local`] and [`State::revoke`].
     pub(crate) fn claim(&self, delayed: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while (delayed || word & FRESH == 0) && word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {

@@ -26,7 +26,7 @@ impl Shared {
 
     /// A thread has been made, and has not run.
     #[inline(always)]
-    pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) {
+    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
         self.note_birth(frame, site);
         // SAFETY: the caller has made it.
         unsafe { frame::span::open(frame, site) };
@@ -42,7 +42,7 @@ impl Shared {
 
     #[cold]
     fn write_birth(&self, genealogy: &Genealogy, frame: NonNull<Header>, site: Site) {
-        let id = genealogy.born(frame, site);
+        let id = genealogy.spawned(frame, site);
         // SAFETY: nobody else knows the new thread.
         let header = unsafe { frame.as_ref() };
         let vtable = header.vtable.get();

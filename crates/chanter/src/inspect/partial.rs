@@ -62,7 +62,7 @@ impl Vp {
             let budget = self.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
             // SAFETY: the caller drives us.
-            let still = unsafe { frame::ask(self, token) };
+            let still = unsafe { frame::probe(self, token) };
             self.replace_asking(outer);
             self.budget.set(budget);
             if let Some(token) = still {

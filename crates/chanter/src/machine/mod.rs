@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::event::{Event, Wakes, block_on_thread};
-use crate::frame::{self, Arena, Kind, Seized, burial, contain};
+use crate::frame::{self, Arena, Kind, Revoked, contain, deferred_drop};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::inspect::simulation::SimulatedPolicy;
@@ -204,7 +204,7 @@ impl Machine {
             "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
             self.shared.name
         );
-        burial::before_a_wait();
+        deferred_drop::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
         assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
@@ -396,7 +396,7 @@ impl Shared {
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
         // Frames that were put off would be waited for.
-        burial::before_a_wait();
+        deferred_drop::before_a_wait();
         // Nothing is handed over from now on.
         hand_over::monitor::forget(self);
         self.pool.close();
@@ -502,8 +502,8 @@ impl Shared {
             // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
             // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls, those
             // that are made outside are left alone.
-            unsafe { self.seize_threads(is_alone) };
-            while self.vps[0].end_one_seized() {}
+            unsafe { self.revoke_threads(is_alone) };
+            while self.vps[0].end_one_revoked() {}
         }
         left
     }
@@ -514,21 +514,21 @@ impl Shared {
     /// # Safety
     /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
     /// it dropped its token, is let alone.)
-    pub(super) unsafe fn seize_threads(&self, outside: bool) -> bool {
-        let (mut seized, mut left) = (Vec::new(), false);
-        let mut seize = |frame| {
+    pub(super) unsafe fn revoke_threads(&self, outside: bool) -> bool {
+        let (mut revoked_threads, mut left) = (Vec::new(), false);
+        let mut revoke_thread = |frame| {
             left = true;
             // SAFETY: the frame is in use; the caller's contract.
-            seized.extend(unsafe { Seized::take(frame) });
+            revoked_threads.extend(unsafe { Revoked::take(frame) });
         };
         // SAFETY: nobody else uses the arenas, but the one behind the lock.
-        self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut seize) });
+        self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut revoke_thread) });
         if outside {
             // SAFETY: we hold the lock.
-            self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+            self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
         // SAFETY: the driver's, who is the caller; the borrow ends here.
-        unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
+        unsafe { &mut *self.vps[0].revoked_threads.get() }.extend(revoked_threads);
         left
     }
 }

@@ -11,7 +11,7 @@ use super::Vp;
 use super::budget::OPERATIONS;
 use super::pool::SharedRef;
 use crate::event::before_a_fiber_blocks;
-use crate::frame::burial;
+use crate::frame::deferred_drop;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::thread::stack_local;
 
@@ -50,7 +50,7 @@ impl Wake for Nested {
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
-    burial::before_a_wait();
+    deferred_drop::before_a_wait();
     match vp.fibers.current() {
         Some(fiber) => {
             before_a_fiber_blocks(fiber);
@@ -73,7 +73,7 @@ impl Vp {
                     self.drop_queued()
                 } else {
                     self.budget.set(OPERATIONS);
-                    self.end_one_seized() || {
+                    self.end_one_revoked() || {
                         let _polls = self.begin_polls();
                         self.forks.outside(|| self.dispatch())
                     }
@@ -83,7 +83,7 @@ impl Vp {
                     // Some may lie in queues that nobody looks at any more.
                     self.machine().drop_left_behind(self);
                     if !has_run {
-                        self.seize_hidden();
+                        self.revoke_misplaced();
                     }
                     std::thread::yield_now();
                 }

@@ -31,7 +31,7 @@ pub(crate) struct Counters {
     pub(crate) stacks_reused: Counter,
     /// Anybody counts.
     pub(crate) failed: Counter,
-    pub(crate) seized: Counter,
+    pub(crate) revoked_threads: Counter,
 }
 
 /// What has happened on a machine (or on one virtual processor) so far.
@@ -134,7 +134,7 @@ impl Stats {
         self.stacks_allocated += counters.stacks_allocated.get();
         self.stacks_reused += counters.stacks_reused.get();
         self.policies_failed += counters.failed.get();
-        self.tokens_kept += counters.seized.get();
+        self.tokens_kept += counters.revoked_threads.get();
         // Derived: the fast path counts one thing only.
         let reified = counters.reified.get() + counters.left.get();
         let elsewhere = reified + counters.promoted.get() + counters.queued.get();
@@ -144,7 +144,7 @@ impl Stats {
     /// After [`add`](Self::add): each thread but those that were left has taken a frame, and
     /// only the rare ways by which frames come into a cache count.
     pub(crate) fn add_frames(&mut self, arena: &Arena) {
-        self.frames_created += arena.carved.get();
+        self.frames_created += arena.allocated.get();
         self.frames_returned += arena.returned.get();
         let threads = (self.hosts_created + self.parasites_created).saturating_sub(self.left);
         self.frames_reused = threads.saturating_sub(self.frames_created + self.frames_returned);

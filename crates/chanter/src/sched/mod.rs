@@ -50,7 +50,7 @@ pub use topology::{Neighbours, Topology};
 
 use crate::channel::Spares;
 use crate::frame::report::Waits;
-use crate::frame::{self, Arena, Header, Home, Seized};
+use crate::frame::{self, Arena, Header, Home, Revoked};
 use crate::inspect::Simulated;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, Terms, introduce, policy_panicked};
@@ -164,7 +164,7 @@ pub(crate) struct Vp {
     /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
     saves_tokens: Cell<bool>,
     /// Driver: threads that were taken from their tokens, and end next.
-    pub(crate) seized: std::cell::UnsafeCell<Vec<Seized>>,
+    pub(crate) revoked_threads: std::cell::UnsafeCell<Vec<Revoked>>,
     /// Driver: why those are woken who are woken now.
     pub(crate) cause: Cell<Cause>,
     pub(crate) binding: Binding,
@@ -262,7 +262,7 @@ impl Vp {
             terms: Cell::new(terms),
             policies: Slot::new(policy),
             saves_tokens: Cell::new(false),
-            seized: std::cell::UnsafeCell::new(Vec::new()),
+            revoked_threads: std::cell::UnsafeCell::new(Vec::new()),
             cause: Cell::new(Cause::Thread),
             binding: Binding::new(),
             index,

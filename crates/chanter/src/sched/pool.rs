@@ -13,7 +13,7 @@ use super::sleep::Wake;
 use super::worker::Driving;
 use super::workers::Workers;
 use super::{Stats, Vp, affinity};
-use crate::frame::{Arena, Header, Seized};
+use crate::frame::{Arena, Header, Revoked};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::machine::blocking_calls::Pool;
@@ -303,7 +303,9 @@ impl Shared {
             if vp.sleeper.occupy() {
                 if !vp.drop_queued() && !driven.fibers.is_polled_below(driven.running.get()) {
                     // SAFETY: nobody else drives it.
-                    self.seize_hidden(driven, |seize| unsafe { vp.arena.each_not_ended(seize) });
+                    self.revoke_misplaced(driven, |revoke_thread| unsafe {
+                        vp.arena.each_not_ended(revoke_thread)
+                    });
                 }
                 vp.sleeper.vacate();
             }
@@ -317,14 +319,14 @@ impl Shared {
     /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
     /// machine ends, and polls nothing: if no other driver runs any from its queues. `each`
     /// calls its argument with the frames.
-    pub(super) fn seize_hidden(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
+    pub(super) fn revoke_misplaced(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
         // Nobody begins meanwhile; and who begins afterwards sees what has been done here.
         let pollers = self.pollers();
         if *pollers == 0 {
             // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
-            let seized = unsafe { &mut *vp.seized.get() };
+            let revoked_threads = unsafe { &mut *vp.revoked_threads.get() };
             // SAFETY: the frame is in use; nobody polls, as the count says.
-            each(&mut |frame| seized.extend(unsafe { Seized::take_hidden(frame, vp) }));
+            each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, vp) }));
         }
         drop(pollers);
     }
@@ -386,7 +388,7 @@ impl Drop for Polls<'_> {
 }
 
 impl Vp {
-    /// The driver is about to run threads from its queues, until the result is dropped. Nobody seizes
+    /// The driver is about to run threads from its queues, until the result is dropped. Nobody revokes
     /// threads meanwhile whose tokens others have.
     pub(super) fn begin_polls(&self) -> Polls<'_> {
         *self.machine().pollers() += 1;
@@ -464,7 +466,7 @@ impl Vp {
                 }
             }
         }
-        while self.end_one_seized() {
+        while self.end_one_revoked() {
             any = true;
         }
         any

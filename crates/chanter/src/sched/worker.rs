@@ -8,7 +8,7 @@ use super::pump::rest_of_pump;
 use super::replace::Cause;
 use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
-use crate::frame::{self, Header, Kind, Seized, contain};
+use crate::frame::{self, Header, Kind, Revoked, contain};
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
@@ -549,7 +549,7 @@ impl Vp {
     /// Ends the `Local` threads, whose bodies belong to this OS thread, before
     /// it stops driving. The caller is inside, or drives a stand-in.
     pub(super) fn end_local_threads(&self) {
-        // What destructors wake is queued, not attached: it might be seized (see `seize_hidden`).
+        // What destructors wake is queued, not attached: it might be seized (see `revoke_misplaced`).
         let depth = self.depth.replace(DEPTH);
         self.end_all_local_threads();
         self.depth.set(depth);
@@ -576,8 +576,8 @@ impl Vp {
             }
             if !any {
                 // Others have their tokens: wakers elsewhere, and policies.
-                self.seize_local_threads();
-                while self.end_one_seized() {}
+                self.revoke_local_threads();
+                while self.end_one_revoked() {}
             }
         }
     }
@@ -597,36 +597,38 @@ impl Vp {
         frames
     }
 
-    fn seize_local_threads(&self) {
+    fn revoke_local_threads(&self) {
         // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
-        let seized = unsafe { &mut *self.seized.get() };
+        let revoked_threads = unsafe { &mut *self.revoked_threads.get() };
         // SAFETY: they are bound to this OS thread, which polls nothing now.
-        seized.extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Seized::take(frame) }));
-        self.fibers.seize(seized);
+        revoked_threads
+            .extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Revoked::take(frame) }));
+        self.fibers.revoke_thread(revoked_threads);
     }
 
     /// The machine ends, and the driver, who ends its threads, waits for some that do not come: somebody
     /// hides their tokens. Takes those that it can reach from them, if nobody polls threads any
     /// more. (What is out of reach is within that of another driver, or of the machine's end.)
-    pub(super) fn seize_hidden(&self) {
+    pub(super) fn revoke_misplaced(&self) {
         let machine = self.machine();
         if machine.is_closing() && !self.fibers.is_polled_below(self.running.get()) {
             // SAFETY: this OS thread drives us, hence owns the arena.
-            machine.seize_hidden(self, |seize| unsafe { self.arena.each_not_ended(seize) });
-            machine.seize_hidden(self, |seize| {
+            machine
+                .revoke_misplaced(self, |revoke_thread| unsafe { self.arena.each_not_ended(revoke_thread) });
+            machine.revoke_misplaced(self, |revoke_thread| {
                 // SAFETY: we hold the lock.
-                machine.with_arena(|arena| unsafe { arena.each_not_ended(seize) });
+                machine.with_arena(|arena| unsafe { arena.each_not_ended(revoke_thread) });
             });
         }
     }
 
     /// Ends one of the threads that were taken from their tokens. One by one: who is ended may wait for
     /// another one to be. The caller drives us, or no driver is left.
-    pub(crate) fn end_one_seized(&self) -> bool {
+    pub(crate) fn end_one_revoked(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
-        let Some(seized) = unsafe { &mut *self.seized.get() }.pop() else { return false };
-        self.counters.seized.add_one();
-        seized.end();
+        let Some(revoked_threads) = unsafe { &mut *self.revoked_threads.get() }.pop() else { return false };
+        self.counters.revoked_threads.add_one();
+        revoked_threads.end();
         true
     }
 

@@ -1,5 +1,5 @@
 //! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
-//! to the end of a bias: see `biased.rs`, and `frame/rest.rs`.
+//! to the end of a bias: see `biased.rs`, and `frame/local_park.rs`.
 //!
 //! A turn may be long. So who is asked and does not answer is *reminded*: it agrees at the next spawn of a parasite,
 //! fork or demand in that turn, in front of which its OS thread is as free of locks and rests as it is between two turns.

@@ -148,7 +148,7 @@ orders! {
     home_revoked = Release;
     /// `State::complete`: publishes the result, and sees every use end.
     state_complete = AcqRel;
-    /// `State::await_inheritance`: publishes the heir's offer, or sees the result.
+    /// `State::await_inheritance`: publishes the owner waiter's offer, or sees the result.
     state_inherit = AcqRel;
     /// `State::release`: the last reference sees every other use end.
     state_release = AcqRel;

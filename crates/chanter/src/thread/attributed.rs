@@ -30,7 +30,7 @@ struct AttributedFrame<F: Future> {
 
 /// What is said of a thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct SpawnOptions {
     pub(crate) attributes: Attributes,
     pub(crate) name: Option<Arc<str>>,
     /// The virtual processor on which it stays.
@@ -38,17 +38,23 @@ pub(crate) struct Said {
 }
 
 impl<F: Future> AttributedFrame<F> {
-    const VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::VTABLE, Self::bury);
+    const VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::VTABLE, Self::drop_frame);
     const DELAYED_VTABLE: &'static Vtable = &Vtable {
         evaluate: |frame, cx, place| {
             // SAFETY: the caller's contract.
             unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::DELAYED_VTABLE) }
         },
-        ..Self::extend(HostFrame::<F>::DELAYED_VTABLE, Self::bury)
+        ..Self::extend(HostFrame::<F>::DELAYED_VTABLE, Self::drop_frame)
     };
 
-    const fn extend(vtable: &Vtable, bury: unsafe fn(NonNull<Header>)) -> Vtable {
-        Vtable { size: size_of::<Self>(), attributes: Self::attributes, name: Self::name, bury, ..*vtable }
+    const fn extend(vtable: &Vtable, drop_frame: unsafe fn(NonNull<Header>)) -> Vtable {
+        Vtable {
+            size: size_of::<Self>(),
+            attributes: Self::attributes,
+            name: Self::name,
+            drop_frame,
+            ..*vtable
+        }
     }
 
     unsafe fn attributes(frame: NonNull<Header>) -> Option<NonNull<Lock<Attributes>>> {
@@ -61,11 +67,11 @@ impl<F: Future> AttributedFrame<F> {
         unsafe { (*frame.cast::<Self>().as_ptr()).name.as_ref().map(NonNull::from) }
     }
 
-    unsafe fn bury(frame: NonNull<Header>) {
+    unsafe fn drop_frame(frame: NonNull<Header>) {
         // SAFETY: the caller frees the frame: it is alone with it. The report of a
         // panic has the name.
         unsafe {
-            (HostFrame::<F>::VTABLE.bury)(frame);
+            (HostFrame::<F>::VTABLE.drop_frame)(frame);
             (*frame.cast::<Self>().as_ptr()).name = None;
         }
     }
@@ -91,13 +97,13 @@ impl<F: Future> AttributedFrame<F> {
 }
 
 impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
-    const BOXED_VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::BOXED_VTABLE, Self::bury);
+    const BOXED_VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::BOXED_VTABLE, Self::drop_frame);
     const BOXED_DELAYED_VTABLE: &'static Vtable = &Vtable {
         evaluate: |frame, cx, place| {
             // SAFETY: the caller's contract.
             unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::BOXED_DELAYED_VTABLE) }
         },
-        ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::bury)
+        ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::drop_frame)
     };
 }
 
@@ -159,7 +165,7 @@ where
     F::Output: Send + 'static,
 {
     let future = future.into_future();
-    let said = Said { attributes, ..Said::default() };
+    let said = SpawnOptions { attributes, ..SpawnOptions::default() };
     spawn_said_in(&entered().expect(OUTSIDE), said, future, Location::caller())
 }
 
@@ -167,7 +173,12 @@ where
 ///
 /// # Panics
 /// If the machine has no virtual processor as asked for.
-pub(crate) fn spawn_said_in<F>(machine: &Shared, said: Said, future: F, site: Site) -> Thread<F::Output>
+pub(crate) fn spawn_said_in<F>(
+    machine: &Shared,
+    said: SpawnOptions,
+    future: F,
+    site: Site,
+) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -192,7 +203,12 @@ where
 
 /// Creates a delayed host of which something is said, from anywhere; see
 /// [`delay`](crate::delay).
-pub(super) fn delay_said_in<F>(machine: &Shared, said: Said, future: F, site: Site) -> Thread<F::Output>
+pub(super) fn delay_said_in<F>(
+    machine: &Shared,
+    said: SpawnOptions,
+    future: F,
+    site: Site,
+) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -217,7 +233,7 @@ where
             machine.with_arena(make)
         }
     };
-    machine.born(frame, site);
+    machine.spawned(frame, site);
     thread
 }
 
@@ -277,7 +293,7 @@ fn spawn_at<T>(
         Some(vp) => vp.counters.hosts.add_one(),
         None => machine.outside.hosts.add_one_shared(),
     }
-    machine.born(frame, site);
+    machine.spawned(frame, site);
     // SAFETY: the new frame's token.
     let ready = unsafe { Ready::from_frame(frame) };
     match here {
@@ -292,7 +308,7 @@ fn spawn_at<T>(
 unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
-    said: Said,
+    said: SpawnOptions,
     future: F,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if fits::<AttributedFrame<F>>() {
@@ -315,7 +331,7 @@ unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
 unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     arena: &Arena,
     home: &Vp,
-    said: Said,
+    said: SpawnOptions,
     future: F,
 ) -> (NonNull<Header>, Thread<T>) {
     let vtable =
@@ -332,7 +348,7 @@ unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
 unsafe fn new_frame<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
-    said: Said,
+    said: SpawnOptions,
     future: F,
     vtable: &'static Vtable,
 ) -> NonNull<Header> {

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::Thread;
-use super::attributed::{Said, delay_said_in, spawn_said_in};
+use super::attributed::{SpawnOptions, delay_said_in, spawn_said_in};
 use super::spawn::OUTSIDE;
 use crate::frame::Site;
 use crate::policy::Attributes;
@@ -31,7 +31,7 @@ use crate::sched::entered;
 #[derive(Clone, Default)]
 #[must_use = "a builder spawns nothing by itself"]
 pub struct ThreadBuilder {
-    pub(crate) said: Said,
+    pub(crate) said: SpawnOptions,
 }
 
 impl ThreadBuilder {

@@ -66,7 +66,7 @@ impl<T> Thread<T> {
     /// # });
     /// ```
     pub fn join(&self) -> Join<T> {
-        Join { thread: self.again(), heir: false }
+        Join { thread: self.again(), owner_waiter: false }
     }
 
     /// Whether it has not run yet.
@@ -196,13 +196,13 @@ impl<T> IntoFuture for Thread<T> {
 pub(crate) struct Joiners {
     pub(crate) queue: WaitQueue,
     /// The handle's owner's, until it sets HEIR; then the completer's.
-    heir: Cell<*const Offer>,
+    owner_waiter: Cell<*const Offer>,
 }
 
 impl Joiners {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Self { queue: WaitQueue::new(), heir: Cell::new(ptr::null()) }
+        Self { queue: WaitQueue::new(), owner_waiter: Cell::new(ptr::null()) }
     }
 
     /// Offers the completion to the handle's owner.
@@ -217,7 +217,7 @@ impl Joiners {
         }
         // SAFETY: the caller's contract.
         unsafe { offer.prepare(at) };
-        self.heir.set(offer);
+        self.owner_waiter.set(offer);
         if state.await_inheritance() {
             return Offered::Linked;
         }
@@ -255,7 +255,7 @@ impl Joiners {
     #[inline(always)]
     pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: HEIR says that the offer waits.
-        unsafe { Offer::complete_prepared((*this).heir.get()) }
+        unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }
 
     /// # Safety
@@ -275,7 +275,7 @@ impl Joiners {
 pub struct Join<T> {
     thread: Thread<T>,
     /// `thread` is the handle itself: there is no other such event.
-    heir: bool,
+    owner_waiter: bool,
 }
 
 impl<T> Clone for Join<T> {
@@ -288,7 +288,7 @@ impl<T> Join<T> {
     /// The event for a handle that goes.
     #[inline(always)]
     pub(super) fn of_heir(thread: Thread<T>) -> Self {
-        Self { thread, heir: true }
+        Self { thread, owner_waiter: true }
     }
 
     /// The value, if the thread is determined; for callers who know it is.
@@ -306,7 +306,11 @@ unsafe impl<T> Event for Join<T> {
 
     #[inline(always)]
     fn into_branch(self) -> JoinBranch<T> {
-        JoinBranch { thread: ManuallyDrop::new(self.thread), heir: self.heir, offer: Offer::new() }
+        JoinBranch {
+            thread: ManuallyDrop::new(self.thread),
+            owner_waiter: self.owner_waiter,
+            offer: Offer::new(),
+        }
     }
 }
 
@@ -326,7 +330,7 @@ unsafe impl<T> BaseEvent for Join<T> {
 pub struct JoinBranch<T> {
     /// Ours until the offer has parted.
     thread: ManuallyDrop<Thread<T>>,
-    heir: bool,
+    owner_waiter: bool,
     offer: Offer,
 }
 
@@ -338,7 +342,7 @@ impl<T> JoinBranch<T> {
 
     #[inline(always)]
     fn retract(&self, won: bool) {
-        if self.heir {
+        if self.owner_waiter {
             Joiners::disinherit(self.state(), &self.offer, won);
         } else {
             self.thread.joiners().queue.retract(&self.offer, won);
@@ -368,7 +372,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
         // the announcement is made under the lock: a completer that misses it
         // completed before, and we see that.
         unsafe {
-            if self.heir {
+            if self.owner_waiter {
                 joiners.inherit(state, &self.offer, at)
             } else if state.is_complete() {
                 at.commit_alone()
@@ -397,7 +401,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        if self.heir {
+        if self.owner_waiter {
             Joiners::locked_heir(self.state(), &self.offer, f);
         } else {
             self.thread.joiners().queue.locked(f);

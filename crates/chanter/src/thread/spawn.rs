@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::attributed::{Said, spawn_said_in};
+use super::attributed::{SpawnOptions, spawn_said_in};
 use super::join::Thread;
 use crate::event::Event;
 use crate::frame::body::{HostFrame, ParasiteFrame, Vtable, fits};
@@ -114,7 +114,7 @@ where
     F::Output: Send + 'static,
 {
     machine.outside.fibers.add_one_shared();
-    spawn_said_in(machine, Said { name: Some(name), on, ..Said::default() }, body, site)
+    spawn_said_in(machine, SpawnOptions { name: Some(name), on, ..SpawnOptions::default() }, body, site)
 }
 
 fn spawn_here<F>(vp: &Vp, future: F, site: Site) -> Thread<F::Output>
@@ -137,7 +137,7 @@ unsafe fn spawn_borrowing_here<F: Future>(vp: &Vp, future: F, site: Site) -> Thr
         let (frame, thread) =
             unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
-        vp.machine().born(frame, site);
+        vp.machine().spawned(frame, site);
         // SAFETY: the new frame's token.
         vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
         return thread;
@@ -202,7 +202,7 @@ unsafe fn spawn_any_in<F: Future>(
         None => machine.with_arena(make),
     };
     machine.outside.hosts.add_one_shared();
-    machine.born(frame, site);
+    machine.spawned(frame, site);
     // SAFETY: the new frame's token.
     home.push(unsafe { Ready::from_frame(frame) });
     thread
@@ -269,7 +269,7 @@ where
         unsafe { new_host::<true, _>(arena, home, *future, Kind::Host) }
     });
     machine.outside.delayed.add_one_shared();
-    machine.born(frame, site);
+    machine.spawned(frame, site);
     thread
 }
 
@@ -284,7 +284,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
     // SAFETY: the caller drives `vp`.
     let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, home, future, kind) };
     vp.counters.hosts.add_one();
-    vp.machine().born(frame, site);
+    vp.machine().spawned(frame, site);
     // SAFETY: the new frame's token.
     vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
     thread
@@ -298,7 +298,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
     let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
-    vp.machine().born(frame, site);
+    vp.machine().spawned(frame, site);
     thread
 }
 
@@ -583,7 +583,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
     // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
     unsafe {
         let frame = queued_parasite(&vp.arena, vp.principal(), future, kind);
-        vp.machine().born(frame, site);
+        vp.machine().spawned(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }
     if kind == Kind::Host {
@@ -636,7 +636,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
             // SAFETY: we have made the frame.
             unsafe { span.move_to(frame) };
-            machine.born(frame, site);
+            machine.spawned(frame, site);
             // SAFETY: the new frame's token.
             home.push(unsafe { Ready::from_frame(frame) });
         }

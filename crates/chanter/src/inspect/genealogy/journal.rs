@@ -44,7 +44,7 @@ struct Journal(Lock<Vec<Entry>>);
 
 #[derive(Debug)]
 enum Entry {
-    Born(Birth),
+    Spawned(Birth),
     Died(u64),
 }
 
@@ -59,12 +59,12 @@ impl Books {
     fn carry_over(&mut self) {
         // Parents first, the dead last.
         self.entries.sort_unstable_by_key(|entry| match entry {
-            Entry::Born(birth) => (false, birth.id),
+            Entry::Spawned(birth) => (false, birth.id),
             Entry::Died(id) => (true, *id),
         });
         for entry in self.entries.drain(..) {
             match entry {
-                Entry::Born(birth) => self.tree.born(birth),
+                Entry::Spawned(birth) => self.tree.spawned(birth),
                 Entry::Died(id) => self.tree.died(id),
             }
         }
@@ -94,7 +94,7 @@ impl Genealogy {
 
     /// A thread has been made in `frame`, and nobody else knows it. Returns its
     /// number.
-    pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
+    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) -> u64 {
         let here = self.here();
         let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
         let parent = spawner.map(|spawner| {
@@ -115,7 +115,7 @@ impl Genealogy {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
-        journal.push(Entry::Born(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
+        journal.push(Entry::Spawned(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
         let is_full = journal.len() >= FULL;
         drop(journal);
         if is_full {
@@ -137,7 +137,7 @@ impl Genealogy {
         let mut journal = self.journal(self.here()).lock();
         let erased = match journal.last() {
             // As if it had never been; no child asks for it.
-            Some(Entry::Born(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
+            Some(Entry::Spawned(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
             _ => {
                 journal.push(Entry::Died(id));
                 None

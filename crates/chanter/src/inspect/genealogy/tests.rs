@@ -78,7 +78,7 @@ fn it_says_what_a_model_says_that_forgets_nothing() {
                 model.threads.get_mut(&id).unwrap().1 = false;
             } else {
                 let parent = (!alive.is_empty() && random(10) > 0).then(|| alive[random(alive.len())]);
-                tree.born(birth(id, parent));
+                tree.spawned(birth(id, parent));
                 model.threads.insert(id, (parent, true));
             }
             check(&tree, &model);
@@ -95,9 +95,9 @@ fn it_says_what_a_model_says_that_forgets_nothing() {
 #[test]
 fn a_line_of_successors_is_one_node() {
     let mut tree = Tree::default();
-    tree.born(birth(0, None));
+    tree.spawned(birth(0, None));
     for id in 1..200_000 {
-        tree.born(birth(id, Some(id - 1)));
+        tree.spawned(birth(id, Some(id - 1)));
         tree.died(id - 1);
         assert_eq!(tree.len(), 1);
     }
@@ -107,9 +107,9 @@ fn a_line_of_successors_is_one_node() {
 #[test]
 fn dead_children_leave_nothing() {
     let mut tree = Tree::default();
-    tree.born(birth(0, None));
+    tree.spawned(birth(0, None));
     for id in 1..200_000 {
-        tree.born(birth(id, Some(0)));
+        tree.spawned(birth(id, Some(0)));
         tree.died(id);
     }
     assert_eq!(tree.len(), 1);
@@ -118,10 +118,10 @@ fn dead_children_leave_nothing() {
 #[test]
 fn who_was_forgotten_dies_in_peace() {
     let mut tree = Tree::default();
-    tree.born(birth(0, None));
-    tree.born(birth(1, Some(0)));
+    tree.spawned(birth(0, None));
+    tree.spawned(birth(1, Some(0)));
     tree.clear();
     tree.died(1);
-    tree.born(birth(2, Some(0)));
+    tree.spawned(birth(2, Some(0)));
     assert!(tree.get(2).unwrap().parent.is_none());
 }

@@ -149,7 +149,7 @@ impl Tree {
         self.below(self.above(node)).filter(is_sibling).collect()
     }
 
-    pub(super) fn born(&mut self, birth: Birth) {
+    pub(super) fn spawned(&mut self, birth: Birth) {
         let above = birth.parent.and_then(|id| self.by_id.get(&id).copied()).unwrap_or(NONE);
         let (parent, generation) = match self.find(above) {
             Some(node) => {

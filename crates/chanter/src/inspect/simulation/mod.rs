@@ -432,10 +432,10 @@ impl Simulated {
             if !queued && !idle && !outside {
                 // Of others somebody has the token.
                 // SAFETY: no other driver is left, and nothing is being polled.
-                if !unsafe { vp.machine().seize_threads(true) } {
+                if !unsafe { vp.machine().revoke_threads(true) } {
                     break;
                 }
-                if !vp.end_one_seized() {
+                if !vp.end_one_revoked() {
                     // It is ended elsewhere.
                     std::thread::yield_now();
                 }

@@ -17,7 +17,7 @@ use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
 use crate::frame::run::waker_of;
-use crate::frame::{Header, Seized, claim, contain, span};
+use crate::frame::{Header, Revoked, claim, contain, span};
 use crate::policy::Ready;
 use crate::sched::{DEPTH, Vp};
 use crate::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ const RESERVE: usize = 64 * 1024;
 /// After so long without anything to do, stacks are given back.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Added to `Header::borrowed`: the thread has given its processor away, and is
+/// Added to `Header::local_refs`: the thread has given its processor away, and is
 /// to be queued again. More than is ever borrowed, and than fits beside it.
 pub(crate) const YIELDED: i32 = (1 << 30) + (1 << 29);
 /// So many references, or owed ones, may be counted beside it.
@@ -179,12 +179,12 @@ impl Fibers {
     }
 
     /// Takes the fibers from their tokens, wherever those are. The caller drives, and polls nothing.
-    pub(crate) fn seize(&self, seized: &mut Vec<Seized>) {
+    pub(crate) fn revoke_thread(&self, revoked_threads: &mut Vec<Revoked>) {
         let mut next = self.first.get();
         // SAFETY: those in the list live, and are bound to this OS thread.
         while let Some(head) = unsafe { next.as_ref() } {
             // SAFETY: as above; as long as it has not ended, neither has its frame.
-            seized.extend(unsafe { Seized::take(head.frame) });
+            revoked_threads.extend(unsafe { Revoked::take(head.frame) });
             next = head.next.get();
         }
     }
@@ -398,11 +398,11 @@ impl Head {
     #[inline]
     pub(super) fn yield_now(&self) {
         // SAFETY: we are its runner.
-        let borrowed = &unsafe { self.frame.as_ref() }.borrowed;
-        if borrowed.get().unsigned_abs() < BESIDE && !self.ending.get() {
+        let local_refs = &unsafe { self.frame.as_ref() }.local_refs;
+        if local_refs.get().unsigned_abs() < BESIDE && !self.ending.get() {
             // The runner stays the runner until it has queued the token again:
             // the state word need not know.
-            borrowed.set(borrowed.get() + YIELDED);
+            local_refs.set(local_refs.get() + YIELDED);
             // SAFETY: as in `run`.
             let vp = unsafe { &*self.vp };
             let _running = Running { vp, outer: vp.running.get() };

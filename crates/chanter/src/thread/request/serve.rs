@@ -41,7 +41,7 @@ pub(crate) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
                         Some(value) => (vtable.terminate)(frame, value.as_ptr()),
                         None => (vtable.cancel)(frame),
                     });
-                    complete(frame, header.borrowed.replace(0));
+                    complete(frame, header.local_refs.replace(0));
                 }
                 contain(|| ask.grant());
                 return false;

@@ -48,7 +48,7 @@ pub(crate) fn unmasked(waker: &Waker) -> Option<ManuallyDrop<Waker>> {
 ///
 /// # Safety
 /// `vp` is the current virtual processor.
-pub(crate) unsafe fn ask(vp: &Vp, thread: Ready) -> Option<Ready> {
+pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `settle`.
     let header = unsafe { frame.as_ref() };

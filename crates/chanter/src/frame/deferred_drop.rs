@@ -1,9 +1,9 @@
 //! Burials: what is left in a dead frame is dropped, on a stack of any size.
 //!
 //! A delayed thread may hold the last handle of another one, which holds that of the next; so may
-//! the values of finished threads. Each burial would be nested in the one before. So from a certain depth
-//! on they are put off: the frame goes to a list of this OS thread, and the deepest burial that is under way,
-//! when it is through, takes one after the other from there. A burial can wait, since what lies in a frame that
+//! the values of finished threads. Each deferred drop would be nested in the one before. So from a certain depth
+//! on they are put off: the frame goes to a list of this OS thread, and the deepest deferred drop that is under way,
+//! when it is through, takes one after the other from there. A deferred drop can wait, since what lies in a frame that
 //! nobody refers to borrows from nobody. (The messages of a channel may borrow, so a chain of channels is as
 //! deep as any other structure of the user's.)
 //!
@@ -16,12 +16,12 @@ use super::header::{self, Header};
 use super::span;
 use crate::sync::Linked;
 
-/// How many burials are nested. A chain of this length is dropped in the order of the language.
+/// How many deferred drops are nested. A chain of this length is dropped in the order of the language.
 const DEEP: u32 = 16;
 
 // Without destructors: threads may end in the destructors of the OS thread's own values.
 thread_local! {
-    /// How many burials are under way on this stack. It may be too low for those that were
+    /// How many deferred drops are under way on this stack. It may be too low for those that were
     /// interrupted by a wait: then a few more are nested. At DEEP one is under way that will look at `PUT_OFF`.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The last of the list.
@@ -34,7 +34,7 @@ thread_local! {
 /// The frame is dead: the caller was told to free it. What is left in it may be dropped at any
 /// time, on this OS thread.
 #[inline(never)]
-pub(super) unsafe fn bury(frame: NonNull<Header>) {
+pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
     let depth = DEPTH.get();
     if depth == DEEP {
         // SAFETY: a dead frame is in no other list.
@@ -51,12 +51,12 @@ pub(super) unsafe fn bury(frame: NonNull<Header>) {
 }
 
 /// # Safety
-/// As for [`bury`].
+/// As for [`drop_frame`].
 #[inline(always)]
 pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
     // SAFETY: the caller's contract: nobody else refers to the frame.
     unsafe {
-        span::within(frame, || (frame.as_ref().vtable.get().bury)(frame));
+        span::within(frame, || (frame.as_ref().vtable.get().drop_frame)(frame));
         span::close(frame);
         header::free(frame);
     }

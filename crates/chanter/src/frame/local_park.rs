@@ -3,7 +3,7 @@
 //! Threads that talk stay on one virtual processor. One that has ended a few
 //! polls in a row on the same is *biased* to it, and *rests* from then on when
 //! a poll ends: its word stays ACTIVE, and the end is noted beside it, in
-//! [`Rest`]. The driver of that virtual processor, its *home*, wakes it with
+//! [`LocalPark`]. The driver of that virtual processor, its *home*, wakes it with
 //! plain stores too. Anyone else revokes the bias first, with the driver's consent,
 //! or at the cost of a barrier on every processor.
 //!
@@ -62,7 +62,7 @@ const RESTING: u8 = 1 << 7;
 
 /// A thread's part.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct LocalPark {
     /// See [`RESTING`]: INV-REST. The count is the runner's.
     rest: SharedByte,
     /// The runner's: polls in a row that ended here.
@@ -80,7 +80,7 @@ pub(crate) struct Home {
     driver: AtomicPtr<Announcement>,
 }
 
-impl Rest {
+impl LocalPark {
     pub(crate) fn new() -> Self {
         Self { rest: SharedByte::new(0), streak: Cell::new(0) }
     }
@@ -112,7 +112,7 @@ impl Rest {
 
     /// Takes the token of a thread that rests; the caller has the right to.
     #[inline(always)]
-    fn rouse(&self) -> bool {
+    fn wake_local(&self) -> bool {
         let rest = self.rest.get();
         if rest & RESTING != 0 {
             self.rest.set(rest & !RESTING);
@@ -205,7 +205,7 @@ impl State {
     /// Edge 3 at home: the poll returned `Pending`. True: the thread rests, and
     /// the runner must not touch it.
     #[inline(always)]
-    pub(crate) fn rest(&self, rest: &Rest, home: &Home) -> bool {
+    pub(crate) fn park_local(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |word| {
             if word & (NOTIFIED | STALE) != 0 {
                 return false;
@@ -217,12 +217,12 @@ impl State {
 
     /// Edge 1 at home: true: the thread rested, and the caller holds its token.
     #[inline(always)]
-    pub(crate) fn rouse(&self, rest: &Rest, home: &Home) -> bool {
-        home.at_home(self, |_| rest.rouse())
+    pub(crate) fn wake_local(&self, rest: &LocalPark, home: &Home) -> bool {
+        home.at_home(self, |_| rest.wake_local())
     }
 
     /// Whether it rests, as the driver at home sees it.
-    pub(crate) fn rests(&self, rest: &Rest, home: &Home) -> bool {
+    pub(crate) fn rests(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |_| rest.rest.get() & RESTING != 0)
     }
 
@@ -231,7 +231,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn earn_rest<'a>(
         &self,
-        rest: &Rest,
+        rest: &LocalPark,
         home: &Home,
         homes: impl Iterator<Item = &'a Home>,
     ) -> u64 {
@@ -247,7 +247,7 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn bias<'a>(&self, rest: &Rest, home: &Home, homes: impl Iterator<Item = &'a Home>) -> u64 {
+    fn bias<'a>(&self, rest: &LocalPark, home: &Home, homes: impl Iterator<Item = &'a Home>) -> u64 {
         rest.streak.set(0);
         if home.bits == 0 {
             return 0;
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// The holder of the token is about to run the thread somewhere else.
-    pub(crate) fn leave_home(&self) {
+    pub(crate) fn unbias(&self) {
         let mut word = self.word();
         while is_bias(word & HOME) {
             // ORDER: Relaxed: the thread does not rest, and what a driver sees
@@ -300,7 +300,7 @@ impl State {
 
     /// The caller has set REVOKING in a word that was biased to `home`. True:
     /// the thread rested, and the caller holds its token.
-    pub(crate) fn revoke(&self, rest: &Rest, home: &Home) -> bool {
+    pub(crate) fn revoke(&self, rest: &LocalPark, home: &Home) -> bool {
         if home.driver_agrees() {
             rest.earn_sooner();
         } else {
@@ -308,7 +308,7 @@ impl State {
             Announcement::heavy_fence();
             home.wait(self);
         }
-        let rested = rest.rouse();
+        let rested = rest.wake_local();
         // ORDER: Release: who biases it again sees that we are through.
         self.0.fetch_sub(REVOKING - LOST, order::home_revoked());
         rested
@@ -334,8 +334,8 @@ impl State {
 #[cfg(all(test, loom))]
 impl State {
     /// A host that is biased to `home`, once, and its part.
-    pub(super) fn new_biased_host(home: &Home) -> (Self, Rest) {
-        let (state, rest) = (Self::new_host(), Rest::new());
+    pub(super) fn new_biased_host(home: &Home) -> (Self, LocalPark) {
+        let (state, rest) = (Self::new_host(), LocalPark::new());
         // ORDER: Relaxed: nobody else knows the thread.
         state.0.fetch_add(home.bits, Ordering::Relaxed);
         assert_eq!(state.begin(), Begun::Run, "it is new");
@@ -346,7 +346,7 @@ impl State {
     /// As [`State::earn_rest`], after a streak that is long enough.
     pub(super) fn earn_now<'a>(
         &self,
-        rest: &Rest,
+        rest: &LocalPark,
         home: &Home,
         homes: impl Iterator<Item = &'a Home>,
     ) -> u64 {
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_thread_has_run_once_a_poll_has_ended() {
-        let (state, rest, home) = (State::new_host(), Rest::new(), Home::new(0));
+        let (state, rest, home) = (State::new_host(), LocalPark::new(), Home::new(0));
         assert!(!rest.has_run(), "it is new");
         for polls in 1..=STREAKS[0] {
             state.earn_rest(&rest, &home, std::iter::empty());

@@ -1,4 +1,4 @@
-//! Loom models of threads that rest: see `rest.rs`, and `models.rs` for what
+//! Loom models of threads that rest: see `local_park.rs`, and `models.rs` for what
 //! they have in common with those of the state word.
 
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::rest::{Home, Rest};
+use super::local_park::{Home, LocalPark};
 use super::state::{Begun, Completed, Ended, State, Woken};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -16,10 +16,10 @@ use crate::sync::{Announcement, Cell};
 /// A thread that completes when it has been told often enough.
 struct Frame {
     state: State,
-    rest: Rest,
+    rest: LocalPark,
     /// The runner's.
     polls: Cell<u32>,
-    borrowed: Cell<i32>,
+    local_refs: Cell<i32>,
     told: AtomicU32,
     enough: u32,
     /// Loom reports it if it is dropped twice, or never.
@@ -52,7 +52,7 @@ impl To {
             state,
             rest,
             polls: Cell::new(0),
-            borrowed: Cell::new(0),
+            local_refs: Cell::new(0),
             told: AtomicU32::new(0),
             enough,
             life: Arc::new(()),
@@ -88,7 +88,7 @@ impl To {
             // INV-RUN: loom sees two runners.
             frame.polls.set(frame.polls.get() + 1);
             if frame.told.load(Relaxed) == frame.enough {
-                match frame.state.complete(frame.borrowed.replace(0)) {
+                match frame.state.complete(frame.local_refs.replace(0)) {
                     Completed::Free => self.free(),
                     Completed::Kept => (),
                     Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
@@ -96,11 +96,11 @@ impl To {
                 }
                 return;
             }
-            if frame.state.rest(&frame.rest, &homes[here]) {
+            if frame.state.park_local(&frame.rest, &homes[here]) {
                 return;
             }
             let bias = if earns { frame.state.earn_now(&frame.rest, &homes[here], homes.iter()) } else { 0 };
-            if frame.state.end(frame.borrowed.replace(0), bias) == Ended::Idle {
+            if frame.state.end(frame.local_refs.replace(0), bias) == Ended::Idle {
                 return;
             }
         }
@@ -108,7 +108,7 @@ impl To {
 
     /// As `run::run` does with one that ran elsewhere.
     fn run_moved(self, here: usize, earns: bool) {
-        self.frame().state.leave_home();
+        self.frame().state.unbias();
         self.run(here, earns);
     }
 
@@ -118,8 +118,8 @@ impl To {
         let frame = self.frame();
         let homes = Arc::clone(&frame.homes);
         frame.told.fetch_add(1, Relaxed);
-        if frame.state.rouse(&frame.rest, &homes[here]) {
-            frame.borrowed.set(frame.borrowed.get() - 1);
+        if frame.state.wake_local(&frame.rest, &homes[here]) {
+            frame.local_refs.set(frame.local_refs.get() - 1);
             return self.run(here, false);
         }
         match frame.state.wake(true, homes[here].bits()) {
@@ -127,7 +127,7 @@ impl To {
             Woken::Already => (),
             Woken::Elsewhere(home) => {
                 if frame.state.revoke(&frame.rest, &homes[home]) {
-                    frame.borrowed.set(frame.borrowed.get() - 1);
+                    frame.local_refs.set(frame.local_refs.get() - 1);
                     self.run_moved(here, false);
                 } else if frame.state.release() {
                     self.free();
@@ -189,8 +189,8 @@ fn told_while_the_driver_is_at_another() {
     let homes = Arc::clone(&to.frame().homes);
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
-    let roused = next.frame().state.rouse(&next.frame().rest, &homes[0]);
-    assert!(!roused, "it does not rest");
+    let woken_local = next.frame().state.wake_local(&next.frame().rest, &homes[0]);
+    assert!(!woken_local, "it does not rest");
     to.tell(0);
     other.join().unwrap();
     life.is_over();
@@ -418,11 +418,11 @@ fn claims_and_drivers_share_one_token() {
             })
         };
         let frame = to.frame();
-        let roused = frame.state.rouse(&frame.rest, &homes[0]);
-        if roused {
+        let woken_local = frame.state.wake_local(&frame.rest, &homes[0]);
+        if woken_local {
             frame.polls.set(0);
         }
-        assert!(roused != claimer.join().unwrap(), "INV-TOKEN");
+        assert!(woken_local != claimer.join().unwrap(), "INV-TOKEN");
         // ORDER: as the next owner of the token would see it.
         frame.told.load(Acquire);
         to.free();
