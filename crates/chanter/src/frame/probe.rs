@@ -14,7 +14,7 @@ use super::run::{WAKER, arrive, settle};
 use super::state::Begun;
 use crate::policy::Ready;
 use crate::sched::Vp;
-use crate::thread::request::serve;
+use crate::thread::request::apply;
 
 /// A borrowed waker: only its copies are owned.
 static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());
@@ -57,7 +57,7 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
         Begun::Run => (),
         // SAFETY: we are the runner now.
         Begun::Requested => unsafe {
-            if !serve(vp, frame) {
+            if !apply(vp, frame) {
                 return None;
             }
         },

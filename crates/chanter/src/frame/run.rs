@@ -14,7 +14,7 @@ use crate::sched::{Turn, Vp};
 use crate::sync::atomic::Ordering;
 use crate::thread::fiber::YIELDED;
 use crate::thread::join::Joiners;
-use crate::thread::request::{close, serve};
+use crate::thread::request::{apply, close};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `local_refs`).
@@ -35,7 +35,7 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
         // SAFETY: we are the runner now.
         Begun::Requested => unsafe {
             arrive(vp, header);
-            if !serve(vp, frame) {
+            if !apply(vp, frame) {
                 return;
             }
         },
@@ -367,7 +367,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
                 unsafe {
                     if header.state.is_requested() {
                         arrive(vp, header);
-                        if !serve(vp, frame) {
+                        if !apply(vp, frame) {
                             return;
                         }
                     }

@@ -472,7 +472,7 @@ impl State {
         self.0.load(order::state_private()) == STOLEN_ALONE
     }
 
-    /// Something is to be asked of the thread, under its dossier's lock. False:
+    /// Something is to be asked of the thread, under its pending requests' lock. False:
     /// it is complete.
     pub(crate) fn request(&self) -> bool {
         let mut word = self.word();
@@ -487,7 +487,7 @@ impl State {
         false
     }
 
-    /// Nothing is asked of the thread any more, says its dossier's lock.
+    /// Nothing is asked of the thread any more, says its pending requests' lock.
     pub(crate) fn forget_requests(&self) {
         if self.is_requested() {
             self.0.fetch_and(!REQUESTED, Ordering::Relaxed);

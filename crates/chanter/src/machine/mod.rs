@@ -41,7 +41,7 @@ use crate::sched::{Shared, Stats, Vp, affinity, block_here};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
-use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
+use crate::thread::{self, PendingRequestTable, Shares, Thread, ThreadBuilder};
 use blocking_calls::Pool;
 
 /// How long `block_on` waits for a worker to leave virtual processor 0.
@@ -142,7 +142,7 @@ impl Machine {
             is_in_test: builder.is_in_test,
             is_deadlocked: AtomicBool::new(false),
             deadlock: Mutex::new(None),
-            dossiers: Dossiers::new(),
+            pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
             pool: Pool::new(builder.blocking_threads),
         });

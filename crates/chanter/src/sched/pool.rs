@@ -21,7 +21,7 @@ use crate::policy::Ready;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::thread::{Dossiers, Shares};
+use crate::thread::{PendingRequestTable, Shares};
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) is_deadlocked: AtomicBool,
     pub(crate) deadlock: Mutex<Option<Deadlock>>,
     /// What has been asked of threads.
-    pub(crate) dossiers: Dossiers,
+    pub(crate) pending_requests: PendingRequestTable,
     /// Halves of computations that were given away.
     pub(crate) shares: Shares,
     /// Who runs calls that block.

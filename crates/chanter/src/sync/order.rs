@@ -109,9 +109,9 @@ orders! {
     gate_bias = SeqCst;
     /// `Gate::joined`: in line before the look for a bias.
     gate_join = SeqCst;
-    /// `Exposed::put`: the job is complete.
+    /// `Published::put`: the job is complete.
     exposed_put = Release;
-    /// `Exposed::steal`: sees the job complete.
+    /// `Published::steal`: sees the job complete.
     exposed_steal = Acquire;
     /// `Shared::set`: the share is complete.
     share_set = Release;

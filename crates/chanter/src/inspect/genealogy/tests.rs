@@ -68,7 +68,7 @@ fn check(tree: &Tree, model: &Model) {
 fn it_says_what_a_model_says_that_forgets_nothing() {
     for round in 0..30 {
         let (mut tree, mut model) = (Tree::default(), Model::default());
-        // From crowds that grow to ones that die out.
+        // From task trackers that grow to ones that die out.
         let births = 3 + round % 5;
         for id in 0..200 {
             let alive = model.living();

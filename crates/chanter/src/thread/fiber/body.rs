@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::head::Head;
+use super::control::FiberControl;
 use super::stack::Stack;
 use crate::sched::Vp;
 
@@ -39,7 +39,7 @@ pub(crate) struct Body<F, T> {
 /// What runs, and the head of the stack that it runs on.
 struct Begun {
     coroutine: Coroutine<(), (), (), Stack>,
-    head: NonNull<Head>,
+    head: NonNull<FiberControl>,
 }
 
 enum Work<F, T> {
@@ -70,7 +70,7 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
         let vp = Vp::current().expect("threads are polled by a driver");
         let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
         let Plan { size, name, site, .. } = &mut self.plan;
-        let stack = match Head::begin(vp, frame, *size, name.take(), site) {
+        let stack = match FiberControl::begin(vp, frame, *size, name.take(), site) {
             Ok(stack) => stack,
             Err(error) => self.refused(&error),
         };
@@ -142,7 +142,7 @@ impl<F, T> Body<F, T> {
     fn end(&mut self) {
         if let Some(Begun { coroutine, .. }) = self.begun.take() {
             // SAFETY: nothing else is on the stack.
-            unsafe { Head::end(coroutine.into_stack()) };
+            unsafe { FiberControl::end(coroutine.into_stack()) };
         }
     }
 }

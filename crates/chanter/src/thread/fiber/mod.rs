@@ -68,7 +68,7 @@
 //! [`Stats`](crate::Stats).
 
 mod body;
-mod head;
+mod control;
 mod overflow;
 mod pool;
 mod stack;
@@ -84,7 +84,7 @@ use super::{Thread, ThreadBuilder};
 use crate::event::Event;
 use crate::sched::{Vp, entered};
 use body::{Body, Plan};
-pub(crate) use head::{Fibers, YIELDED};
+pub(crate) use control::{Fibers, YIELDED};
 
 /// Spawns a fiber: a thread that the policy schedules, and whose body is a
 /// closure that may block at any call depth.
@@ -249,7 +249,7 @@ impl Builder {
         closure: F,
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
-        let size = self.size.unwrap_or_else(head::default_size);
+        let size = self.size.unwrap_or_else(control::default_size);
         (Body::new(closure, Plan { size, name: self.name, site }), site)
     }
 }

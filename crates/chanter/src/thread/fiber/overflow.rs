@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
-use super::head::Head;
+use super::control::FiberControl;
 use crate::sched::Vp;
 
 /// For the handler, on an OS thread that has no other place for it.
@@ -97,7 +97,7 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
 }
 
 /// Says on stderr which fiber it was, without allocating.
-fn report(head: &Head) {
+fn report(head: &FiberControl) {
     let mut line = Line { bytes: [0; 512], len: 0 };
     let name = head.name.as_deref().unwrap_or("<unnamed>");
     let (kib, site) = (head.size / 1024, head.site);

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use corosensei::stack::valgrind::ValgrindStackRegistration;
 use corosensei::stack::{Stack as CorosenseiStack, StackPointer};
 
-use super::head::Head;
+use super::control::FiberControl;
 
 /// The smallest stack, without its guard.
 pub(super) const SMALLEST: usize = 16 * 1024;
@@ -37,7 +37,7 @@ struct Top {
     size: usize,
     valgrind: ManuallyDrop<ValgrindStackRegistration>,
     /// There while a fiber uses the stack.
-    head: MaybeUninit<Head>,
+    head: MaybeUninit<FiberControl>,
 }
 
 /// A stack, unmapped when it is dropped.
@@ -98,7 +98,7 @@ impl Stack {
 
     /// The place of the head.
     #[inline(always)]
-    pub(super) fn head(&self) -> NonNull<Head> {
+    pub(super) fn head(&self) -> NonNull<FiberControl> {
         // SAFETY: a field of what is there.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).head) }.cast()
     }

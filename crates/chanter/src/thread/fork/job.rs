@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 
-use super::exposed::Exposed;
-use super::lineage::{Lineage, Share, enqueue};
+use super::fork_scope::{ForkScope, Share, enqueue};
+use super::published::Published;
 use super::wait;
 use crate::frame::contain;
 use crate::sched::Vp;
@@ -19,7 +19,7 @@ use crate::thread::join::Thread;
 ///
 /// INV-FORK: a job is in the list of the virtual processor on whose stack it
 /// lies from its making until the driver joins it, shares it, or sees that it
-/// was stolen. The oldest one there is exposed, or stolen. One that is shared
+/// was stolen. The oldest one there is published, or stolen. One that is shared
 /// belongs to the thread that runs it, until that is determined; its owner stays
 /// until then.
 pub(super) struct Job {
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) run: unsafe fn(*const Self),
     pub(super) share: Shared<Share>,
     /// Within which shared job it was forked; null: within none. See [`Forks::context`].
-    context: Cell<*const Lineage>,
+    context: Cell<*const ForkScope>,
 }
 
 /// In the place of an older job: this one is in no list any more, since it is shared.
@@ -77,22 +77,22 @@ impl<S> Shared<S> {
 pub(crate) struct Forks {
     newest: Cell<*const Job>,
     /// The oldest, for everybody.
-    exposed: Exposed<Job>,
-    /// The name of the lineage in which the exposed one was forked, or 0 (a hint).
+    published: Published<Job>,
+    /// The name of the fork scope in which the exposed one was forked, or 0 (a hint).
     within: AtomicUsize,
     /// The innermost shared job that runs on the present stack; null: none.
     ///
-    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::lineage), further up on the same stack. So a fiber that
+    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::fork_scope), further up on the same stack. So a fiber that
     /// is suspended takes its context along (`fiber/head.rs`), and threads that a blocked job lets run above it have
     /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
-    context: Cell<*const Lineage>,
+    context: Cell<*const ForkScope>,
 }
 
 impl Forks {
     pub(crate) fn new() -> Self {
         Self {
             newest: Cell::new(ptr::null()),
-            exposed: Exposed::new(),
+            published: Published::new(),
             within: AtomicUsize::new(0),
             context: Cell::new(ptr::null()),
         }
@@ -100,7 +100,7 @@ impl Forks {
 
     /// Whether another virtual processor may steal a job here (a hint).
     pub(crate) fn has_exposed(&self) -> bool {
-        !self.exposed.is_empty()
+        !self.published.is_empty()
     }
 
     /// # Safety
@@ -113,19 +113,19 @@ impl Forks {
             (*job).older.set(older);
             (*job).context.set(self.context.get());
             if older.is_null() {
-                self.expose(job);
+                self.publish(job);
             }
         }
     }
 
     /// # Safety
-    /// The job is the oldest one; no other one is exposed.
+    /// The job is the oldest one; no other one is published.
     #[inline(always)]
-    unsafe fn expose(&self, job: *const Job) {
+    unsafe fn publish(&self, job: *const Job) {
         // SAFETY: what is in the list is alive.
         let within = unsafe { (*job).context.get() }.addr();
         self.within.store(within, Ordering::Relaxed);
-        self.exposed.put(job);
+        self.published.put(job);
     }
 
     /// Takes a job out of the list, to call it. `false`: it is shared, or will be in a moment.
@@ -142,7 +142,7 @@ impl Forks {
         let older = unsafe { (*job).older.get() };
         self.newest.set(older);
         // Only the oldest one can be stolen.
-        !older.is_null() || self.exposed.withdraw()
+        !older.is_null() || self.published.withdraw()
     }
 
     /// # Safety
@@ -155,7 +155,7 @@ impl Forks {
             if ptr::eq(older, OUT) {
                 return false;
             }
-            let is_ours = !older.is_null() || self.exposed.withdraw();
+            let is_ours = !older.is_null() || self.published.withdraw();
             self.unlink(job);
             if older.is_null() {
                 self.expose_oldest();
@@ -204,12 +204,12 @@ impl Forks {
         // SAFETY: the caller is the driver.
         let oldest = unsafe { self.oldest() };
         if !oldest.is_null() {
-            // SAFETY: it is the oldest, and the caller says that none is exposed.
-            unsafe { self.expose(oldest) };
+            // SAFETY: it is the oldest, and the caller says that none is published.
+            unsafe { self.publish(oldest) };
         }
     }
 
-    /// If the oldest job was stolen, it goes out of the list, and the next one is exposed.
+    /// If the oldest job was stolen, it goes out of the list, and the next one is published.
     ///
     /// # Safety
     /// The caller is the driver.
@@ -229,7 +229,7 @@ impl Forks {
 
     /// The driver runs something else from now on: sets the context of that, and returns the one before.
     #[inline(always)]
-    pub(crate) fn change_context(&self, context: *const Lineage) -> *const Lineage {
+    pub(crate) fn change_context(&self, context: *const ForkScope) -> *const ForkScope {
         self.context.replace(context)
     }
 
@@ -243,7 +243,7 @@ impl Forks {
     }
 }
 
-/// Somebody has asked for a part: exposes the next job if the oldest one is gone, and wakes one
+/// Somebody has asked for a part: publishes the next job if the oldest one is gone, and wakes one
 /// who may steal it.
 #[cold]
 #[inline(never)]
@@ -273,7 +273,7 @@ pub(crate) fn steal(thief: &Vp) -> bool {
 /// returns its thread, which has not begun. (If it has found another one, that is ready here.)
 ///
 /// The caller drives `thief`.
-pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
+pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
     let shares = &thief.machine().shares;
     let seems_within = |victim: &Vp| {
         let within = victim.forks.within.load(Ordering::Relaxed);
@@ -281,8 +281,8 @@ pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<Lineage>) -> Option<Thread
     };
     let stand_in = || thief.machine().find_stand_in(|vp| !ptr::eq(vp, thief) && seems_within(vp));
     let victim = others(thief).find(|vp| seems_within(vp)).or_else(stand_in)?;
-    let (thread, lineage) = steal_from(victim, thief)?;
-    if !lineage.is_within(ancestor) {
+    let (thread, fork_scope) = steal_from(victim, thief)?;
+    if !fork_scope.is_within(ancestor) {
         enqueue(&thread);
         return None;
     }
@@ -295,9 +295,9 @@ fn others(thief: &Vp) -> impl Iterator<Item = &Vp> {
     after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, thief))
 }
 
-/// Steals the job that is exposed: its thread, which is delayed, and its lineage.
-fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<Lineage>)> {
-    let job = victim.forks.exposed.steal();
+/// Steals the job that is published: its thread, which is delayed, and its fork scope.
+fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
+    let job = victim.forks.published.steal();
     if job.is_null() {
         return None;
     }
@@ -307,8 +307,8 @@ fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<Lineage>)> {
     // SAFETY: INV-EXPOSED: it is ours, and alive until its owner sees the share. INV-CONTEXT: so is its
     // context, which outlives what is forked within it. The callers drive `thief`.
     unsafe {
-        let share = Share::new(thief, job, Lineage::again((*job).context.get()));
-        let stolen = (share.thread.again(), Arc::clone(&share.lineage));
+        let share = Share::new(thief, job, ForkScope::again((*job).context.get()));
+        let stolen = (share.thread.again(), Arc::clone(&share.fork_scope));
         // From here on its owner waits for it, whatever becomes of the thread.
         Shared::set(&raw const (*job).share, Box::new(share));
         Some(stolen)

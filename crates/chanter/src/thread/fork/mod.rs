@@ -4,15 +4,15 @@
 //! The second half waits as a [`Job`] on its owner's stack, in a list of the
 //! virtual processor. Mostly its owner comes to it first, and calls it: that is
 //! all, and costs a few stores. The oldest job, which tends to be the largest, is
-//! exposed (`exposed.rs`): an idle virtual processor steals it, and makes a host of
-//! it (`lineage.rs`). The next one is exposed at the owner's next fork, which the thief
+//! exposed (`published.rs`): an idle virtual processor steals it, and makes a host of
+//! it (`fork_scope.rs`). The next one is published at the owner's next fork, which the thief
 //! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
 //! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
 //! were forked, directly or not, by the one that it waits for.
 
-mod exposed;
+mod fork_scope;
 mod job;
-mod lineage;
+mod published;
 mod wait;
 
 #[cfg(all(test, loom))]
@@ -21,8 +21,8 @@ mod models;
 use std::mem::ManuallyDrop;
 
 use self::job::StackJob;
+pub(crate) use fork_scope::{ForkScope, Shares};
 pub(crate) use job::{Forks, steal as steal_job};
-pub(crate) use lineage::{Lineage, Shares};
 
 use crate::sched::Vp;
 

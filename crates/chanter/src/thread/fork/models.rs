@@ -7,8 +7,8 @@ use std::ptr;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::exposed::Exposed;
 use super::job::Shared;
+use super::published::Published;
 use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
@@ -20,7 +20,7 @@ struct Job {
 }
 
 struct Processor {
-    exposed: Exposed<Job>,
+    published: Published<Job>,
     jobs: [Job; 2],
 }
 
@@ -29,13 +29,13 @@ unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
 
-/// The owner exposes two jobs in turn, and takes each back unless the thief has it.
+/// The owner publishes two jobs in turn, and takes each back unless the thief has it.
 fn stolen_once() {
     let job = || Job { body: Cell::new(0), share: Shared::new() };
-    let processor = Arc::new(Processor { exposed: Exposed::new(), jobs: [job(), job()] });
+    let processor = Arc::new(Processor { published: Published::new(), jobs: [job(), job()] });
     let other = Arc::clone(&processor);
     let thief = thread::spawn(move || {
-        let job = other.exposed.steal();
+        let job = other.published.steal();
         // SAFETY: INV-EXPOSED.
         if let Some(job) = unsafe { job.as_ref() } {
             job.body.set(job.body.get() + 1);
@@ -46,8 +46,8 @@ fn stolen_once() {
     let mut in_work = None;
     for (number, job) in (0..).zip(&processor.jobs) {
         job.body.set(10 * number);
-        processor.exposed.put(ptr::from_ref(job));
-        if processor.exposed.withdraw() {
+        processor.published.put(ptr::from_ref(job));
+        if processor.published.withdraw() {
             assert!(!job.share.is_set(), "the owner runs it");
             job.body.set(10 * number + 1);
         } else if job.share.is_set() {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::fork_scope::Share;
 use super::job::{Job, steal_within};
-use super::lineage::Share;
 use crate::frame::run::demand;
 use crate::sched::Vp;
 
@@ -41,11 +41,11 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
         while !share.thread.is_determined() {
             let mut part = None;
             if looks % LOOKS_A_STEAL == 0 {
-                part = steal_within(vp, &share.lineage);
+                part = steal_within(vp, &share.fork_scope);
             }
             let count = Some(machine.shares.count());
             if part.is_none() && seen != count {
-                part = machine.shares.find_within(&share.lineage);
+                part = machine.shares.find_within(&share.fork_scope);
                 seen = count;
             }
             if let Some(part) = part {

@@ -1,8 +1,8 @@
 //! Requests: what one thread asks of another, which does it when it next enters
 //! the scheduler (STING, section 3).
 
-mod dossier;
-pub(crate) mod serve;
+pub(crate) mod apply;
+mod pending_requests;
 mod speculation;
 
 #[cfg(all(test, loom))]
@@ -12,8 +12,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-pub(crate) use dossier::Dossiers;
-pub(crate) use serve::{close, serve};
+pub(crate) use apply::{apply, close};
+pub(crate) use pending_requests::PendingRequestTable;
 pub use speculation::{Speculation, speculate};
 
 use super::join::Thread;
@@ -25,7 +25,7 @@ use crate::frame::run::{schedule, wake_by};
 use crate::frame::state::State;
 use crate::sched::Shared;
 use crate::time::after;
-use dossier::{Ask, Hold, Pending, Rank, Refused as Refusal, Why};
+use pending_requests::{Ask, Hold, Pending, Rank, Refused as Refusal, Why};
 
 /// A request to a thread: the event of its answer.
 ///
@@ -226,7 +226,7 @@ impl<T> Thread<T> {
     ///
     /// So `suspend` and then `resume` always leaves the thread to run.
     pub fn resume(&self) -> bool {
-        let (any, refused, hold) = self.shared().dossiers.resume(&self.header().state);
+        let (any, refused, hold) = self.shared().pending_requests.resume(&self.header().state);
         if any {
             self.wake();
         }
@@ -275,7 +275,7 @@ impl<T> Thread<T> {
     /// What the thread does right now.
     pub fn activity(&self) -> Activity {
         let header = self.header();
-        if let Some(rank) = self.shared().dossiers.is_suspended(&header.state) {
+        if let Some(rank) = self.shared().pending_requests.is_suspended(&header.state) {
             return if rank == Rank::Suspend { Activity::Suspended } else { Activity::Blocked };
         }
         header.activity()
@@ -289,7 +289,7 @@ impl<T> Thread<T> {
 
     fn ask(&self, rank: Rank, hold: Hold, ask: Box<dyn Ask>) {
         let state: &State = &self.header().state;
-        let (is_news, refused) = self.shared().dossiers.ask(state, Pending { rank, hold, ask });
+        let (is_news, refused) = self.shared().pending_requests.ask(state, Pending { rank, hold, ask });
         // A delayed thread is held when somebody schedules it; and it ends only
         // in a turn of its own.
         // SAFETY: the handle is a reference.

@@ -1,4 +1,4 @@
-//! Loom models of requests: the dossier and the state word, on a small frame.
+//! Loom models of requests: the pending requests and the state word, on a small frame.
 //! How to run them: see `sync/models.rs`.
 
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::dossier::{Ask, Dossiers, Pending, Rank, Step, Why};
+use super::pending_requests::{Ask, Pending, PendingRequestTable, Rank, Step, Why};
 use crate::frame::state::{Begun, Completed, Ended, State, Woken};
 use crate::sync::Cell;
 use crate::sync::atomic::AtomicU32;
@@ -16,7 +16,7 @@ use crate::sync::models::{check, check_wide, needs};
 /// A thread that completes when it has been told something.
 struct Target {
     state: State,
-    dossiers: Dossiers,
+    pending_requests: PendingRequestTable,
     /// The runner's.
     polls: Cell<u32>,
     told: AtomicU32,
@@ -93,7 +93,7 @@ impl To {
     fn new() -> Self {
         Self(NonNull::from(Box::leak(Box::new(Target {
             state: State::new_host(),
-            dossiers: Dossiers::new(),
+            pending_requests: PendingRequestTable::new(),
             polls: Cell::new(0),
             told: AtomicU32::new(0),
             terminated: AtomicU32::new(0),
@@ -122,7 +122,7 @@ impl To {
         loop {
             match self.target().state.complete(0) {
                 Completed::Requested => {
-                    let (refused, _) = self.target().dossiers.close(&self.target().state);
+                    let (refused, _) = self.target().pending_requests.close(&self.target().state);
                     super::refuse(refused);
                 }
                 Completed::Free => return self.free(),
@@ -139,7 +139,7 @@ impl To {
             let goes_on = match target.state.begin() {
                 Begun::Run => true,
                 Begun::Requested => loop {
-                    match target.dossiers.step(&target.state) {
+                    match target.pending_requests.step(&target.state) {
                         Step::Run => break true,
                         Step::Grant(request) => request.ask.grant(),
                         Step::Terminate(request) => {
@@ -184,7 +184,7 @@ impl To {
         let ask = Counted { answers: answers.clone(), contents: Cell::new(0), answered: false };
         ask.contents.set(3);
         let request = Pending { rank, hold: None, ask: Box::new(ask) };
-        let (is_news, refused) = self.target().dossiers.ask(&self.target().state, request);
+        let (is_news, refused) = self.target().pending_requests.ask(&self.target().state, request);
         if is_news {
             self.wake();
         }
@@ -192,7 +192,7 @@ impl To {
     }
 
     fn resume(self) -> bool {
-        let (any, refused, _) = self.target().dossiers.resume(&self.target().state);
+        let (any, refused, _) = self.target().pending_requests.resume(&self.target().state);
         if any {
             self.wake();
         }

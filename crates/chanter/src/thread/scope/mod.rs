@@ -11,24 +11,24 @@
 //!
 //! # Why this is sound
 //!
-//! * A thread's future, its value and its payload are gone, or in a packet that only
-//!   the scope's own handles share, before it leaves the crowd (`member.rs`): not in its
+//! * A thread's future, its value and its payload are gone, or in a result cell that only
+//!   the scope's own handles share, before it leaves the task tracker (`tracked.rs`): not in its
 //!   frame, which a foreign waker may keep. Handles cannot outlive `'scope`; one that is
-//!   forgotten forgets the packet.
+//!   forgotten forgets the result cell.
 //! * Blocking: `'scope` begins and ends within the call, and the call does not end,
-//!   neither by returning nor by unwinding, while a member is in the crowd (`wait.rs`).
-//!   A fiber that is forced to unwind runs its crowd to its end on the spot.
+//!   neither by returning nor by unwinding, while a member is in the task tracker (`wait.rs`).
+//!   A fiber that is forced to unwind runs its task tracker to its end on the spot.
 //! * Async: what is lent is in a counted home. Each thread keeps it until its future
-//!   and its packet are gone, and the scope until the body is. It is `'static`, so
+//!   and its result cell are gone, and the scope until the body is. It is `'static`, so
 //!   nothing else can be reached through it; and the body is a function of *any*
 //!   `'scope`, so its threads borrow from the home or from nothing.
 //! * A runtime that never drops a future (a machine that leaks) never lets its member
 //!   leave: then the scope waits for ever.
 
-mod crowd;
-mod member;
 #[cfg(all(test, loom))]
 mod models;
+mod task_tracker;
+mod tracked;
 mod wait;
 
 use std::fmt;
@@ -47,13 +47,13 @@ use crate::frame::{JoinError, Site, contain};
 use crate::inspect::Kin;
 use crate::sched::pool::SharedRef;
 use crate::sched::{Vp, entered};
-use crowd::Crowd;
-use member::{Home, Packet, Parcel, Scoped};
+use task_tracker::TaskTracker;
+use tracked::{Home, ResultCell, ResultState, Scoped};
 
 /// A scope in which threads are spawned that may borrow; see [`scope`] and
 /// [`scope_blocking`].
 pub struct Scope<'scope, 'env: 'scope> {
-    crowd: Arc<Crowd>,
+    task_tracker: Arc<TaskTracker>,
     /// What it lends, if that is its own.
     home: Option<Weak<dyn std::any::Any + Send + Sync>>,
     /// Where its threads run, if that was said.
@@ -68,7 +68,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// Dropping it lets the thread go on; the scope waits for it anyway.
 pub struct ScopedThread<'scope, T> {
     thread: Thread<()>,
-    packet: Arc<Packet<T>>,
+    result_cell: Arc<ResultCell<T>>,
     scope: PhantomData<&'scope ()>,
 }
 
@@ -128,13 +128,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let machine = self.machine.as_ref().or(entered.as_ref()).expect(OUTSIDE);
         // Whoever calls borrows from the home.
         let home: Option<Home> = self.home.as_ref().map(|home| home.upgrade().expect("it is borrowed"));
-        let packet = Packet::new(&self.crowd);
-        let body = Scoped::new(future, Arc::clone(&packet), home);
+        let result_cell = ResultCell::new(&self.task_tracker);
+        let body = Scoped::new(future, Arc::clone(&result_cell), home);
         // SAFETY: what it borrows outlives it, see above; it is `Send`, its parts are.
         // The machine is entered, or borrowed by the caller of the scope: it has not
         // ended.
         let thread = unsafe { spawn_borrowing(machine, body, site) };
-        ScopedThread { thread, packet, scope: PhantomData }
+        ScopedThread { thread, result_cell, scope: PhantomData }
     }
 
     /// Tells the scope's threads to end: each is dropped where it awaits, now or when it
@@ -162,13 +162,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// # });
     /// ```
     pub fn cancel(&self) {
-        self.crowd.cancel();
+        self.task_tracker.cancel();
     }
 }
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("is_empty", &self.crowd.is_empty()).finish_non_exhaustive()
+        f.debug_struct("Scope").field("is_empty", &self.task_tracker.is_empty()).finish_non_exhaustive()
     }
 }
 
@@ -176,12 +176,12 @@ impl<'scope, T> ScopedThread<'scope, T> {
     /// The event of the thread's completion: its value, or how it failed; see
     /// [`Thread::join`].
     pub fn join(&self) -> impl Event<Output = Result<T, JoinError>> + use<'scope, T> {
-        let packet = Arc::clone(&self.packet);
+        let result_cell = Arc::clone(&self.result_cell);
         self.thread.join().wrap(move |result| {
-            result.and_then(|()| match packet.take() {
-                Parcel::Here(result) => result,
-                Parcel::Empty => Err(JoinError::cancelled()),
-                Parcel::Taken => Err(JoinError::taken()),
+            result.and_then(|()| match result_cell.take() {
+                ResultState::Here(result) => result,
+                ResultState::Empty => Err(JoinError::cancelled()),
+                ResultState::Taken => Err(JoinError::taken()),
             })
         })
     }
@@ -289,12 +289,12 @@ where
         // While there is nothing to wait for.
         assert!(vp.has_stack(), "too little stack is left for a scope");
     }
-    let crowd = Arc::new(Crowd::new());
-    let scope = Scope { crowd, home: None, machine, scope: PhantomData, env: PhantomData };
+    let task_tracker = Arc::new(TaskTracker::new());
+    let scope = Scope { task_tracker, home: None, machine, scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
     // Nothing above this line may return, nor unwind.
-    let unwound = wait::wait(&scope.crowd);
-    let panic = scope.crowd.take_panic();
+    let unwound = wait::wait(&scope.task_tracker);
+    let panic = scope.task_tracker.take_panic();
     match (unwound, result, panic) {
         (Some(payload), result, panic) => {
             contain(|| drop(result));
@@ -380,7 +380,7 @@ where
 {
     let lent = Arc::new_cyclic(|home: &Weak<Lent<D>>| Lent {
         scope: Scope {
-            crowd: Arc::new(Crowd::new()),
+            task_tracker: Arc::new(TaskTracker::new()),
             home: Some(home.clone()),
             machine: None,
             scope: PhantomData,
@@ -394,7 +394,11 @@ where
     // Threads, which may go on for longer, keep it themselves.
     let lasting: &'static Lent<D> = unsafe { &*Arc::as_ptr(&lent) };
     let body = body(&lasting.scope, &lasting.data);
-    Owning { stage: Stage::Body(body), crowd: CancelOnDrop(Arc::clone(&lent.scope.crowd)), lent: Some(lent) }
+    Owning {
+        stage: Stage::Body(body),
+        task_tracker: CancelOnDrop(Arc::clone(&lent.scope.task_tracker)),
+        lent: Some(lent),
+    }
 }
 
 /// The future of a scope that owns what it lends.
@@ -402,19 +406,19 @@ where
 /// The order of the fields is that in which they go, see [`scope`].
 struct Owning<B, T, D> {
     stage: Stage<B, T>,
-    crowd: CancelOnDrop,
+    task_tracker: CancelOnDrop,
     lent: Option<Arc<Lent<D>>>,
 }
 
 enum Stage<B, T> {
     Body(B),
-    /// Waits for the crowd.
+    /// Waits for the task tracker.
     Leaving(std::thread::Result<T>),
     Over,
 }
 
 /// Tells the threads of a scope that is given up to end.
-struct CancelOnDrop(Arc<Crowd>);
+struct CancelOnDrop(Arc<TaskTracker>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -439,10 +443,10 @@ impl<B: Future, D> Future for Owning<B, B::Output, D> {
             // The body goes here, and the handles in it.
             this.stage = Stage::Leaving(result);
         }
-        if this.crowd.0.poll_gone(cx).is_pending() {
+        if this.task_tracker.0.poll_gone(cx).is_pending() {
             return Poll::Pending;
         }
-        let panic = this.crowd.0.take_panic();
+        let panic = this.task_tracker.0.take_panic();
         let Stage::Leaving(result) = std::mem::replace(&mut this.stage, Stage::Over) else {
             panic!("a scope was polled after its end");
         };

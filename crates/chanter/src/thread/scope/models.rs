@@ -1,4 +1,4 @@
-//! INV-CROWD: who waits for a crowd sees it gone, and everything that it did.
+//! INV-TASK-TRACKER: who waits for a task tracker sees it gone, and everything that it did.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -6,15 +6,15 @@ use loom::thread;
 use std::future::poll_fn;
 use std::ops::Deref;
 
-use super::crowd::{Crowd, Member};
+use super::task_tracker::{TaskTracker, Tracked};
 use crate::sync::models::{block_on, check};
 
 #[derive(Clone)]
-struct Shared(Arc<Crowd>);
+struct Shared(Arc<TaskTracker>);
 
 impl Deref for Shared {
-    type Target = Crowd;
-    fn deref(&self) -> &Crowd {
+    type Target = TaskTracker;
+    fn deref(&self) -> &TaskTracker {
         &self.0
     }
 }
@@ -22,19 +22,19 @@ impl Deref for Shared {
 #[test]
 fn the_owner_goes_on_when_all_have_left_and_not_before() {
     check(|| {
-        let crowd = Shared(Arc::new(Crowd::new()));
+        let task_tracker = Shared(Arc::new(TaskTracker::new()));
         let borrowed = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
-        let leave = |index: usize, member: Member<Shared>, borrowed: &[UnsafeCell<i32>; 2]| {
+        let leave = |index: usize, tracked: Tracked<Shared>, borrowed: &[UnsafeCell<i32>; 2]| {
             // SAFETY: each has its own; loom checks that.
             borrowed[index].with_mut(|number| unsafe { *number = 1 });
-            drop(member);
+            drop(tracked);
         };
-        let members = [Member::new(crowd.clone()), Member::new(crowd.clone())];
+        let members = [Tracked::new(task_tracker.clone()), Tracked::new(task_tracker.clone())];
         let [first, second] = members;
         let theirs = Arc::clone(&borrowed);
         thread::spawn(move || leave(0, first, &theirs));
         leave(1, second, &borrowed);
-        block_on(poll_fn(|cx| crowd.poll_gone(cx)));
+        block_on(poll_fn(|cx| task_tracker.poll_gone(cx)));
         // SAFETY: they have left; loom checks that.
         let sum: i32 = borrowed.iter().map(|cell| cell.with(|number| unsafe { *number })).sum();
         assert_eq!(sum, 2);
@@ -44,18 +44,18 @@ fn the_owner_goes_on_when_all_have_left_and_not_before() {
 #[test]
 fn a_member_that_begins_to_wait_is_told_to_end() {
     check(|| {
-        let crowd = Shared(Arc::new(Crowd::new()));
-        let mut member = Member::new(crowd.clone());
+        let task_tracker = Shared(Arc::new(TaskTracker::new()));
+        let mut tracked = Tracked::new(task_tracker.clone());
         let thread = thread::spawn(move || {
             // A member that waits is polled again when it is woken, and looks.
             block_on(poll_fn(|cx| {
-                let ends = member.is_cancelled() || !member.wait(cx.waker());
+                let ends = tracked.is_cancelled() || !tracked.wait(cx.waker());
                 if ends { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             }));
-            drop(member);
+            drop(tracked);
         });
-        crowd.cancel();
-        block_on(poll_fn(|cx| crowd.poll_gone(cx)));
+        task_tracker.cancel();
+        block_on(poll_fn(|cx| task_tracker.poll_gone(cx)));
         thread.join().unwrap();
     });
 }

@@ -1,26 +1,26 @@
 //! What has been asked of a thread, and has not been done with.
 //!
-//! A thread that something is asked of has a [`Dossier`] in its machine's
-//! [`Dossiers`], and REQUESTED in its state word. Requesters write into the
-//! dossier and wake the thread; the thread alone acts on it, when it is about to
+//! A thread that something is asked of has a [`PendingRequests`] in its machine's
+//! [`PendingRequestTable`], and REQUESTED in its state word. Requesters write into the
+//! pending requests and wake the thread; the thread alone acts on it, when it is about to
 //! run. Dossiers are made when they are needed: threads of which nobody asks
 //! anything pay nothing.
 //!
 //! ```text
 //!   requester:  lock;  not COMPLETE: set REQUESTED, note the request;  unlock;  wake
 //!   runner:     begin; REQUESTED?  lock; take the note; unlock; act on it; look again
-//!   completer:  REQUESTED?  lock; close the dossier, clear REQUESTED; unlock; refuse; look again
+//!   completer:  REQUESTED?  lock; close the pending_requests, clear REQUESTED; unlock; refuse; look again
 //! ```
 //!
 //! * INV-ASKED: under the lock, REQUESTED is set if and only if there is a
-//!   dossier with something in it. It is set only while the thread is not
+//!   pending requests with something in it. It is set only while the thread is not
 //!   COMPLETE, and COMPLETE only while it is not set.
-//! * INV-ANSWER: a request is moved out of the dossier once, by whoever answers
+//! * INV-ANSWER: a request is moved out of the pending requests once, by whoever answers
 //!   it: the runner that acts on it, the requester that overrules or withdraws
 //!   it, or the completer.
 //! * INV-TAKEN: a request is seen by the next poll that begins behind it: it is
 //!   noted before the wake, and INV-WAKE says the rest. So none waits for ever.
-//! * INV-ORDER: terminate >= suspend >= block. A dossier has room for one
+//! * INV-ORDER: terminate >= suspend >= block. The list of pending requests has room for one
 //!   request; of two, the higher stays.
 //!
 //! User code (values, conditions, wakers) never runs under the lock.
@@ -79,7 +79,7 @@ enum Held {
 }
 
 /// What has been asked of one thread.
-pub(super) struct Dossier {
+pub(super) struct PendingRequests {
     pending: Option<Pending>,
     held: Held,
 }
@@ -101,7 +101,7 @@ pub(super) enum Step {
 /// What became of a request at once: a refusal, which is to be passed on.
 pub(super) type Refused = Option<(Pending, Why)>;
 
-impl Dossier {
+impl PendingRequests {
     pub(super) fn new() -> Self {
         Self { pending: None, held: Held::No }
     }
@@ -191,14 +191,14 @@ impl Dossier {
     }
 }
 
-/// The dossiers of a machine's threads, by the address of their state words.
-pub(crate) struct Dossiers {
-    all: Lock<HashMap<usize, Dossier>>,
+/// The pending requests of a machine's threads, by the address of their state words.
+pub(crate) struct PendingRequestTable {
+    all: Lock<HashMap<usize, PendingRequests>>,
 }
 
-impl std::fmt::Debug for Dossiers {
+impl std::fmt::Debug for PendingRequestTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Dossiers(..)")
+        f.write_str("PendingRequestTable(..)")
     }
 }
 
@@ -206,7 +206,7 @@ fn key(state: &State) -> usize {
     std::ptr::from_ref(state) as usize
 }
 
-impl Dossiers {
+impl PendingRequestTable {
     pub(crate) fn new() -> Self {
         Self { all: Lock::new(HashMap::new()) }
     }
@@ -218,42 +218,42 @@ impl Dossiers {
         if !state.request() {
             return (false, Some((request, Why::Determined)));
         }
-        all.entry(key(state)).or_insert_with(Dossier::new).note(request)
+        all.entry(key(state)).or_insert_with(PendingRequests::new).note(request)
     }
 
     /// Anyone with a reference: lets the thread go on. True: it is to be woken,
     /// so that it does.
     pub(super) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
         let mut all = self.all.lock();
-        let Some(dossier) = all.get_mut(&key(state)) else { return (false, None, None) };
-        let result = dossier.resume();
+        let Some(pending_requests) = all.get_mut(&key(state)) else { return (false, None, None) };
+        let result = pending_requests.resume();
         Self::tidy(&mut all, state);
         result
     }
 
     /// Whether the thread is kept from running, or is about to be.
     pub(super) fn is_suspended(&self, state: &State) -> Option<Rank> {
-        self.all.lock().get(&key(state)).and_then(Dossier::held_for)
+        self.all.lock().get(&key(state)).and_then(PendingRequests::held_for)
     }
 
     /// Runner: the next step. After [`Step::Run`] there is nothing left.
     pub(super) fn step(&self, state: &State) -> Step {
         let mut all = self.all.lock();
-        let step = all.get_mut(&key(state)).map_or(Step::Run, Dossier::step);
+        let step = all.get_mut(&key(state)).map_or(Step::Run, PendingRequests::step);
         Self::tidy(&mut all, state);
         step
     }
 
     /// Runner: it waits on. False: there is news, and perhaps `hold` is left.
     pub(super) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
-        self.all.lock().get_mut(&key(state)).is_some_and(|dossier| dossier.wait_on(hold))
+        self.all.lock().get_mut(&key(state)).is_some_and(|pending_requests| pending_requests.wait_on(hold))
     }
 
     /// Runner: what the thread waited for has come.
     pub(super) fn arrived(&self, state: &State) {
         let mut all = self.all.lock();
-        if let Some(dossier) = all.get_mut(&key(state)) {
-            dossier.arrived();
+        if let Some(pending_requests) = all.get_mut(&key(state)) {
+            pending_requests.arrived();
         }
         Self::tidy(&mut all, state);
     }
@@ -264,15 +264,15 @@ impl Dossiers {
         let gone = all.remove(&key(state));
         state.forget_requests();
         drop(all);
-        let Some(Dossier { pending, held }) = gone else { return (None, None) };
+        let Some(PendingRequests { pending, held }) = gone else { return (None, None) };
         let hold = if let Held::Yes(_, hold) = held { hold } else { None };
         (pending.map(|request| (request, Why::Determined)), hold)
     }
 
     /// INV-ASKED.
-    fn tidy(all: &mut Guard<'_, HashMap<usize, Dossier>>, state: &State) {
+    fn tidy(all: &mut Guard<'_, HashMap<usize, PendingRequests>>, state: &State) {
         let key = key(state);
-        if all.get(&key).is_none_or(Dossier::is_empty) {
+        if all.get(&key).is_none_or(PendingRequests::is_empty) {
             all.remove(&key);
             state.forget_requests();
         }

@@ -13,11 +13,11 @@ use crate::sync::order;
 /// A thief asks the owner for a closer look then; the owner, at its next fork, takes the
 /// request back first and looks here afterwards. With a fence on both sides it
 /// sees the request later, or the steal now: the next job does not stay hidden.
-pub(super) struct Exposed<T> {
+pub(super) struct Published<T> {
     job: AtomicPtr<T>,
 }
 
-impl<T> Exposed<T> {
+impl<T> Published<T> {
     pub(super) fn new() -> Self {
         Self { job: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -55,8 +55,8 @@ impl<T> Exposed<T> {
     }
 }
 
-impl<T> fmt::Debug for Exposed<T> {
+impl<T> fmt::Debug for Published<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exposed").field("is_empty", &self.is_empty()).finish()
+        f.debug_struct("Published").field("is_empty", &self.is_empty()).finish()
     }
 }

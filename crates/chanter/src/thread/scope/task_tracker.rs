@@ -1,10 +1,10 @@
-//! The crowd of a scope: its threads, which have to be gone before it may end.
+//! The task tracker of a scope: its threads, which have to be gone before it may end.
 //!
-//! * INV-CROWD: a member leaves after everything that it has borrowed is dropped,
-//!   and the owner of the scope sees the crowd empty only when all have left. Whoever
+//! * INV-TASK-TRACKER: a member leaves after everything that it has borrowed is dropped,
+//!   and the owner of the scope sees the task tracker empty only when all have left. Whoever
 //!   leaves last wakes the owner.
 //!
-//! A crowd that is *cancelled* wakes its members: each ends when it is polled next.
+//! A task tracker that is *cancelled* wakes its members: each ends when it is polled next.
 //! One that begins to wait meanwhile sees that when it leaves its waker.
 
 use std::any::Any;
@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 pub(super) type Payload = Box<dyn Any + Send>;
 
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct TaskTracker {
     /// For polls: the one in the lock decides.
     is_cancelled: AtomicBool,
     state: Lock<State>,
@@ -25,7 +25,7 @@ pub(super) struct Crowd {
 
 #[derive(Debug, Default)]
 struct State {
-    members: usize,
+    tracked: usize,
     is_cancelled: bool,
     /// Who waits for them to be gone.
     owner: Option<Waker>,
@@ -38,19 +38,19 @@ struct State {
 
 /// A member's right to be waited for: it leaves when this is dropped.
 #[derive(Debug)]
-pub(super) struct Member<C: std::ops::Deref<Target = Crowd>> {
-    crowd: C,
+pub(super) struct Tracked<C: std::ops::Deref<Target = TaskTracker>> {
+    task_tracker: C,
     /// Where its waker is.
     place: Option<usize>,
 }
 
-impl Crowd {
+impl TaskTracker {
     pub(super) fn new() -> Self {
         Self { is_cancelled: AtomicBool::new(false), state: Lock::new(State::default()) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.state.lock().members == 0
+        self.state.lock().tracked == 0
     }
 
     /// Whether nobody is left; `cx` is woken then.
@@ -58,7 +58,7 @@ impl Crowd {
         // Cloned and dropped without the lock: it may be anybody's.
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
-        if state.members == 0 {
+        if state.tracked == 0 {
             drop(state);
             return Poll::Ready(());
         }
@@ -92,15 +92,15 @@ impl Crowd {
     }
 }
 
-impl<C: std::ops::Deref<Target = Crowd>> Member<C> {
-    pub(super) fn new(crowd: C) -> Self {
-        crowd.state.lock().members += 1;
-        Self { crowd, place: None }
+impl<C: std::ops::Deref<Target = TaskTracker>> Tracked<C> {
+    pub(super) fn new(task_tracker: C) -> Self {
+        task_tracker.state.lock().tracked += 1;
+        Self { task_tracker, place: None }
     }
 
     /// Whether it is to end.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.crowd.is_cancelled.load(Ordering::Relaxed)
+        self.task_tracker.is_cancelled.load(Ordering::Relaxed)
     }
 
     /// It begins to wait. False: it is to end instead.
@@ -110,7 +110,7 @@ impl<C: std::ops::Deref<Target = Crowd>> Member<C> {
         }
         // Its own thread's: no user code.
         let waker = waker.clone();
-        let mut state = self.crowd.state.lock();
+        let mut state = self.task_tracker.state.lock();
         if state.is_cancelled {
             drop(state);
             return false;
@@ -131,9 +131,9 @@ impl<C: std::ops::Deref<Target = Crowd>> Member<C> {
     }
 }
 
-impl<C: std::ops::Deref<Target = Crowd>> Drop for Member<C> {
+impl<C: std::ops::Deref<Target = TaskTracker>> Drop for Tracked<C> {
     fn drop(&mut self) {
-        let mut state = self.crowd.state.lock();
+        let mut state = self.task_tracker.state.lock();
         let mut waker = None;
         if let Some(place) = self.place
             && let Some(waiting) = state.waiting.get_mut(place)
@@ -141,8 +141,8 @@ impl<C: std::ops::Deref<Target = Crowd>> Drop for Member<C> {
             waker = waiting.take();
             state.free.push(place);
         }
-        state.members -= 1;
-        let owner = if state.members == 0 { state.owner.take() } else { None };
+        state.tracked -= 1;
+        let owner = if state.tracked == 0 { state.owner.take() } else { None };
         drop(state);
         drop(waker);
         if let Some(owner) = owner {

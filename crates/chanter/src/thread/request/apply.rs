@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use super::dossier::{Pending, Step};
+use super::pending_requests::{Pending, Step};
 use super::refuse;
 use crate::frame::report::Waiting;
 use crate::frame::run::{complete, polling, settle};
@@ -20,12 +20,12 @@ use crate::sched::Vp;
 /// The caller is the frame's runner and drives `vp`, where the thread is.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
+pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
     // SAFETY: the caller is the runner, until `settle` or `complete`.
     let header = unsafe { frame.as_ref() };
-    let dossiers = &vp.machine().dossiers;
+    let pending_requests = &vp.machine().pending_requests;
     loop {
-        match dossiers.step(&header.state) {
+        match pending_requests.step(&header.state) {
             Step::Run => return true,
             Step::Grant(Pending { hold, ask, .. }) => {
                 contain(|| drop(hold));
@@ -51,8 +51,8 @@ pub(crate) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
                 let poll = unsafe { polling(vp, frame, |cx| poll_contained(hold.as_mut(), cx)) };
                 let mut hold = Some(hold);
                 if poll.is_ready() {
-                    dossiers.arrived(&header.state);
-                } else if dossiers.wait_on(&header.state, &mut hold) {
+                    pending_requests.arrived(&header.state);
+                } else if pending_requests.wait_on(&header.state, &mut hold) {
                     // SAFETY: as above.
                     unsafe { settle(vp, frame, Poll::Pending) };
                     return false;
@@ -92,7 +92,7 @@ fn poll_contained(hold: Pin<&mut (dyn Future<Output = ()> + Send)>, cx: &mut Con
 pub(crate) unsafe fn close(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
     let header = unsafe { frame.as_ref() };
-    let (refused, hold) = header.machine().dossiers.close(&header.state);
+    let (refused, hold) = header.machine().pending_requests.close(&header.state);
     contain(|| drop(hold));
     contain(|| refuse(refused));
 }

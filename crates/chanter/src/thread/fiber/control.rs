@@ -22,7 +22,7 @@ use crate::policy::Ready;
 use crate::sched::{DEPTH, Vp};
 use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
-use crate::thread::{Lineage, stack_local};
+use crate::thread::{ForkScope, stack_local};
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -39,7 +39,7 @@ const BESIDE: u32 = 1 << 28;
 
 /// A fiber that has begun to run. All of it is its OS thread's; a handler of
 /// signals on that OS thread reads.
-pub(crate) struct Head {
+pub(crate) struct FiberControl {
     frame: NonNull<Header>,
     vp: *const Vp,
     yielder: Cell<*const Yielder<(), ()>>,
@@ -51,14 +51,14 @@ pub(crate) struct Head {
     /// How deep attaches are nested on it.
     depth: Cell<u32>,
     /// While it is suspended: the shared job that runs on its stack; see `Forks::context`.
-    context: Cell<*const Lineage>,
+    context: Cell<*const ForkScope>,
     /// Counts resumptions.
     turns: Cell<u32>,
     /// It is being ended: who would block unwinds.
     ending: Cell<bool>,
     /// While it is: who ran when that began, and the fiber that was being ended then.
     below: Cell<*const Header>,
-    outer: Cell<*const Head>,
+    outer: Cell<*const FiberControl>,
     os_thread: u32,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
@@ -67,18 +67,18 @@ pub(crate) struct Head {
     /// What holds for its stack, while it is suspended: INV-STACK-LOCAL.
     locals: Cell<*const stack_local::Node>,
     /// The list of those that have begun on a virtual processor.
-    next: Cell<*const Head>,
-    prev: Cell<*const Head>,
+    next: Cell<*const FiberControl>,
+    prev: Cell<*const FiberControl>,
 }
 
 /// What a virtual processor knows of fibers: its driver's.
 pub(crate) struct Fibers {
     /// The one that runs.
-    current: Cell<*const Head>,
+    current: Cell<*const FiberControl>,
     /// Those that have begun.
-    first: Cell<*const Head>,
+    first: Cell<*const FiberControl>,
     /// The one that is being ended, the innermost.
-    ending: Cell<*const Head>,
+    ending: Cell<*const FiberControl>,
     /// The OS thread that is prepared for overflows.
     prepared: Cell<u32>,
     pool: UnsafeCell<Pool>,
@@ -106,14 +106,14 @@ impl Fibers {
     /// The fiber on whose stack the caller, who drives, is. None while it
     /// unwinds: then it cannot be suspended.
     #[inline(always)]
-    pub(crate) fn current(&self) -> Option<&Head> {
+    pub(crate) fn current(&self) -> Option<&FiberControl> {
         // SAFETY: set while the fiber runs on this OS thread.
         let head = unsafe { self.current.get().as_ref() }?;
         (!std::thread::panicking()).then_some(head)
     }
 
     /// The fiber on whose stack the caller is, whatever it does.
-    pub(super) fn running(&self) -> Option<&Head> {
+    pub(super) fn running(&self) -> Option<&FiberControl> {
         // SAFETY: as in `current`.
         unsafe { self.current.get().as_ref() }
     }
@@ -215,7 +215,7 @@ impl Fibers {
     }
 }
 
-impl Head {
+impl FiberControl {
     /// A stack for the thread in `frame`, which begins to run, with its head in
     /// place.
     ///

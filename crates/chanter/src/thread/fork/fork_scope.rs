@@ -13,12 +13,12 @@ use crate::thread::spawn::delay_body;
 
 /// A shared job, and those within which it was forked.
 #[derive(Debug)]
-pub(crate) struct Lineage {
+pub(crate) struct ForkScope {
     parent: Option<Arc<Self>>,
 }
 
-impl Lineage {
-    /// Another reference to the lineage that a job has as its context, if it has one.
+impl ForkScope {
+    /// Another reference to the fork scope that a job has as its context, if it has one.
     ///
     /// # Safety
     /// `context` is null, or an `Arc` of it is alive.
@@ -35,11 +35,11 @@ impl Lineage {
 
     pub(super) fn is_within(&self, ancestor: &Arc<Self>) -> bool {
         let mut next = self.parent.as_ref();
-        while let Some(lineage) = next {
-            if Arc::ptr_eq(lineage, ancestor) {
+        while let Some(fork_scope) = next {
+            if Arc::ptr_eq(fork_scope, ancestor) {
                 return true;
             }
-            next = lineage.parent.as_ref();
+            next = fork_scope.parent.as_ref();
         }
         false
     }
@@ -48,7 +48,7 @@ impl Lineage {
 /// A job that has become a thread: its owner's part.
 pub(super) struct Share {
     pub(super) thread: Thread<()>,
-    pub(super) lineage: Arc<Lineage>,
+    pub(super) fork_scope: Arc<ForkScope>,
 }
 
 /// A pointer to a job, for the thread that runs it.
@@ -60,9 +60,9 @@ unsafe impl Send for Sent {}
 impl Sent {
     /// # Safety
     /// The job is shared, and this is called once.
-    unsafe fn run(self, lineage: Arc<Lineage>) {
+    unsafe fn run(self, fork_scope: Arc<ForkScope>) {
         let vp = Vp::current().expect("threads run on virtual processors");
-        let outer = vp.forks.change_context(Arc::as_ptr(&lineage));
+        let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
         // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
         unsafe { ((*self.0).run)(self.0) };
         // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
@@ -75,16 +75,16 @@ impl Share {
     ///
     /// # Safety
     /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<Lineage>>) -> Self {
-        let lineage = Arc::new(Lineage { parent });
-        let (sent, own) = (Sent(job), Arc::clone(&lineage));
+    pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
+        let fork_scope = Arc::new(ForkScope { parent });
+        let (sent, own) = (Sent(job), Arc::clone(&fork_scope));
         // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job
         // outlives it. It is polled once, since it does not block.
         let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
-        vp.machine().shares.add(&lineage, &thread);
-        Self { thread, lineage }
+        vp.machine().shares.add(&fork_scope, &thread);
+        Self { thread, fork_scope }
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn enqueue(thread: &Thread<()>) {
 /// The shared jobs of a machine.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    all: Lock<Vec<(Arc<Lineage>, Thread<()>)>>,
+    all: Lock<Vec<(Arc<ForkScope>, Thread<()>)>>,
     /// How many there have ever been: who waits for one looks here, rather than under the lock.
     count: AtomicUsize,
 }
@@ -113,32 +113,32 @@ impl Shares {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn add(&self, lineage: &Arc<Lineage>, thread: &Thread<()>) {
-        self.all.lock().push((Arc::clone(lineage), thread.again()));
+    fn add(&self, fork_scope: &Arc<ForkScope>, thread: &Thread<()>) {
+        self.all.lock().push((Arc::clone(fork_scope), thread.again()));
         // ORDER: Relaxed: whoever sees it takes the lock.
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A job that nobody has begun, and that was forked within `ancestor`.
-    pub(super) fn find_within(&self, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
+    pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
         let all = self.all.lock();
         all.iter()
-            .find(|(lineage, thread)| thread.is_fresh() && lineage.is_within(ancestor))
+            .find(|(fork_scope, thread)| thread.is_fresh() && fork_scope.is_within(ancestor))
             .map(|(_, thread)| thread.again())
     }
 
     /// Whether what is forked within the job of that name is forked within `ancestor`.
-    pub(super) fn is_within(&self, name: usize, ancestor: &Arc<Lineage>) -> bool {
+    pub(super) fn is_within(&self, name: usize, ancestor: &Arc<ForkScope>) -> bool {
         let all = self.all.lock();
-        all.iter()
-            .find(|(lineage, _)| Arc::as_ptr(lineage).addr() == name)
-            .is_some_and(|(lineage, _)| Arc::ptr_eq(lineage, ancestor) || lineage.is_within(ancestor))
+        all.iter().find(|(fork_scope, _)| Arc::as_ptr(fork_scope).addr() == name).is_some_and(
+            |(fork_scope, _)| Arc::ptr_eq(fork_scope, ancestor) || fork_scope.is_within(ancestor),
+        )
     }
 
     /// The owner of `share` has what it waited for.
     pub(super) fn forget(&self, share: &Share) {
         let mut all = self.all.lock();
-        let index = all.iter().position(|(lineage, _)| Arc::ptr_eq(lineage, &share.lineage));
+        let index = all.iter().position(|(fork_scope, _)| Arc::ptr_eq(fork_scope, &share.fork_scope));
         let gone = index.map(|index| all.swap_remove(index));
         drop(all);
         drop(gone);
