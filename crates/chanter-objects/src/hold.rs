@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use chanter::base::{Acquire, Entering, Key, Mode, Noted, synchronization};
+use chanter::base::{Acquire, Entering, HoldKind, Key, Mode, synchronization};
 use chanter::event::Synchronization;
 
 use crate::slot::{self, Slot};
@@ -36,11 +36,11 @@ pub(crate) struct Hold<T> {
     slot: &'static Slot,
     generation: u32,
     mode: Mode,
-    noted: Noted,
+    hold_kind: HoldKind,
     of: PhantomData<*mut T>,
 }
 
-// SAFETY: a hold may end anywhere (`Gate::leave`); who uses the value says that it may.
+// SAFETY: a hold may end anywhere (`BiasedGate::leave`); who uses the value says that it may.
 unsafe impl<T: Send> Send for Hold<T> {}
 // SAFETY: shared, it can do nothing.
 unsafe impl<T: Send> Sync for Hold<T> {}
@@ -59,12 +59,12 @@ impl<T> Hold<T> {
         if seen != generation || !slot::is_generation(generation) {
             return Err(slot.gone(seen, generation));
         }
-        let noted = match may_wait {
+        let hold_kind = match may_wait {
             true => slot.gate.try_enter(mode, generation),
             false => slot.gate.try_enter_at_once(mode, generation),
         };
-        match noted {
-            Some(noted) => Self::entered(slot, generation, mode, noted).map(Some),
+        match hold_kind {
+            Some(hold_kind) => Self::entered(slot, generation, mode, hold_kind).map(Some),
             None => {
                 slot.left(generation);
                 Ok(None)
@@ -80,7 +80,8 @@ impl<T> Hold<T> {
         }
         let left = Left(slot, generation);
         synchronization(slot.gate.enter(Mode::Alone, type_name::<T>())).await;
-        let hold = Self { slot, generation, mode: Mode::Alone, noted: Noted::Counted, of: PhantomData };
+        let hold =
+            Self { slot, generation, mode: Mode::Alone, hold_kind: HoldKind::Counted, of: PhantomData };
         drop(left);
         if slot.is_over(generation) {
             drop(hold);
@@ -90,15 +91,20 @@ impl<T> Hold<T> {
     }
 
     /// Inside: looks again whether that generation is live (INV-BODY 1).
-    fn entered(slot: &'static Slot, generation: u32, mode: Mode, noted: Noted) -> Result<Self, ObjectError> {
-        let hold = Self { slot, generation, mode, noted, of: PhantomData };
+    fn entered(
+        slot: &'static Slot,
+        generation: u32,
+        mode: Mode,
+        hold_kind: HoldKind,
+    ) -> Result<Self, ObjectError> {
+        let hold = Self { slot, generation, mode, hold_kind, of: PhantomData };
         // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
         // for holds.
         let seen = slot.live.load(Ordering::Relaxed);
         if seen == generation && slot::is_generation(generation) {
             return Ok(hold);
         }
-        if noted != Noted::Counted {
+        if hold_kind != HoldKind::Counted {
             // INV-BODY 4: the bias may be younger than the end of the generation.
             slot.gate.end_bias();
         }
@@ -133,8 +139,8 @@ impl<T> Hold<T> {
     /// Goes out, on the OS thread on which it went in, behind a method that has not panicked.
     #[inline(always)]
     pub(crate) fn leave_here(self) {
-        let Self { slot, generation, mode, noted, .. } = *ManuallyDrop::new(self);
-        if !slot.gate.leave_here(mode, noted) {
+        let Self { slot, generation, mode, hold_kind, .. } = *ManuallyDrop::new(self);
+        if !slot.gate.leave_here(mode, hold_kind) {
             slot.left(generation);
         }
     }
@@ -149,7 +155,7 @@ impl<T> Hold<T> {
 impl<T> Drop for Hold<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.slot.gate.leave(self.mode, self.noted) {
+        if !self.slot.gate.leave(self.mode, self.hold_kind) {
             self.slot.left(self.generation);
         }
     }
@@ -220,7 +226,7 @@ impl<T> Marked<T> {
     /// The same, that may end anywhere.
     pub(crate) fn hold(self, mode: Mode) -> Hold<T> {
         let Self { slot, key, of } = self;
-        Hold { slot, generation: key.ticket(), mode, noted: Noted::Marked(key), of }
+        Hold { slot, generation: key.ticket(), mode, hold_kind: HoldKind::Marked(key), of }
     }
 
     /// Runs a method that does not suspend.

@@ -17,7 +17,7 @@
 //! 1. Who is inside by a generation that was live *behind* its way in uses the body of that generation.
 //! 2. A body is freed once, by who has shut the gate and finds that its generation is over.
 //! 3. Who ends a generation tries that, and so does everybody who goes out by the slow way, or has waited: so the last one
-//!    out does it (see `Gate::try_shut`).
+//!    out does it (see `BiasedGate::try_shut`).
 //! 4. A gate is biased for a generation only while that is live: who makes it not live ends the bias afterwards, and who begins
 //!    a bias looks afterwards whether the generation is live, and ends it if not. (Both are under the gate's lock: the later one sees
 //!    the other.)
@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chanter::base::Gate;
+use chanter::base::BiasedGate;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 
@@ -69,7 +69,7 @@ pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
 // (The gate first: a call that needs its address has it.)
 #[repr(C, align(64))]
 pub(crate) struct Slot {
-    pub(crate) gate: Gate,
+    pub(crate) gate: BiasedGate,
     body: AtomicPtr<Head>,
     /// The generation whose object may be called; 0 if none may, [`POISONED`] if it failed.
     pub(crate) live: AtomicU32,
@@ -121,7 +121,7 @@ impl Slot {
             live: AtomicU32::new(0),
             generation: AtomicU32::new(1),
             body: AtomicPtr::new(ptr::null_mut()),
-            gate: Gate::new(),
+            gate: BiasedGate::new(),
         }
     }
 
@@ -275,7 +275,7 @@ impl Slot {
     /// The caller was inside by `generation`, or has waited: frees the object if it is over, and nobody else is inside.
     #[inline(always)]
     pub(crate) fn left(&self, generation: u32) {
-        // ORDER: Relaxed: see `Gate::try_shut`.
+        // ORDER: Relaxed: see `BiasedGate::try_shut`.
         if self.generation.load(Ordering::Relaxed) != generation {
             self.sweep();
         }

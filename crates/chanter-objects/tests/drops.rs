@@ -193,17 +193,17 @@ enum Part {
 }
 
 /// A part that notes its end. It is not moved once it was polled, and not polled once it has ended.
-struct Noted {
+struct HoldKind {
     part: Part,
     was_polled: bool,
     has_ended: bool,
     _future: Counted,
     output: Counted,
-    place: Option<*const Noted>,
+    place: Option<*const HoldKind>,
     _pinned: std::marker::PhantomPinned,
 }
 
-impl Future for Noted {
+impl Future for HoldKind {
     type Output = Counted;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Counted> {
@@ -231,7 +231,7 @@ fn parts_are_dropped_once() {
     for (a, b, c) in all.into_iter().flat_map(|a| all.into_iter().flat_map(move |b| all.map(|c| (a, b, c)))) {
         for polls in 0..4 {
             let (future, output) = (Arc::new(()), Arc::new(()));
-            let part = |part| Noted {
+            let part = |part| HoldKind {
                 part,
                 was_polled: false,
                 has_ended: false,

@@ -115,7 +115,7 @@ pub mod base {
     pub use crate::event::wakes::Wakes;
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
-    pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
+    pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
     pub use crate::machine::threads::{Random, Threads};
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     #[cfg(op_count)]

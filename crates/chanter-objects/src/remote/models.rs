@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex as StdMutex;
 
-use chanter::base::{Mode, Noted};
+use chanter::base::{HoldKind, Mode};
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -76,20 +76,20 @@ impl Home {
         (NAME, self.generation)
     }
 
-    fn enter(&self) -> Option<Noted> {
+    fn enter(&self) -> Option<HoldKind> {
         self.slot.gate.try_enter_at_once(Mode::Alone, self.generation)
     }
 
-    fn leave(&self, noted: Noted) {
-        self.slot.gate.leave(Mode::Alone, noted);
+    fn leave(&self, hold_kind: HoldKind) {
+        self.slot.gate.leave(Mode::Alone, hold_kind);
         self.slot.left(self.generation);
     }
 
     /// As `migrate` in `moves.rs`, once the new place has a copy. True: it went in.
     fn moves_away(&self) -> bool {
-        let Some(noted) = self.enter() else { return false };
+        let Some(hold_kind) = self.enter() else { return false };
         if self.slot.is_over(self.generation) {
-            self.leave(noted);
+            self.leave(hold_kind);
             return false;
         }
         let owner = RemoteOwner(Arc::clone(&self.ended_there));
@@ -97,7 +97,7 @@ impl Home {
         drop(over);
         // SAFETY: alone inside, and nobody comes in by that generation.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
-        self.leave(noted);
+        self.leave(hold_kind);
         drop(value);
         true
     }
@@ -120,14 +120,14 @@ impl Home {
         if !self.slot.is_live(self.generation) {
             return false;
         }
-        let Some(noted) = self.enter() else { return false };
+        let Some(hold_kind) = self.enter() else { return false };
         let is_live = self.slot.is_live(self.generation);
         if is_live {
             // SAFETY: inside, by a generation that is live.
             let value = unsafe { &*self.slot.value::<Value>() };
             assert_eq!(value.0.load(Relaxed), 0, "INV-MOVED 1: what is live is here");
         }
-        self.leave(noted);
+        self.leave(hold_kind);
         is_live
     }
 }
@@ -159,9 +159,9 @@ impl Hosted {
             return Asked::Elsewhere;
         }
         thread::yield_now();
-        if let Some(noted) = self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
+        if let Some(hold_kind) = self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
             let is_live = self.slot.is_live(self.generation);
-            self.slot.gate.leave(Mode::Alone, noted);
+            self.slot.gate.leave(Mode::Alone, hold_kind);
             self.slot.left(self.generation);
             if is_live {
                 return Asked::Ran;
@@ -173,16 +173,16 @@ impl Hosted {
 
     /// As `take` in `moves.rs`.
     fn leaves(&self) -> Value {
-        let noted = loop {
+        let hold_kind = loop {
             match self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
-                Some(noted) => break noted,
+                Some(hold_kind) => break hold_kind,
                 None => thread::yield_now(),
             }
         };
         self.slot.set_away();
         // SAFETY: alone inside, and nobody comes in any more.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
-        self.slot.gate.leave(Mode::Alone, noted);
+        self.slot.gate.leave(Mode::Alone, hold_kind);
         self.slot.left(self.generation);
         self.slot.end(self.generation);
         value
@@ -201,9 +201,9 @@ impl Home {
     /// As `Hold::try_enter`: asks here only.
     fn is_found(&self) -> Asked {
         if self.slot.is_live(self.generation) {
-            let Some(noted) = self.enter() else { return Asked::Elsewhere };
+            let Some(hold_kind) = self.enter() else { return Asked::Elsewhere };
             let is_live = self.slot.is_live(self.generation);
-            self.leave(noted);
+            self.leave(hold_kind);
             if is_live {
                 return Asked::Ran;
             }
@@ -216,22 +216,22 @@ impl Home {
 
     /// As `bring_home`.
     fn brings_home(&self, hosted: &Hosted) {
-        let Some(noted) = self.enter() else { unreachable!("who asks at home goes out at once") };
+        let Some(hold_kind) = self.enter() else { unreachable!("who asks at home goes out at once") };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
         let value = hosted.leaves();
         // SAFETY: alone inside of what is empty.
         unsafe { self.slot.refill(self.slot.value::<Value>(), value) };
-        self.leave(noted);
+        self.leave(hold_kind);
         drop(owner);
     }
 
     /// The same, if nobody is inside here, and with a value that nobody looks at.
     fn comes_home_at_once(&self) {
-        let Some(noted) = self.enter() else { return };
+        let Some(hold_kind) = self.enter() else { return };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
         // SAFETY: alone inside of what is empty.
         unsafe { self.slot.refill(self.slot.value::<Value>(), Value(Arc::clone(&self.values))) };
-        self.leave(noted);
+        self.leave(hold_kind);
         drop(owner);
     }
 }
@@ -353,14 +353,14 @@ fn models_moved_comes_home_while_its_owner_goes() {
             let home = home.clone();
             thread::spawn(move || home.owner_goes())
         };
-        if let Some(noted) = home.enter() {
+        if let Some(hold_kind) = home.enter() {
             let owner = take_home(&mut home.table.lock().unwrap(), home.slot, home.name());
             // It does not come: as `Transit`'s `drop`.
             if let Some(owner) = owner {
                 let over = put_away(&mut home.table.lock().unwrap(), home.slot, home.name(), owner);
                 drop(over);
             }
-            home.leave(noted);
+            home.leave(hold_kind);
         }
         goes.join().unwrap();
         assert!(home.table.lock().unwrap().get(home.name()).is_none());

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::line::Waiter;
 use super::permits::{Attempt, Outcome, Permits};
+use super::waiter_queue::Waiter;
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::frame::report::{Waits, Wanted};
 

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::acquire::{AcquireBranch, Request};
-use super::line::{Stage, Waiter};
 use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
-use super::watch::{LazyQueue, Queue};
+use super::stall_timer::{LazyQueue, Queue};
+use super::waiter_queue::{Stage, Waiter};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::const_unless_loom;
@@ -103,7 +103,7 @@ impl Condvar {
     fn notify(&self, waiters: usize, wakes: &mut Wakes) {
         let Some(queue) = self.queue.get() else { return };
         let mut line = queue.lock();
-        line.call(waiters, wakes);
+        line.notify(waiters, wakes);
         let alarm = line.watch();
         drop(line);
         queue.set_alarm(alarm);
@@ -223,8 +223,8 @@ impl<G: Guard> WaitBranch<'_, G> {
         let mut passes_on = std::mem::replace(&mut self.notified, false);
         if self.waiter.has_joined() {
             // SAFETY: it has joined this line.
-            let (called, old) = unsafe { self.condvar.queue().lock().leave(&self.waiter) };
-            passes_on = called;
+            let (notified, old) = unsafe { self.condvar.queue().lock().leave(&self.waiter) };
+            passes_on = notified;
             drop(old);
         }
         if passes_on {

@@ -60,21 +60,21 @@
 //! There is none, as in `tokio` and `parking_lot`: if a holder panics, its guard
 //! gives the lock back. A panic ends a thread and nothing else.
 //!
-//! The protocol is in `line.rs` and `permits.rs`.
+//! The protocol is in `waiter_queue.rs` and `permits.rs`.
 
 mod acquire;
-mod condvar;
-pub(crate) mod gate;
+pub(crate) mod biased_gate;
 #[cfg(all(test, loom))]
-mod gate_models;
-mod line;
+mod biased_gate_models;
+mod condvar;
 #[cfg(all(test, loom))]
 mod models;
 mod mutex;
 mod permits;
 mod rwlock;
 mod semaphore;
-mod watch;
+mod stall_timer;
+mod waiter_queue;
 
 pub use acquire::Acquire;
 pub use condvar::{Condvar, Wait};

@@ -21,8 +21,8 @@
 
 use std::task::Waker;
 
-use super::line::Waiter;
-use super::watch::{LazyQueue, Queue};
+use super::stall_timer::{LazyQueue, Queue};
+use super::waiter_queue::Waiter;
 use crate::event::{Offering, Wakes};
 use crate::frame::report::{LockProbe, Waiting, Waits, Wanted};
 use crate::frame::{self, contain};
@@ -163,7 +163,7 @@ impl Permits {
         self.take(wants, true) == Some(Outcome::Granted)
     }
 
-    /// Between those who have given permits back and those who will: see `Gate::try_shut`.
+    /// Between those who have given permits back and those who will: see `BiasedGate::try_shut`.
     pub(super) fn touch(&self) {
         // ORDER: Release publishes what the caller has stored; Acquire sees the permits that have come back.
         self.state.fetch_add(0, order::permit_touch());
@@ -171,7 +171,7 @@ impl Permits {
 
     /// Whether anybody may be in line (a hint, unless the caller says why not).
     pub(super) fn has_line(&self) -> bool {
-        // ORDER: Relaxed: see `Gate::bias`.
+        // ORDER: Relaxed: see `BiasedGate::bias`.
         self.state.load(Ordering::Relaxed) & QUEUED != 0
     }
 
@@ -224,7 +224,7 @@ impl Permits {
                 Attempt::Waits
             }
         };
-        line.call(0, wakes);
+        line.notify(0, wakes);
         self.flag(&line);
         let alarm = line.watch();
         drop(line);
@@ -242,7 +242,7 @@ impl Permits {
         // SAFETY: it has joined: the owner says so.
         let (_, old) = unsafe { line.leave(waiter) };
         line.free = self.free();
-        line.call(0, wakes);
+        line.notify(0, wakes);
         self.flag(&line);
         let alarm = line.watch();
         drop(line);
@@ -288,7 +288,7 @@ impl Permits {
         // queue's lock, or has seen the flag there.
         if self.state.fetch_or(CLOSED, Ordering::Relaxed) & CLOSED == 0 {
             let mut wakes = Wakes::new();
-            self.queue().lock().call(usize::MAX, &mut wakes);
+            self.queue().lock().notify(usize::MAX, &mut wakes);
             wakes.queue();
         }
     }
@@ -308,7 +308,7 @@ impl Permits {
         let mut line = queue.lock();
         line.free = self.free();
         line.pass();
-        line.call(0, wakes);
+        line.notify(0, wakes);
         self.flag(&line);
         let alarm = line.watch();
         drop(line);
@@ -316,7 +316,7 @@ impl Permits {
     }
 
     /// Brings the flags up to date; `line` is locked.
-    fn flag(&self, line: &super::line::Line) {
+    fn flag(&self, line: &super::waiter_queue::WaiterQueue) {
         let queued = if line.is_empty() { 0 } else { QUEUED };
         let barred = if line.is_barred() { BARRED } else { 0 };
         let (now, then) = (queued | barred, self.state.load(Ordering::Relaxed) & (QUEUED | BARRED));

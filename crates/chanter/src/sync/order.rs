@@ -97,17 +97,17 @@ orders! {
     permit_take = Acquire;
     /// `Permits::give`: publishes what was done with the permits.
     permit_give = Release;
-    /// `Gate::leave_here`: publishes what was done inside.
+    /// `BiasedGate::leave_here`: publishes what was done inside.
     gate_leave = Release;
-    /// `Gate::look_at_mark`: sees what was done inside by the bias, for whoever gets the permits.
+    /// `BiasedGate::look_at_mark`: sees what was done inside by the bias, for whoever gets the permits.
     gate_look = Acquire;
-    /// `Gate::give`: sees what was stored before a vain `try_shut`.
+    /// `BiasedGate::give`: sees what was stored before a vain `try_shut`.
     gate_left = Acquire;
     /// `Permits::touch`: publishes what was stored before it.
     permit_touch = AcqRel;
-    /// `Gate::bias`: the owner is set before the look for a line.
+    /// `BiasedGate::bias`: the owner is set before the look for a line.
     gate_bias = SeqCst;
-    /// `Gate::joined`: in line before the look for a bias.
+    /// `BiasedGate::joined`: in line before the look for a bias.
     gate_join = SeqCst;
     /// `Published::put`: the job is complete.
     exposed_put = Release;

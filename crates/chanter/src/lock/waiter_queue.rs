@@ -10,7 +10,7 @@
 //!   Out ───────────► Waiting ─────────────► Called ─────────────► Away
 //!    ▲                │ ▲  ▲                 │  │                  │ │
 //!    │                │ │  └───(answer)──────┘  │                  │ │
-//!    │                │ └──────────────(rejoin, at the front)──────┘ │
+//!    │                │ └──────────────(requeue, at the front)──────┘ │
 //!    └────(leave)─────┴─────────────────────────┴────────────────────┘
 //! ```
 //!
@@ -31,7 +31,7 @@
 //!   before newcomers are barred: until it leaves the line, only those who are
 //!   called take any.
 //!
-//! All of this is under the lock of the queue (`watch.rs`), so a waiter is
+//! All of this is under the lock of the queue (`stall_timer.rs`), so a waiter is
 //! touched by the holder of that lock only, and its owner takes the lock to
 //! unlink it before it dies (INV-LIVE).
 
@@ -123,7 +123,7 @@ impl Waiter {
 
 /// Those who wait, in the order of their coming; lives under a lock.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct WaiterQueue {
     /// The first; its `prev` is the last.
     head: Option<NonNull<Waiter>>,
     /// The first who is not called.
@@ -131,7 +131,7 @@ pub(super) struct Line {
     /// As many permits as can be free now, at most.
     pub(super) free: usize,
     /// How many the called want, all together.
-    called: u128,
+    notified: u128,
     /// Newcomers may not take any.
     barred: bool,
     /// The next ticket at the end, and at the front.
@@ -143,7 +143,7 @@ pub(super) struct Line {
     alarm_slowness: u32,
     /// How many are called in vain when the next alarm rings: the dead are
     /// found in a time that grows with the logarithm of their number.
-    haste: usize,
+    batch: usize,
     /// The first has been called to see whether it is alive, and has answered; nothing has changed since.
     proved: bool,
     /// What follows from it for the alarm: INV-IDLE.
@@ -157,22 +157,22 @@ fn slow_down(waiter: &Waiter) {
 
 // SAFETY: the pointers are to pinned waiters whose owners unlink them under
 // the same lock (INV-LIVE).
-unsafe impl Send for Line {}
+unsafe impl Send for WaiterQueue {}
 
-impl Line {
+impl WaiterQueue {
     pub(super) fn new(may_help: MayHelp) -> Self {
         Self {
             head: None,
             next: None,
             free: 0,
-            called: 0,
+            notified: 0,
             barred: false,
             last: 0,
             first: 0,
             armed: false,
             alarm: 0,
             alarm_slowness: 0,
-            haste: 0,
+            batch: 0,
             proved: false,
             may_help,
         }
@@ -226,7 +226,7 @@ impl Line {
             Stage::Waiting => waiter.set_waker(Some(waker)),
             Stage::Called => {
                 self.recall(waiter);
-                self.haste = 0;
+                self.batch = 0;
                 if waiter.probed.replace(false) {
                     slow_down(waiter);
                     self.proved = true;
@@ -262,7 +262,7 @@ impl Line {
         let stage = waiter.stage.replace(Stage::Out);
         if stage == Stage::Called {
             self.recall(waiter);
-            self.haste = 0;
+            self.batch = 0;
         }
         if matches!(stage, Stage::Called | Stage::Waiting) {
             // SAFETY: linked.
@@ -272,11 +272,11 @@ impl Line {
     }
 
     /// Calls those who can have what they want, in order, and `more` beyond.
-    pub(super) fn call(&mut self, mut more: usize, wakes: &mut Wakes) {
+    pub(super) fn notify(&mut self, mut more: usize, wakes: &mut Wakes) {
         while let Some(next) = self.next {
             // SAFETY: in the line.
             let waiter = unsafe { next.as_ref() };
-            if self.called + waiter.wants.get() as u128 > self.free as u128 {
+            if self.notified + waiter.wants.get() as u128 > self.free as u128 {
                 if more == 0 {
                     return;
                 }
@@ -302,7 +302,7 @@ impl Line {
     #[must_use = "the queue sets it"]
     pub(super) fn watch(&mut self) -> Option<Duration> {
         self.judge();
-        let in_the_way = self.next != self.head || self.called > 0 || self.free > 0;
+        let in_the_way = self.next != self.head || self.notified > 0 || self.free > 0;
         if self.next.is_some() && self.has_several() && in_the_way { self.arm() } else { None }
     }
 
@@ -319,7 +319,7 @@ impl Line {
             return;
         }
         // ORDER: Relaxed: see `Timers::may_help`.
-        self.may_help.store(self.called > 0 || !self.proved, Ordering::Relaxed);
+        self.may_help.store(self.notified > 0 || !self.proved, Ordering::Relaxed);
     }
 
     fn arm(&mut self) -> Option<Duration> {
@@ -356,8 +356,8 @@ impl Line {
         }
         if missing > 0 {
             self.proved = false;
-            self.haste = self.haste.saturating_mul(2).max(missing);
-            self.call(self.haste, wakes);
+            self.batch = self.batch.saturating_mul(2).max(missing);
+            self.notify(self.batch, wakes);
         } else if let Some(head) = self.head.filter(|_| self.next == self.head && self.free > 0) {
             // It is in the way of others: is it alive?
             // SAFETY: in the line.
@@ -375,7 +375,7 @@ impl Line {
     fn call_one(&mut self, waiter: &Waiter, wakes: &mut Wakes) {
         waiter.stage.set(Stage::Called);
         waiter.called_in.set(self.alarm);
-        self.called += waiter.wants.get() as u128;
+        self.notified += waiter.wants.get() as u128;
         wakes.push(waiter.set_waker(None));
         if self.next.is_some_and(|next| ptr::eq(next.as_ptr(), waiter)) {
             self.next = self.waiting_after(waiter);
@@ -383,7 +383,7 @@ impl Line {
     }
 
     fn recall(&mut self, waiter: &Waiter) {
-        self.called -= waiter.wants.get() as u128;
+        self.notified -= waiter.wants.get() as u128;
     }
 
     fn see_who_is_first(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::gate::{Gate, Mode, Noted};
+use super::biased_gate::{BiasedGate, HoldKind, Mode};
 use crate::event::Event;
 use crate::sync::Cell;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,7 +14,7 @@ use crate::sync::models::{block_on, check, check_wide, needs, poll_once};
 
 /// An object that counts its calls; loom checks each access.
 struct Object {
-    gate: Gate,
+    gate: BiasedGate,
     calls: Cell<u32>,
 }
 
@@ -24,31 +24,31 @@ unsafe impl Sync for Object {}
 impl Object {
     /// One that is biased to the calling OS thread, and free.
     fn mine() -> Arc<Self> {
-        let object = Arc::new(Self { gate: Gate::new(), calls: Cell::new(0) });
+        let object = Arc::new(Self { gate: BiasedGate::new(), calls: Cell::new(0) });
         object.bias();
         object
     }
 
     fn bias(&self) {
-        let Some(noted) = self.gate.try_enter(Mode::Alone, 0) else { return };
-        let marked = || self.gate.bias_to_me(Mode::Alone).unwrap_or(noted);
-        let noted = if noted == Noted::Counted { marked() } else { noted };
-        self.gate.leave_here(Mode::Alone, noted);
+        let Some(hold_kind) = self.gate.try_enter(Mode::Alone, 0) else { return };
+        let marked = || self.gate.bias_to_me(Mode::Alone).unwrap_or(hold_kind);
+        let hold_kind = if hold_kind == HoldKind::Counted { marked() } else { hold_kind };
+        self.gate.leave_here(Mode::Alone, hold_kind);
     }
 
     fn count_one(&self) {
         self.calls.set(self.calls.get() + 1);
     }
 
-    fn enter(&self, mode: Mode) -> Noted {
+    fn enter(&self, mode: Mode) -> HoldKind {
         let now = self.gate.try_enter(mode, 0);
         now.unwrap_or_else(|| block_on(self.gate.enter(mode, "object")))
     }
 
     fn call(&self) {
-        let noted = self.enter(Mode::Alone);
+        let hold_kind = self.enter(Mode::Alone);
         self.count_one();
-        self.gate.leave_here(Mode::Alone, noted);
+        self.gate.leave_here(Mode::Alone, hold_kind);
     }
 
     /// Nobody is inside, and so many have been.
@@ -98,15 +98,15 @@ fn in_again() {
         let object = Arc::clone(&object);
         thread::spawn(move || {
             // It reads, and looks at what was written by the hold before.
-            if let Some(noted) = object.gate.try_enter(Mode::Shared, 0) {
+            if let Some(hold_kind) = object.gate.try_enter(Mode::Shared, 0) {
                 let _ = object.calls.get();
-                object.gate.leave(Mode::Shared, noted);
+                object.gate.leave(Mode::Shared, hold_kind);
             }
         })
     };
     object.call();
-    let noted = object.enter(Mode::Shared);
-    object.gate.leave_here(Mode::Shared, noted);
+    let hold_kind = object.enter(Mode::Shared);
+    object.gate.leave_here(Mode::Shared, hold_kind);
     other.join().unwrap();
 }
 
@@ -137,7 +137,7 @@ fn gate_serves_two_who_end_its_bias() {
 fn ended_elsewhere() {
     let object = Object::mine();
     let marked = object.enter(Mode::Shared);
-    assert_ne!(marked, Noted::Counted);
+    assert_ne!(marked, HoldKind::Counted);
     let mover = {
         let object = Arc::clone(&object);
         thread::spawn(move || object.gate.leave(Mode::Shared, marked))
@@ -146,9 +146,9 @@ fn ended_elsewhere() {
         let object = Arc::clone(&object);
         thread::spawn(move || object.call())
     };
-    let noted = object.enter(Mode::Shared);
+    let hold_kind = object.enter(Mode::Shared);
     let _ = object.calls.get();
-    object.gate.leave(Mode::Shared, noted);
+    object.gate.leave(Mode::Shared, hold_kind);
     mover.join().unwrap();
     writer.join().unwrap();
     object.assert_calls(1);
@@ -167,16 +167,16 @@ fn gate_look_acquire_is_needed() {
 
 /// One is in line, or about to be, when the gate is biased: it is not forgotten.
 fn biased_beside_a_line() {
-    let gate: &'static Gate = Box::leak(Box::new(Gate::new()));
-    let mut noted = gate.try_enter(Mode::Alone, 0).expect("nobody is inside");
+    let gate: &'static BiasedGate = Box::leak(Box::new(BiasedGate::new()));
+    let mut hold_kind = gate.try_enter(Mode::Alone, 0).expect("nobody is inside");
     let other = thread::spawn(move || {
         let mut event = Box::pin(gate.enter(Mode::Alone, "object").sync());
         poll_once(event.as_mut()).is_pending().then_some(event)
     });
     if let Some(marked) = gate.bias_to_me(Mode::Alone) {
-        noted = marked;
+        hold_kind = marked;
     }
-    gate.leave_here(Mode::Alone, noted);
+    gate.leave_here(Mode::Alone, hold_kind);
     // (Not a deadlock: a model that weakens something has to survive its failure.)
     let mut waits = other.join().unwrap();
     let is_let_in = waits.as_mut().is_none_or(|event| poll_once(event.as_mut()).is_ready());
@@ -224,7 +224,7 @@ fn gate_is_biased_again() {
 fn gate_forgets_who_does_not_wait_any_more() {
     check(|| {
         let object = Object::mine();
-        let noted = object.enter(Mode::Alone);
+        let hold_kind = object.enter(Mode::Alone);
         let leaver = {
             let object = Arc::clone(&object);
             thread::spawn(move || object.call())
@@ -234,7 +234,7 @@ fn gate_forgets_who_does_not_wait_any_more() {
             assert!(poll_once(event.as_mut()).is_pending());
         }
         object.count_one();
-        object.gate.leave_here(Mode::Alone, noted);
+        object.gate.leave_here(Mode::Alone, hold_kind);
         leaver.join().unwrap();
         object.assert_calls(2);
     });
@@ -267,8 +267,8 @@ fn last_out_of(object: Arc<Object>) {
             free();
         })
     };
-    let noted = object.enter(Mode::Shared);
-    if !object.gate.leave(Mode::Shared, noted) && ended.load(Relaxed) {
+    let hold_kind = object.enter(Mode::Shared);
+    if !object.gate.leave(Mode::Shared, hold_kind) && ended.load(Relaxed) {
         free();
     }
     ender.join().unwrap();
@@ -282,7 +282,7 @@ fn gate_last_out_sees_the_end() {
 
 /// As above; the gate is not biased.
 fn last_out_counted() {
-    last_out_of(Arc::new(Object { gate: Gate::new(), calls: Cell::new(0) }));
+    last_out_of(Arc::new(Object { gate: BiasedGate::new(), calls: Cell::new(0) }));
 }
 
 #[test]

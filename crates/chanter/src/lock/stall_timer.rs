@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::line::{Line, Waiter};
+use super::waiter_queue::{Waiter, WaiterQueue};
 use crate::event::Wakes;
 use crate::frame::contain;
 use crate::frame::report::{Gauge, Gauged};
@@ -26,7 +26,7 @@ use crate::time::{Alarm, MayHelp};
 pub(super) struct Queue {
     /// For the alarm, which keeps it alive.
     this: Weak<Queue>,
-    line: Lock<Line>,
+    line: Lock<WaiterQueue>,
     /// The alarm that is set.
     alarm: Lock<Option<Pin<Box<Alarm>>>>,
     /// Whether its ring may help somebody: the line says so (INV-IDLE).
@@ -44,13 +44,13 @@ impl Queue {
         let may_help = MayHelp::new(AtomicBool::new(true));
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            line: Lock::new(Line::new(MayHelp::clone(&may_help))),
+            line: Lock::new(WaiterQueue::new(MayHelp::clone(&may_help))),
             alarm: Lock::new(None),
             may_help,
         })
     }
 
-    pub(super) fn lock(&self) -> Guard<'_, Line> {
+    pub(super) fn lock(&self) -> Guard<'_, WaiterQueue> {
         self.line.lock()
     }
 
@@ -60,7 +60,7 @@ impl Queue {
         Some(this)
     }
 
-    /// Sets the alarm that [`Line::watch`] asked for. The line is not locked.
+    /// Sets the alarm that [`WaiterQueue::watch`] asked for. The line is not locked.
     pub(super) fn set_alarm(&self, duration: Option<Duration>) {
         if let Some(duration) = duration
             && sync::HAS_CLOCK

@@ -8,9 +8,9 @@
 //! all permits but those that the marked holds are worth, and waits for the rest in line, as for any lock.
 //!
 //! ```text
-//!   enter:  owner mine?  mark free?  mark := mark + hold;  light fence;  owner still mine?  inside
-//!   leave:                           mark := mark - hold;  light fence;  owner still mine?  outside
-//!   end of the bias:  owner := none;  heavy fence;  kept := mark;  give all permits but those that are kept
+//!   enter:  owner mine?  hold_count free?  hold_count := hold_count + hold;  light fence;  owner still mine?  inside
+//!   leave:                           hold_count := hold_count - hold;  light fence;  owner still mine?  outside
+//!   end of the bias:  owner := none;  heavy fence;  kept := hold_count;  give all permits but those that are kept
 //! ```
 //!
 //! INV-MARK:
@@ -69,7 +69,7 @@ pub enum Mode {
 
 impl Mode {
     #[inline(always)]
-    fn mark(self) -> u32 {
+    fn hold_count(self) -> u32 {
         match self {
             Self::Shared => 1,
             Self::Alone => ALONE,
@@ -98,8 +98,8 @@ fn owner_of(key: u64) -> u32 {
 }
 
 /// What marked holds are worth.
-fn permits_of(marks: u32) -> usize {
-    if marks & ALONE != 0 { MAX } else { marks as usize }
+fn permits_of(hold_counts: u32) -> usize {
+    if hold_counts & ALONE != 0 { MAX } else { hold_counts as usize }
 }
 
 /// A bias: whose, and for which ticket.
@@ -116,7 +116,7 @@ impl Key {
 
 /// How a hold was noted: its end has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum HoldKind {
     /// In the mark of the gate's owner, which has this key.
     Marked(Key),
     /// In the permits.
@@ -124,11 +124,11 @@ pub enum Noted {
 }
 
 /// A lock for an object's methods; see the file.
-pub struct Gate {
+pub struct BiasedGate {
     /// The OS thread that it is biased to, and the ticket of those who may go in by that. Written under `aside`'s lock.
     owner: AtomicU64,
     /// The owner's holds (INV-MARK 1).
-    mark: AtomicU32,
+    hold_count: AtomicU32,
     permits: Permits,
     /// Who was inside last, and how often it has to come for a bias: hints.
     last: AtomicU32,
@@ -148,25 +148,25 @@ struct Aside {
     late: u32,
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for BiasedGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gate(..)")
+        f.write_str("BiasedGate(..)")
     }
 }
 
-impl Default for Gate {
+impl Default for BiasedGate {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Gate {
+impl BiasedGate {
     const_unless_loom! {
         /// Nobody is inside.
         pub fn new() -> Self {
             Self {
                 owner: AtomicU64::new(UNBIASED),
-                mark: AtomicU32::new(0),
+                hold_count: AtomicU32::new(0),
                 permits: Permits::new(MAX),
                 last: AtomicU32::new(0),
                 streak: AtomicU16::new(STREAK),
@@ -187,41 +187,41 @@ impl Gate {
         if self.owner.load(Ordering::Relaxed) != key {
             return None;
         }
-        let mark = self.mark.load(Ordering::Relaxed);
+        let hold_count = self.hold_count.load(Ordering::Relaxed);
         let is_barred = match mode {
-            Mode::Shared => mark >= ALONE - 1,
-            Mode::Alone => mark != 0,
+            Mode::Shared => hold_count >= ALONE - 1,
+            Mode::Alone => hold_count != 0,
         };
         if is_barred {
             return None;
         }
         // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
         // that lies between them.
-        self.mark.store(mark + mode.mark(), Ordering::Relaxed);
+        self.hold_count.store(hold_count + mode.hold_count(), Ordering::Relaxed);
         // ORDER: INV-MARK, the owner's side.
         fence_pair::light();
         // ORDER: Relaxed: only we set this owner, so what others did before it is seen.
         if self.owner.load(Ordering::Relaxed) == key {
             return Some(Key(key));
         }
-        self.take_mark_back(mark);
+        self.take_mark_back(hold_count);
         None
     }
 
     /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell. Behind a streak
     /// the gate is biased to the caller, for this ticket: so it looks, inside, whether that is good.
     #[inline]
-    pub fn try_enter(&self, mode: Mode, ticket: u32) -> Option<Noted> {
+    pub fn try_enter(&self, mode: Mode, ticket: u32) -> Option<HoldKind> {
         self.try_mark(mode, u64::from(ticket))
-            .map(Noted::Marked)
+            .map(HoldKind::Marked)
             .or_else(|| self.try_take(mode, ticket, true))
     }
 
     /// The same, whatever the thread's budget: for who cannot wait.
     #[inline]
-    pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<Noted> {
+    pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<HoldKind> {
         self.try_mark(mode, u64::from(ticket))
-            .map(Noted::Marked)
+            .map(HoldKind::Marked)
             .or_else(|| self.try_take(mode, ticket, false))
     }
 
@@ -241,22 +241,22 @@ impl Gate {
     /// Goes out, on any OS thread. True: by a bias, which has not ended. Else the caller looks at what somebody may have
     /// stored before it could not [shut](Self::try_shut) the gate.
     #[inline]
-    pub fn leave(&self, mode: Mode, noted: Noted) -> bool {
-        if let Noted::Marked(Key(key)) = noted
+    pub fn leave(&self, mode: Mode, hold_kind: HoldKind) -> bool {
+        if let HoldKind::Marked(Key(key)) = hold_kind
             && (self.owner.load(Ordering::Relaxed) != key || owner_of(key) != os_thread_if_numbered())
         {
             self.leave_elsewhere(mode);
             return false;
         }
-        self.leave_here(mode, noted)
+        self.leave_here(mode, hold_kind)
     }
 
     /// Goes out, on the OS thread that went in, if it is marked.
     #[inline(always)]
-    pub fn leave_here(&self, mode: Mode, noted: Noted) -> bool {
-        match noted {
-            Noted::Marked(key) => self.leave_marked(mode, key),
-            Noted::Counted => {
+    pub fn leave_here(&self, mode: Mode, hold_kind: HoldKind) -> bool {
+        match hold_kind {
+            HoldKind::Marked(key) => self.leave_marked(mode, key),
+            HoldKind::Counted => {
                 self.give(mode.permits());
                 false
             }
@@ -267,11 +267,11 @@ impl Gate {
     #[inline(always)]
     pub fn leave_marked(&self, mode: Mode, Key(key): Key) -> bool {
         let others = match mode {
-            Mode::Shared => self.mark.load(Ordering::Relaxed) - 1,
+            Mode::Shared => self.hold_count.load(Ordering::Relaxed) - 1,
             Mode::Alone => 0,
         };
         // ORDER: Release publishes what was done inside, to `look_at_mark`.
-        self.mark.store(others, order::gate_leave());
+        self.hold_count.store(others, order::gate_leave());
         // ORDER: INV-MARK, the owner's side.
         fence_pair::light();
         // ORDER: Relaxed, as in `try_mark`.
@@ -304,15 +304,15 @@ impl Gate {
     }
 
     #[cold]
-    fn take_mark_back(&self, mark: u32) {
+    fn take_mark_back(&self, hold_count: u32) {
         // ORDER: as in `leave_here`: it stands for the holds before.
-        self.mark.store(mark, order::gate_leave());
+        self.hold_count.store(hold_count, order::gate_leave());
         self.settle(0);
     }
 
     /// Everybody else's way in.
     #[inline(never)]
-    fn try_take(&self, mode: Mode, ticket: u32, may_wait: bool) -> Option<Noted> {
+    fn try_take(&self, mode: Mode, ticket: u32, may_wait: bool) -> Option<HoldKind> {
         let me = os_thread();
         let owner = self.owner.load(Ordering::Relaxed);
         // By the owner's own mark; or the event has to look up.
@@ -329,7 +329,7 @@ impl Gate {
     }
 
     /// One more of the streak.
-    fn taken(&self, me: u32, mode: Mode, ticket: u32) -> Noted {
+    fn taken(&self, me: u32, mode: Mode, ticket: u32) -> HoldKind {
         // ORDER: Relaxed, here and below: hints.
         if self.last.load(Ordering::Relaxed) != me {
             self.last.store(me, Ordering::Relaxed);
@@ -340,13 +340,13 @@ impl Gate {
                     self.streak.store(self.earns.load(Ordering::Relaxed), Ordering::Relaxed);
                     let key = key(me, ticket);
                     if Self::may_be_biased(me) && self.bias(key, mode) {
-                        return Noted::Marked(Key(key));
+                        return HoldKind::Marked(Key(key));
                     }
                 }
                 left => self.streak.store(left - 1, Ordering::Relaxed),
             }
         }
-        Noted::Counted
+        HoldKind::Counted
     }
 
     #[cold]
@@ -376,7 +376,7 @@ impl Gate {
         }
         (aside.left, aside.late) = (0, NOBODY);
         // ORDER: Relaxed: who ends the bias has the lock first.
-        self.mark.store(mode.mark(), Ordering::Relaxed);
+        self.hold_count.store(mode.hold_count(), Ordering::Relaxed);
         self.owner.store(key, Ordering::Relaxed);
         drop(aside);
         count!(BIASED);
@@ -422,7 +422,7 @@ impl Gate {
     fn look_at_mark(&self) -> u32 {
         // ORDER: Acquire pairs with the Release of the owner's way out. What was done inside by the bias is thus before the
         // permits that the caller gives back for it, also for a third who takes these.
-        self.mark.load(order::gate_look())
+        self.hold_count.load(order::gate_look())
     }
 
     /// Marked holds have ended behind the end of the bias, `left` of them elsewhere.
@@ -450,7 +450,7 @@ impl Gate {
     #[inline(never)]
     fn leave_elsewhere(&self, mode: Mode) {
         self.unbias();
-        self.settle(mode.mark());
+        self.settle(mode.hold_count());
     }
 
     /// The caller has joined the line.
@@ -466,18 +466,18 @@ impl Gate {
 }
 
 #[cfg(all(test, loom))]
-impl Gate {
+impl BiasedGate {
     /// As behind a streak, by one who is inside.
-    pub(super) fn bias_to_me(&self, mode: Mode) -> Option<Noted> {
+    pub(super) fn bias_to_me(&self, mode: Mode) -> Option<HoldKind> {
         let key = key(os_thread(), 0);
-        self.bias(key, mode).then_some(Noted::Marked(Key(key)))
+        self.bias(key, mode).then_some(HoldKind::Marked(Key(key)))
     }
 }
 
-/// What [`Gate::enter`] asks for.
+/// What [`BiasedGate::enter`] asks for.
 #[derive(Clone)]
 pub struct Entering<'a> {
-    gate: &'a Gate,
+    gate: &'a BiasedGate,
     mode: Mode,
     of: &'static str,
 }
@@ -490,7 +490,7 @@ impl fmt::Debug for Entering<'_> {
 
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 impl Request for Entering<'_> {
-    type Output = Noted;
+    type Output = HoldKind;
 
     #[inline(always)]
     fn permits(&self) -> &Permits {
@@ -511,8 +511,8 @@ impl Request for Entering<'_> {
     }
 
     #[inline(always)]
-    fn hand_out(self, _outcome: Outcome) -> Noted {
-        Noted::Counted
+    fn hand_out(self, _outcome: Outcome) -> HoldKind {
+        HoldKind::Counted
     }
 
     fn joined(&self) {
