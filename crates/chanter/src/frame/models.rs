@@ -308,7 +308,7 @@ fn stolen_while_queued() {
     let to = To::new(State::new_host(), 1);
     let life = Arc::clone(&to.frame().life);
     to.frame().state.retain();
-    let thief = thread::spawn(move || {
+    let stealer = thread::spawn(move || {
         if to.frame().state.demand(true) == Demanded::Stolen && to.poll(|_| ()) {
             to.run_on();
         }
@@ -322,7 +322,7 @@ fn stolen_while_queued() {
         }
     });
     to.run_on();
-    thief.join().unwrap();
+    stealer.join().unwrap();
     teller.join().unwrap();
     assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
 }
@@ -342,7 +342,7 @@ fn revived_tokens_need_to_acquire() {
 fn found_after_the_end() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
-    let thief = thread::spawn(move || {
+    let stealer = thread::spawn(move || {
         if to.frame().state.demand(true) == Demanded::Stolen {
             assert!(!to.poll(|_| ()), "it is complete");
         }
@@ -353,7 +353,7 @@ fn found_after_the_end() {
     });
     to.frame().shared.get();
     to.run_on();
-    thief.join().unwrap();
+    stealer.join().unwrap();
     assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
 }
 
@@ -484,7 +484,7 @@ fn stale_tokens_may_be_the_last() {
 }
 
 /// INV-STALE: a thread is stolen, blocks, and is woken, so that its first token is good again: who finds
-/// that sees the frame as the thief left it.
+/// that sees the frame as the stealer left it.
 fn revived_for_another() {
     let to = To::new(State::new_host(), 1);
     let life = Arc::clone(&to.frame().life);
@@ -519,7 +519,7 @@ fn withdrawn_while_found(handles: usize) {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
     let queue = Arc::new(crate::sync::Lock::new(Some(to)));
-    let thief = {
+    let stealer = {
         let queue = Arc::clone(&queue);
         thread::spawn(move || {
             let found = queue.lock().take();
@@ -551,7 +551,7 @@ fn withdrawn_while_found(handles: usize) {
         to.frame().shared.set(1);
         to.free();
     }
-    thief.join().unwrap();
+    stealer.join().unwrap();
     holder.into_iter().for_each(|holder| holder.join().unwrap());
     assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
 }

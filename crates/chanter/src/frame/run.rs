@@ -429,7 +429,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     }
 }
 
-/// A thread has blocked on its thief's stack, or failed, or others know it.
+/// A thread has blocked on its stealer's stack, or failed, or others know it.
 ///
 /// # Safety
 /// As for [`settle`].
@@ -439,7 +439,7 @@ unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated)
     // SAFETY: the caller's contract; the handle's reference keeps the frame.
     unsafe {
         if evaluated == Evaluated::Value {
-            // It is with the thief, and not in the frame.
+            // It is with the stealer, and not in the frame.
             frame.as_ref().state.take_result();
         }
         settle(vp, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });

@@ -45,7 +45,7 @@
 //! faster, and has cleared STALE to make it the thread's token again (a frame
 //! is in one queue at a time).
 //!
-//! * INV-STEAL: FRESH is cleared once, by the thief or by who found the token.
+//! * INV-STEAL: FRESH is cleared once, by the stealer or by who found the token.
 //! * INV-STALE: STALE is cleared once: by who found the token, or by who needed
 //!   one.
 //!
@@ -89,7 +89,7 @@ const ENDING: u64 = 1 << 10;
 /// The lowest bit of the field that says where the thread rests.
 pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
-/// The word of a stolen thread that only its thief knows: the handle's
+/// The word of a stolen thread that only its stealer knows: the handle's
 /// reference and its own.
 const STOLEN_ALONE: u64 = ACTIVE | STOLEN | (2 * REFERENCE);
 
@@ -465,7 +465,7 @@ impl State {
         self.0.store(STOLEN_ALONE, Ordering::Relaxed);
     }
 
-    /// Nobody but its thief knows the thread.
+    /// Nobody but its stealer knows the thread.
     #[inline(always)]
     pub(crate) fn is_stolen_alone(&self) -> bool {
         // ORDER: as in `is_private`.
@@ -546,7 +546,7 @@ impl State {
     /// Edge 4 of a runner that wants to be polled again: it stays ACTIVE.
     #[inline]
     pub(crate) fn end_ready(&self) -> Ended {
-        // STALE is set before a thief begins, so a runner sees it.
+        // STALE is set before a stealer begins, so a runner sees it.
         if self.word() & STALE == 0 { Ended::Token } else { self.revive() }
     }
 

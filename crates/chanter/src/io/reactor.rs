@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::poller::{Happenings, Poller};
+use super::poller::{Events, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
 use crate::frame::contain;
@@ -16,7 +16,7 @@ use crate::sync::{Announcement, Lock};
 pub(crate) struct Reactor {
     bed: Bed,
     /// Driver: where the poller puts what happened.
-    happenings: RefCell<Happenings>,
+    events: RefCell<Events>,
     /// Held by who polls.
     turn: Mutex<()>,
     sources: Lock<Sources>,
@@ -88,7 +88,7 @@ impl Reactor {
     pub(crate) fn without_poller() -> Self {
         Self {
             bed: Bed::Nowhere,
-            happenings: RefCell::new(Happenings::new()),
+            events: RefCell::new(Events::new()),
             turn: Mutex::new(()),
             sources: Lock::new(Sources { slots: Vec::new(), free: Vec::new() }),
         }
@@ -108,16 +108,16 @@ impl Reactor {
     /// Waits for I/O, `notify`, or the end of `timeout`, and wakes those who
     /// wait for what happened. The driver calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
-        self.poll_with(&self.happenings, timeout);
+        self.poll_with(&self.events, timeout);
     }
 
-    /// The same by one who stands in for the driver, into its own `happenings`. If
+    /// The same by one who stands in for the driver, into its own `events`. If
     /// somebody else polls now, it does not wait.
     pub(crate) fn poll_for(&self, other: &Self, timeout: Option<Duration>) {
-        self.poll_with(&other.happenings, timeout);
+        self.poll_with(&other.events, timeout);
     }
 
-    fn poll_with(&self, happenings: &RefCell<Happenings>, timeout: Option<Duration>) {
+    fn poll_with(&self, events: &RefCell<Events>, timeout: Option<Duration>) {
         if timeout == Some(Duration::ZERO) && !self.has_sources() {
             return;
         }
@@ -125,12 +125,12 @@ impl Reactor {
             return;
         }
         let Ok(turn) = self.turn.try_lock() else { return };
-        let mut happenings = happenings.borrow_mut();
+        let mut events = events.borrow_mut();
         let mut wait = || match &self.bed {
             Bed::Nowhere => (),
             Bed::Parker(parker) => parker.wait(timeout),
             Bed::Poller(poller) => {
-                if let Err(error) = poller.wait(&mut happenings, timeout)
+                if let Err(error) = poller.wait(&mut events, timeout)
                     && error.kind() != io::ErrorKind::Interrupted
                 {
                     std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
@@ -143,7 +143,7 @@ impl Reactor {
         }
         drop(turn);
         let mut wakes = Wakes::new();
-        for happening in happenings.iter() {
+        for happening in events.iter() {
             let watched = self.sources.lock().slots.get(happening.key).cloned().flatten();
             if let Some(watched) = watched {
                 if happening.readable {
@@ -154,7 +154,7 @@ impl Reactor {
                 }
             }
         }
-        drop(happenings);
+        drop(events);
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
     }

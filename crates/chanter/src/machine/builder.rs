@@ -8,7 +8,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
-use super::{Machine, hand_over};
+use super::{Machine, hand_off};
 use crate::inspect::Simulation;
 use crate::policy::Policy;
 #[cfg(doc)]
@@ -271,7 +271,7 @@ impl Machine {
             keeps_genealogy: false,
             reports_deadlocks: false,
             is_in_test: false,
-            hand_over_after: Some(hand_over::AFTER),
+            hand_over_after: Some(hand_off::AFTER),
             blocking_threads: BLOCKING_THREADS,
             shutdown_timeout: None,
             pump: None,

@@ -32,9 +32,9 @@ use crate::inspect::{Simulated, dump};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sched::counters::Counters;
-use crate::sched::hand_over::{self, Record};
-use crate::sched::linger::cores;
+use crate::sched::hand_off::{self, Record};
 use crate::sched::pool::{Entered, SendArena, SharedRef};
+use crate::sched::spin::cores;
 use crate::sched::worker::{AbortOnUnwind, Driving};
 use crate::sched::workers::{Workers, is_waited_for};
 use crate::sched::{Shared, Stats, Vp, affinity, block_here};
@@ -398,7 +398,7 @@ impl Shared {
         // Frames that were put off would be waited for.
         deferred_drop::before_a_wait();
         // Nothing is handed over from now on.
-        hand_over::monitor::forget(self);
+        hand_off::monitor::forget(self);
         self.pool.close();
         for vp in &self.vps {
             vp.forgo_replacement();

@@ -122,8 +122,8 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Policy for Bands<F>
         self.bands.iter().map(|band| band.policy.quantum()).min().unwrap_or(super::QUANTUM)
     }
 
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        self.bands.iter().find_map(|band| band.policy.give(thief))
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        self.bands.iter().find_map(|band| band.policy.give(stealer))
     }
 
     fn waiting(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Depth first at home, breadth first for thieves.
+//! Depth first at home, breadth first for stealers.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Policy for Deque {
         thread
     }
 
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
         if self.waiting() == 0 {
             return None;
         }
@@ -84,7 +84,7 @@ impl Policy for Deque {
             }
             self.len.store(threads.len(), Ordering::Relaxed);
         }
-        given.move_to(thief)
+        given.move_to(stealer)
     }
 
     fn waiting(&self) -> usize {

@@ -155,7 +155,7 @@ impl Policy for GlobalQueueMember {
         thread.or_else(|| self.own.lock().withdraw(id))
     }
 
-    fn give(&self, _thief: &dyn Policy) -> Option<Ready> {
+    fn give(&self, _stealer: &dyn Policy) -> Option<Ready> {
         self.shared.pop()
     }
 

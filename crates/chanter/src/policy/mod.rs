@@ -14,11 +14,11 @@
 mod attributes;
 mod bands;
 mod deadline;
+mod depth_first_queue;
 mod deque;
-mod door;
 mod fifo;
-mod generations;
 mod global_queue;
+mod guard;
 mod lifo;
 mod lottery;
 mod priority;
@@ -40,9 +40,11 @@ pub use attributes::Attributes;
 pub use bands::Bands;
 pub use deadline::EarliestDeadline;
 pub use deque::Deque;
-pub(crate) use door::{Door, Payload, Terms, Thief, built_in, call, drain, introduce, policy_panicked};
 pub use fifo::Fifo;
 pub use global_queue::{GlobalQueue, GlobalQueueMember};
+pub(crate) use guard::{
+    Payload, PolicyGuard, PolicyTraits, Stealer, built_in, call, drain, introduce, policy_panicked,
+};
 pub use lifo::Lifo;
 pub use lottery::Lottery;
 pub use priority::Priority;
@@ -154,7 +156,7 @@ pub trait Policy: Send + Sync + 'static {
     /// ([`ReadyQueue::withdraw`]). The call must not search long: it is made at each such demand.
     ///
     /// The thread is run where it is demanded either way. If it is not handed out, what is queued is dead from
-    /// then on, and thrown away when [`next`](Policy::next) or a thief comes to it. The default hands out nothing.
+    /// then on, and thrown away when [`next`](Policy::next) or a stealer comes to it. The default hands out nothing.
     ///
     /// STING, section 6 (stealing threads).
     fn withdraw(&self, id: u64) -> Option<Ready> {
@@ -163,10 +165,10 @@ pub trait Policy: Send + Sync + 'static {
     }
 
     /// Another virtual processor has nothing to run: hand it a thread, and
-    /// perhaps more of them to `thief`. Called on its worker. The default
+    /// perhaps more of them to `stealer`. Called on its worker. The default
     /// gives nothing.
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        let _ = thief;
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        let _ = stealer;
         None
     }
 
@@ -229,8 +231,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
         (**self).withdraw(id)
     }
 
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        (**self).give(thief)
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        (**self).give(stealer)
     }
 
     fn waiting(&self) -> usize {
@@ -260,7 +262,7 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
 /// The other virtual processors of the machine, as seen by a hungry one.
 pub struct Others<'a> {
-    pub(crate) thief: &'a dyn Policy,
+    pub(crate) stealer: &'a dyn Policy,
     pub(crate) vps: &'a [Box<crate::sched::Vp>],
     pub(crate) index: usize,
 }
@@ -269,7 +271,7 @@ impl Others<'_> {
     /// Asks the virtual processor `index` for threads.
     pub fn ask(&self, index: usize) -> Option<Ready> {
         let vp = self.vps.get(index).filter(|_| index != self.index)?;
-        vp.give(self.thief)
+        vp.give(self.stealer)
     }
 
     /// Asks all of them that are awake, beginning at a random one. (Who sleeps has nothing that is ready.)

@@ -100,11 +100,11 @@ fn policy_gone_acquire_is_needed() {
     needs("policy_gone", Relaxed, visited_while_replaced);
 }
 
-/// INV-MOVE: a thief takes the thread out of the policy and puts it back, into
+/// INV-MOVE: a stealer takes the thread out of the policy and puts it back, into
 /// the same one, while the driver replaces it. Nothing is lost or doubled.
 fn put_back_while_replaced() {
     let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
-    let thief = {
+    let stealer = {
         let slot = Arc::clone(&slot);
         thread::spawn(move || {
             let policy = slot.visit();
@@ -114,7 +114,7 @@ fn put_back_while_replaced() {
         })
     };
     let moved = replace(&slot, Model::new(2, None));
-    thief.join().unwrap();
+    stealer.join().unwrap();
     assert_eq!(moved, 7, "INV-MOVE: the thread was lost");
 }
 
@@ -123,15 +123,15 @@ fn what_is_put_back_is_moved() {
     check(put_back_while_replaced);
 }
 
-/// The same with a thief that keeps it: one of the two has it.
+/// The same with a stealer that keeps it: one of the two has it.
 fn stolen_while_replaced() {
     let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
-    let thief = {
+    let stealer = {
         let slot = Arc::clone(&slot);
         thread::spawn(move || slot.visit().pop().unwrap_or(0))
     };
     let moved = replace(&slot, Model::new(2, None));
-    let stolen = thief.join().unwrap();
+    let stolen = stealer.join().unwrap();
     assert_eq!(moved + stolen, 7, "INV-MOVE: the thread was lost or doubled");
 }
 

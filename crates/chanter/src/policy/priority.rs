@@ -122,7 +122,7 @@ impl Policy for Priority {
         self.took(thread)
     }
 
-    fn give(&self, _thief: &dyn Policy) -> Option<Ready> {
+    fn give(&self, _stealer: &dyn Policy) -> Option<Ready> {
         if self.waiting() == 0 {
             return None;
         }

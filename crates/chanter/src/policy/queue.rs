@@ -214,12 +214,12 @@ impl Extend<Ready> for ReadyQueue {
 pub(super) const MOST_STOLEN: usize = 32;
 
 impl ReadyQueue {
-    /// Steals what is in the queue for `thief`: the first thread, to be run at
+    /// Steals what is in the queue for `stealer`: the first thread, to be run at
     /// once, is returned, the others are its to schedule.
-    pub(super) fn move_to(mut self, thief: &dyn Policy) -> Option<Ready> {
+    pub(super) fn move_to(mut self, stealer: &dyn Policy) -> Option<Ready> {
         let first = self.pop_front();
         while let Some(thread) = self.pop_front() {
-            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
+            if let Some(unwanted) = stealer.enqueue(thread, Reason::Stolen) {
                 Vp::send_home(unwanted);
             }
         }

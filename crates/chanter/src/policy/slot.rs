@@ -28,7 +28,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 
-use super::door::report;
+use super::guard::report;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Cell, Lock, free, full_fence, order};
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::generations::Generations;
+use super::depth_first_queue::DepthFirstQueue;
 use super::queue::MOST_STOLEN;
 use super::{Policy, Ready, Reason};
 use crate::sync::BiasedLock;
@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 // The driver writes here all the time: nothing of anybody else's on its cache lines.
 #[repr(align(128))]
 pub struct WorkStealing {
-    queue: BiasedLock<Generations>,
+    queue: BiasedLock<DepthFirstQueue>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
     /// The numbers of the threads at the queue's ends. Hints, written under the lock.
@@ -41,7 +41,7 @@ impl WorkStealing {
     /// An empty policy.
     pub fn new() -> Self {
         Self {
-            queue: BiasedLock::new(Generations::default(), 0),
+            queue: BiasedLock::new(DepthFirstQueue::default(), 0),
             len: AtomicUsize::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -54,7 +54,7 @@ impl WorkStealing {
 impl WorkStealing {
     /// The caller has the lock, and has changed the queue.
     #[inline(always)]
-    fn publish(&self, queue: &Generations) {
+    fn publish(&self, queue: &DepthFirstQueue) {
         // ORDER: Relaxed: hints; sleepers are ordered by their own fences.
         self.len.store(queue.len(), Ordering::Relaxed);
         let (first, last) = queue.ends();
@@ -150,12 +150,12 @@ impl Policy for WorkStealing {
         let mut queue = self.queue.lock();
         let thread = queue.withdraw(id)?;
         self.publish(&queue);
-        // ORDER: Relaxed: a hint for thieves.
+        // ORDER: Relaxed: a hint for stealers.
         self.withdrawn.store(self.withdrawn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         Some(thread)
     }
 
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
         if self.waiting() == 0 || self.is_awaited_at_once() {
             return None;
         }
@@ -166,7 +166,7 @@ impl Policy for WorkStealing {
             self.publish(&queue);
             given
         };
-        given.move_to(thief)
+        given.move_to(stealer)
     }
 
     fn waiting(&self) -> usize {

@@ -127,7 +127,7 @@ impl Vp {
             }
             let ago =
                 call.as_ref().filter(|call| call.is_of(there, turn)).map_or(Duration::ZERO, |call| call.ago);
-            if self.linger_for(LATE.saturating_sub(ago.max(begun.elapsed())), &|| over() || !lasts()) {
+            if self.spin_for(LATE.saturating_sub(ago.max(begun.elapsed())), &|| over() || !lasts()) {
                 self.stop_asking();
                 return true;
             }

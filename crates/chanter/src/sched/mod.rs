@@ -14,9 +14,8 @@ pub(crate) mod budget;
 pub(crate) mod checkpoint;
 pub(crate) mod counters;
 mod crew;
-pub(crate) mod hand_over;
+pub(crate) mod hand_off;
 mod idle;
-pub(crate) mod linger;
 mod long_turn;
 mod partners;
 mod price;
@@ -24,6 +23,7 @@ pub(crate) mod pump;
 pub(crate) mod replace;
 mod sleep;
 mod soon;
+pub(crate) mod spin;
 pub(crate) mod stack;
 mod theft;
 pub(crate) mod topology;
@@ -53,7 +53,7 @@ use crate::frame::report::Waits;
 use crate::frame::{self, Arena, Header, Home, Revoked};
 use crate::inspect::Simulated;
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, Terms, introduce, policy_panicked};
+use crate::policy::{Policy, PolicyTraits, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
@@ -62,15 +62,15 @@ use crate::thread::Forks;
 use crate::thread::fiber::Fibers;
 use crate::time::Timers;
 use counters::Counters;
-use hand_over::{Seat, Sitter};
+use hand_off::{Seat, Sitter};
 use idle::Idle;
-use linger::Linger;
 use long_turn::LongTurns;
-use replace::Cause;
 pub(crate) use replace::Replacement;
+use replace::WakeSource;
 use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
+use spin::Spin;
 use theft::Thefts;
 pub(crate) use workers::never_wait_for_machines;
 
@@ -132,8 +132,8 @@ pub(crate) struct Vp {
     wakes_first: Cell<bool>,
     /// Driver: the last turn of one that went first, as counted in `polls`.
     goes_first: Cell<u64>,
-    /// Driver: whether to linger before it sleeps.
-    linger: Linger,
+    /// Driver: whether to spin before it sleeps.
+    spin: Spin,
     /// Holder: since when it has had nothing to run.
     idle: Idle,
     /// What it has stolen, and whether that has paid.
@@ -160,13 +160,13 @@ pub(crate) struct Vp {
     /// Who runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
     /// Holder: what the policy has said when it came into force.
-    terms: Cell<Terms>,
+    terms: Cell<PolicyTraits>,
     /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
     saves_tokens: Cell<bool>,
     /// Driver: threads that were taken from their tokens, and end next.
     pub(crate) revoked_threads: std::cell::UnsafeCell<Vec<Revoked>>,
     /// Driver: why those are woken who are woken now.
-    pub(crate) cause: Cell<Cause>,
+    pub(crate) cause: Cell<WakeSource>,
     pub(crate) binding: Binding,
     pub(crate) index: usize,
     pub(crate) machine: Cell<*const Shared>,
@@ -239,7 +239,7 @@ impl Vp {
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
             soon: Soon::new(),
-            linger: Linger::default(),
+            spin: Spin::default(),
             idle: Idle::new(),
             thefts: Thefts::new(),
             long_turns: LongTurns::new(),
@@ -263,7 +263,7 @@ impl Vp {
             policies: Slot::new(policy),
             saves_tokens: Cell::new(false),
             revoked_threads: std::cell::UnsafeCell::new(Vec::new()),
-            cause: Cell::new(Cause::Thread),
+            cause: Cell::new(WakeSource::Thread),
             binding: Binding::new(),
             index,
             machine: Cell::new(ptr::null()),
@@ -623,12 +623,12 @@ impl Vp {
 
     fn why_woken(&self) -> Reason {
         match self.cause.get() {
-            Cause::Thread => {
+            WakeSource::Thread => {
                 let by = self.running.get();
                 Reason::Woken { by: (!by.is_null()).then_some(by as usize as u64) }
             }
-            Cause::Timer => Reason::Timer,
-            Cause::Io => Reason::Io,
+            WakeSource::Timer => Reason::Timer,
+            WakeSource::Io => Reason::Io,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use super::counters::Counters;
-use super::hand_over::{Record, StandIn};
+use super::hand_off::{Record, StandIn};
 use super::sleep::Wake;
 use super::worker::Driving;
 use super::workers::Workers;

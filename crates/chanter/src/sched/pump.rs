@@ -4,7 +4,7 @@
 //! The scheduler calls it: each driver while it looks around, that is about every 100 us while threads run, and
 //! before it goes to sleep (Chant, section 4.2: the scheduler polls). A machine without a pump is not the slower
 //! for it: there is one look more where a driver looks around. What wakes sleepers may have a pump too, for what comes
-//! while a driver lingers: a message through shared memory is there sooner than a driver is awake.
+//! while a driver spins: a message through shared memory is there sooner than a driver is awake.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

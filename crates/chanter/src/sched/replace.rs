@@ -14,13 +14,13 @@ use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
 use crate::frame::contain;
 use crate::policy::{
-    Door, Held, Payload, Policy, ReadyQueue, Reason, Retired, Terms, built_in, drain, introduce,
-    policy_panicked,
+    Held, Payload, Policy, PolicyGuard, PolicyTraits, ReadyQueue, Reason, Retired, built_in, drain,
+    introduce, policy_panicked,
 };
 
 /// Why a thread is woken by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum WakeSource {
     /// The thread that runs, or nothing that is known.
     Thread,
     Timer,
@@ -47,17 +47,17 @@ impl Drop for Replacement {
 impl Vp {
     /// The policy in force, for a call of the driver's. A stand-in's is its principal's.
     #[inline(always)]
-    pub(crate) fn policy(&self) -> Door<'_> {
+    pub(crate) fn policy(&self) -> PolicyGuard<'_> {
         self.policy_of(self.principal())
     }
 
     /// As [`policy`](Self::policy), where it is known who the principal is: it saves a load.
     #[inline(always)]
-    pub(super) fn policy_of<'a>(&'a self, principal: &'a Self) -> Door<'a> {
+    pub(super) fn policy_of<'a>(&'a self, principal: &'a Self) -> PolicyGuard<'a> {
         debug_assert!(std::ptr::eq(principal, self.principal()));
         // SAFETY: the caller drives us (or nobody does, and the machine ends), and has the
         // seat. Nothing is freed during the call, which is counted.
-        Door::new(self, unsafe { principal.policies.get() })
+        PolicyGuard::new(self, unsafe { principal.policies.get() })
     }
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl Vp {
         }
     }
 
-    fn put_in_force(&self, policy: Box<dyn Policy>, terms: Terms) {
+    fn put_in_force(&self, policy: Box<dyn Policy>, terms: PolicyTraits) {
         self.terms.set(terms);
         // SAFETY: we are the driver.
         unsafe { self.principal().policies.replace(policy) };
@@ -105,7 +105,7 @@ impl Vp {
 
     /// Driver of a simulation: nothing is in the policies.
     pub(crate) fn put_in_force_again(&self, policy: Box<dyn Policy>) {
-        let terms = Terms { lets_woken_run: false, places: false, quantum: 1 };
+        let terms = PolicyTraits { lets_woken_run: false, places: false, quantum: 1 };
         self.put_in_force(policy, terms);
         self.reclaim_policies();
     }

@@ -9,7 +9,7 @@
 //!   would have one sender for long.)
 //! - after [`SOON_RUNS`] turns in a row, whatever they were: so nobody waits for ever.
 //!
-//! Within the list who was woken first runs first, but for one or two who go before all others (see [`Vp::may_overtake`]).
+//! Within the list who was woken first runs first, but for one or two who go before all others (see [`Vp::may_jump`]).
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -30,7 +30,7 @@ const AFTER_LONG: u32 = SOON_RUNS + 256;
 pub(crate) enum Turn {
     /// After those that were woken before.
     Soon,
-    /// Next, since its message was taken, if by its [partner](Partners), and in no choice. See [`Vp::may_overtake`].
+    /// Next, since its message was taken, if by its [partner](Partners), and in no choice. See [`Vp::may_jump`].
     Taken,
     /// Of one that was given a message in a choice. Soon, if no other processor is awake to take those that run before it: who chooses again looks at
     /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
@@ -108,7 +108,7 @@ impl Vp {
             Turn::Chosen => self.machine().awake.load(Ordering::Relaxed) > 1,
             Turn::Given => true,
         };
-        if is_next && (self.is_first() || self.may_overtake(turn)) {
+        if is_next && (self.is_first() || self.may_jump(turn)) {
             soon.push_front(thread);
         } else {
             soon.push_back(thread);
@@ -136,7 +136,7 @@ impl Vp {
     /// before that the first whose message its partner takes, so that no more than two are before the others; and in one turn of so many
     /// none, so that they get on.
     #[inline(always)]
-    fn may_overtake(&self, turn: Turn) -> bool {
+    fn may_jump(&self, turn: Turn) -> bool {
         let runs = self.soon.runs.get();
         let now = self.counters.polls.get() << 1 | u64::from(turn >= Turn::Chosen);
         let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.soon.overtook.get() < now;

@@ -4,21 +4,21 @@
 //! its policy, or half of those that were woken and run soon, which it hands over between two turns. A
 //! woken thread runs where it is woken, so the partners of stolen threads follow by themselves.
 //!
-//! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
+//! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the stealer
 //! and its victim: if the victim has nothing left, it could have done all itself. (Unless it pauses: it would steal some back. Or else two that
 //! have both stolen badly at first would pause in turn.) Charged are
 //! the theft itself; a fare for every thread that crosses from one of the two to the other: one that was stolen, one that is woken
-//! afterwards by a message from the other side, and comes or goes so, and one that the thief wakes and that must run elsewhere; and a little
-//! for every time that the thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what
+//! afterwards by a message from the other side, and comes or goes so, and one that the stealer wakes and that must run elsewhere; and a little
+//! for every time that the stealer has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what
 //! the other has. (`price.rs` says how much. Threads pay most of it: what a lock costs differs between programs by more.) A new thread pays less: it has left nothing behind, and talks
-//! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
+//! to nobody yet. The account is looked at when the stealer is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
-//!   crossing for each thread, and none follows; a pipeline is cut where few messages pass. The thief may steal
+//!   crossing for each thread, and none follows; a pipeline is cut where few messages pass. The stealer may steal
 //!   again as soon as it is hungry.
-//! - *Dear*: they have not, and what is missing, with that of the thefts just before, is more than [`DEBT`] when the thief is hungry, or [`CREDIT`] while
+//! - *Dear*: they have not, and what is missing, with that of the thefts just before, is more than [`DEBT`] when the stealer is hungry, or [`CREDIT`] while
 //!   it runs. Messages go on to cross, or what was stolen was dead (see
-//!   [`Vp::was_stale`]). What is ready there goes back, and the thief pauses.
+//!   [`Vp::was_stale`]). What is ready there goes back, and the stealer pauses.
 //!
 //! *The bound*: a dear theft is followed by a pause of [`RARE`] times what is missing, and twice as many
 //! times after each further one, up to [`RAREST`]; a cheap one halves that. So what thefts lose is less
@@ -50,10 +50,10 @@ const WAKE: u64 = 10_000;
 /// Nanoseconds that it costs if somebody is called to a turn that ends by itself: it wakes up, looks, and falls asleep, and the
 /// turns beside it are slower meanwhile.
 const CALL: u64 = 40_000;
-/// By so many nanoseconds the account of a theft may be overdrawn before the thief is hungry again. (Partners that follow, all at
+/// By so many nanoseconds the account of a theft may be overdrawn before the stealer is hungry again. (Partners that follow, all at
 /// once, are paid off afterwards.)
 const CREDIT: i64 = 300_000;
-/// The same when the thief is hungry again: the next theft goes on with that. (The first thefts from a group end biases, once.)
+/// The same when the stealer is hungry again: the next theft goes on with that. (The first thefts from a group end biases, once.)
 const DEBT: i64 = 10_000;
 /// The pause after a dear theft, beside what its account was overdrawn by.
 const RARE: u32 = 2;
@@ -144,13 +144,13 @@ impl Thefts {
         }
     }
 
-    /// The thief has stolen from `victim`, `now`, when so many nanoseconds had been charged.
+    /// The stealer has stolen from `victim`, `now`, when so many nanoseconds had been charged.
     fn begin(&self, victim: usize, now: Instant, charged: u64, price: i64) {
         self.open.set(Some(Theft { victim, at: now, charged, balance: self.debt.replace(0) - price }));
     }
 
     /// Looks at the account of the last theft, if that is open, `now`, when so many nanoseconds have been charged. `credit`: by so much it may
-    /// be overdrawn. Whom the thief has to give back what it has, if the theft was dear.
+    /// be overdrawn. Whom the stealer has to give back what it has, if the theft was dear.
     fn review(&self, now: Instant, charged: u64, credit: i64) -> Option<usize> {
         let mut theft = self.open.take()?;
         let balance = theft.balance(now, charged);
@@ -173,7 +173,7 @@ impl Thefts {
         self.is_pausing.store(true, Relaxed);
     }
 
-    /// The thief is hungry again: settles the account. May it steal?
+    /// The stealer is hungry again: settles the account. May it steal?
     fn settle(&self, now: Instant, charged: u64) -> bool {
         self.review(now, charged, DEBT);
         if let Some(theft) = self.open.take() {
@@ -363,13 +363,13 @@ impl Vp {
         }
         // (Those of one crew have one OS thread.)
         let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
-        let Some(thief) = self.others().find(|vp| is_other(vp) && vp.stop_being_hungry()) else { return };
+        let Some(stealer) = self.others().find(|vp| is_other(vp) && vp.stop_being_hungry()) else { return };
         let begun = Instant::now();
-        thief.thefts.giver.store(self.index, Relaxed);
+        stealer.thefts.giver.store(self.index, Relaxed);
         // SAFETY: we are the holder, inside.
         let mut given = unsafe { self.take_soon(self.soon().len() / 2) };
         while let Some(thread) = given.pop_front() {
-            thief.push(thread);
+            stealer.push(thread);
         }
         if let Some(mut theft) = self.thefts.open.get() {
             // To give is no work.

@@ -3,13 +3,13 @@
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
-use super::hand_over::monitor;
+use super::hand_off::monitor;
 use super::pump::rest_of_pump;
-use super::replace::Cause;
+use super::replace::WakeSource;
 use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
 use crate::frame::{self, Header, Kind, Revoked, contain};
-use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
+use crate::policy::{Others, Ready, ReadyQueue, Reason, Stealer};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 use crate::thread;
@@ -188,7 +188,7 @@ impl Vp {
 
     #[inline(never)]
     fn drain_inbox_now(&self) {
-        self.linger.was_sent();
+        self.spin.was_sent();
         self.sitter.hold(|| {
             for frame in self.take_sent() {
                 // SAFETY: inboxes hold tokens.
@@ -241,7 +241,7 @@ impl Vp {
 
     /// Polls I/O, waiting for as long as `timeout` says.
     pub(super) fn wait_io(&self, timeout: Option<Duration>) {
-        let outer = self.cause.replace(Cause::Io);
+        let outer = self.cause.replace(WakeSource::Io);
         // A stand-in's principal leads itself.
         self.principal().leader().reactor.poll_for(&self.reactor, timeout);
         self.cause.set(outer);
@@ -261,7 +261,7 @@ impl Vp {
     pub(super) fn fire_timers(&self, now: Instant) {
         let mut wakes = Wakes::new();
         self.principal().timers.fire(now, &mut wakes);
-        let outer = self.cause.replace(Cause::Timer);
+        let outer = self.cause.replace(WakeSource::Timer);
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
         self.cause.set(outer);
@@ -332,7 +332,7 @@ impl Vp {
             self.exit();
             return None;
         }
-        if self.linger(over) {
+        if self.spin(over) {
             self.stop_asking();
             self.exit();
             return None;
@@ -528,10 +528,11 @@ impl Vp {
         let machine = self.machine();
         let visit = self.principal().policies.visit();
         // SAFETY: the visit lasts for longer than the call.
-        let thief = unsafe { Thief::new(self.principal(), &visit) };
-        let found = self.policy().need_thread(Others { thief: &thief, vps: &machine.vps, index: self.index });
+        let stealer = unsafe { Stealer::new(self.principal(), &visit) };
+        let found =
+            self.policy().need_thread(Others { stealer: &stealer, vps: &machine.vps, index: self.index });
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
-        let found = if thief.has_loot() {
+        let found = if stealer.has_loot() {
             self.policy_has_some();
             found.or_else(|| self.policy().next())
         } else {
@@ -539,7 +540,7 @@ impl Vp {
         };
         drop(visit);
         if let Some(thread) = &found {
-            self.linger.was_sent();
+            self.spin.was_sent();
             // SAFETY: a thread with a token keeps its machine alive.
             self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
         }

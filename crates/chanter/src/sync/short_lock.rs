@@ -39,7 +39,7 @@ impl<T> ShortLock<T> {
         ShortGuard(self.0.lock())
     }
 
-    /// Takes the lock if it is free: the way of thieves, who have other victims.
+    /// Takes the lock if it is free: the way of stealers, who have other victims.
     #[inline]
     pub fn try_lock(&self) -> Option<ShortGuard<'_, T>> {
         self.0.try_lock().map(ShortGuard)

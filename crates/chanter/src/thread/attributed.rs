@@ -19,7 +19,7 @@ use crate::sync::Lock;
 use crate::sync::atomic::Ordering;
 
 /// A host's frame, and what is said of its thread. Behind a lock: a policy may
-/// hold a token that is stale, while a thief runs the thread.
+/// hold a token that is stale, while a stealer runs the thread.
 #[repr(C)]
 struct AttributedFrame<F: Future> {
     host: HostFrame<F>,

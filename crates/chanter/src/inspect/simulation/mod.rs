@@ -37,7 +37,7 @@ use crate::machine::Machine;
 use crate::policy::{Payload, Policy, Ready, Reason, call};
 use crate::sched::Vp;
 use crate::sched::pool::Entered;
-use crate::sched::replace::Cause;
+use crate::sched::replace::WakeSource;
 use crate::sched::worker::{AbortOnUnwind, Driving};
 use crate::sync::random::{self, RandomGuard};
 use crate::thread;
@@ -363,7 +363,7 @@ impl Simulated {
         self.now.set(due.max(self.now.get()));
         let mut wakes = Wakes::new();
         vp.timers.fire(self.now.get(), &mut wakes);
-        let outer = vp.cause.replace(Cause::Timer);
+        let outer = vp.cause.replace(WakeSource::Timer);
         contain(|| wakes.queue());
         vp.cause.set(outer);
     }

@@ -14,7 +14,7 @@ pub(in crate::io) struct Poller {
 }
 
 /// Nothing ever happens.
-pub(in crate::io) struct Happenings;
+pub(in crate::io) struct Events;
 
 impl Poller {
     pub(in crate::io) fn new() -> io::Result<Self> {
@@ -28,7 +28,7 @@ impl Poller {
     }
 
     /// Waits for a notification, for `timeout` at the most.
-    pub(in crate::io) fn wait(&self, _: &mut Happenings, timeout: Option<Duration>) -> io::Result<()> {
+    pub(in crate::io) fn wait(&self, _: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         let notified = self.is_notified.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = timeout.unwrap_or(Duration::MAX);
         let waited = self.notification.wait_timeout_while(notified, timeout, |notified| !*notified);
@@ -48,7 +48,7 @@ impl Poller {
     pub(in crate::io) fn delete(&self, _socket: BorrowedFd<'_>) {}
 }
 
-impl Happenings {
+impl Events {
     pub(in crate::io) fn new() -> Self {
         Self
     }

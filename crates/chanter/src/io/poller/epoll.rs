@@ -21,7 +21,7 @@ pub(in crate::io) struct Poller {
 }
 
 /// Results of the last wait.
-pub(in crate::io) struct Happenings {
+pub(in crate::io) struct Events {
     /// Filled by the kernel up to its length.
     list: Vec<libc::epoll_event>,
     /// The kernel has no `epoll_pwait2`.
@@ -64,27 +64,23 @@ impl Poller {
     }
 
     /// Waits until something happens, for `timeout` at the most.
-    pub(in crate::io) fn wait(
-        &self,
-        happenings: &mut Happenings,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        happenings.list.clear();
+    pub(in crate::io) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        events.list.clear();
         let count = match timeout {
-            Some(timeout) if !timeout.is_zero() && !happenings.is_coarse => {
-                match self.wait_finely(&mut happenings.list, timeout) {
+            Some(timeout) if !timeout.is_zero() && !events.is_coarse => {
+                match self.wait_finely(&mut events.list, timeout) {
                     // An older kernel, or a sandbox that does not know the call.
                     Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                        happenings.is_coarse = true;
-                        self.wait_coarsely(&mut happenings.list, Some(timeout))?
+                        events.is_coarse = true;
+                        self.wait_coarsely(&mut events.list, Some(timeout))?
                     }
                     waited => waited?,
                 }
             }
-            timeout => self.wait_coarsely(&mut happenings.list, timeout)?,
+            timeout => self.wait_coarsely(&mut events.list, timeout)?,
         };
         // SAFETY: the kernel has written this number of entries, within the capacity that it was told.
-        unsafe { happenings.list.set_len(count as usize) };
+        unsafe { events.list.set_len(count as usize) };
         Ok(())
     }
 
@@ -144,7 +140,7 @@ impl Poller {
     }
 }
 
-impl Happenings {
+impl Events {
     pub(in crate::io) fn new() -> Self {
         Self { list: Vec::with_capacity(AT_ONCE), is_coarse: false }
     }

@@ -16,11 +16,11 @@ mod epoll;
 mod portable;
 
 #[cfg(miri)]
-pub(super) use asleep::{Happenings, Poller};
+pub(super) use asleep::{Events, Poller};
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(super) use epoll::{Happenings, Poller};
+pub(super) use epoll::{Events, Poller};
 #[cfg(not(any(target_os = "linux", miri)))]
-pub(super) use portable::{Happenings, Poller};
+pub(super) use portable::{Events, Poller};
 
 /// How many sockets one wait tells of; the next tells of the rest.
 #[cfg(not(miri))]

@@ -15,7 +15,7 @@ pub(in crate::io) struct Poller {
 }
 
 /// Results of the last wait.
-pub(in crate::io) struct Happenings {
+pub(in crate::io) struct Events {
     events: Events,
 }
 
@@ -31,13 +31,9 @@ impl Poller {
     }
 
     /// Waits until something happens, for `timeout` at the most.
-    pub(in crate::io) fn wait(
-        &self,
-        happenings: &mut Happenings,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        happenings.events.clear();
-        self.inner.wait(&mut happenings.events, timeout).map(drop)
+    pub(in crate::io) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        events.events.clear();
+        self.inner.wait(&mut events.events, timeout).map(drop)
     }
 
     /// Watches a socket in both directions.
@@ -56,7 +52,7 @@ impl Poller {
     }
 }
 
-impl Happenings {
+impl Events {
     pub(in crate::io) fn new() -> Self {
         Self { events: Events::with_capacity(NonZeroUsize::new(AT_ONCE).expect("not zero")) }
     }

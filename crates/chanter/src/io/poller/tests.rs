@@ -3,19 +3,19 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::{Happenings, Poller};
+use super::{Events, Poller};
 
 const LONG: Duration = Duration::from_secs(240);
 
 fn keys(poller: &Poller, timeout: Duration) -> Vec<(usize, bool, bool)> {
-    let mut happenings = Happenings::new();
+    let mut events = Events::new();
     let until = Instant::now().checked_add(timeout);
     let left = || until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
     // A signal interrupts a wait; a debugger does, too.
-    while let Err(error) = poller.wait(&mut happenings, Some(left())) {
+    while let Err(error) = poller.wait(&mut events, Some(left())) {
         assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "it can wait");
     }
-    happenings.iter().map(|h| (h.key, h.readable, h.outlasts_short_read)).collect()
+    events.iter().map(|h| (h.key, h.readable, h.outlasts_short_read)).collect()
 }
 
 /// Catches a notifier that has to be armed again, and one whose count is read too late.

@@ -259,29 +259,29 @@ pub(super) fn look_closer(vp: &Vp) {
     vp.machine().wake_one(vp);
 }
 
-/// Nothing is ready on `thief`: steals a job, which is ready then. Whether there was one.
+/// Nothing is ready on `stealer`: steals a job, which is ready then. Whether there was one.
 ///
-/// The caller drives `thief`.
-pub(crate) fn steal(thief: &Vp) -> bool {
-    let exposes = |vp: &Vp| !ptr::eq(vp, thief) && vp.forks.has_exposed();
-    let stand_in = || steal_from(thief.machine().find_stand_in(exposes)?, thief);
-    let stolen = others(thief).find_map(|victim| steal_from(victim, thief)).or_else(stand_in);
+/// The caller drives `stealer`.
+pub(crate) fn steal(stealer: &Vp) -> bool {
+    let exposes = |vp: &Vp| !ptr::eq(vp, stealer) && vp.forks.has_exposed();
+    let stand_in = || steal_from(stealer.machine().find_stand_in(exposes)?, stealer);
+    let stolen = others(stealer).find_map(|victim| steal_from(victim, stealer)).or_else(stand_in);
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
 }
 
-/// `thief` waits for `ancestor`: steals a job that was forked within that, if it finds one, and
+/// `stealer` waits for `ancestor`: steals a job that was forked within that, if it finds one, and
 /// returns its thread, which has not begun. (If it has found another one, that is ready here.)
 ///
-/// The caller drives `thief`.
-pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
-    let shares = &thief.machine().shares;
+/// The caller drives `stealer`.
+pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
+    let shares = &stealer.machine().shares;
     let seems_within = |victim: &Vp| {
         let within = victim.forks.within.load(Ordering::Relaxed);
         within != 0 && victim.forks.has_exposed() && shares.is_within(within, ancestor)
     };
-    let stand_in = || thief.machine().find_stand_in(|vp| !ptr::eq(vp, thief) && seems_within(vp));
-    let victim = others(thief).find(|vp| seems_within(vp)).or_else(stand_in)?;
-    let (thread, fork_scope) = steal_from(victim, thief)?;
+    let stand_in = || stealer.machine().find_stand_in(|vp| !ptr::eq(vp, stealer) && seems_within(vp));
+    let victim = others(stealer).find(|vp| seems_within(vp)).or_else(stand_in)?;
+    let (thread, fork_scope) = steal_from(victim, stealer)?;
     if !fork_scope.is_within(ancestor) {
         enqueue(&thread);
         return None;
@@ -290,24 +290,24 @@ pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thre
 }
 
 /// All virtual processors but the caller's, beginning behind that; without stand-ins.
-fn others(thief: &Vp) -> impl Iterator<Item = &Vp> {
-    let (before, after) = thief.machine().vps.split_at(thief.index);
-    after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, thief))
+fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
+    let (before, after) = stealer.machine().vps.split_at(stealer.index);
+    after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, stealer))
 }
 
 /// Steals the job that is published: its thread, which is delayed, and its fork scope.
-fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
+fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
     let job = victim.forks.published.steal();
     if job.is_null() {
         return None;
     }
-    // ORDER: INV-EXPOSED, the thief's side: the job is gone.
+    // ORDER: INV-EXPOSED, the stealer's side: the job is gone.
     fence(Ordering::SeqCst);
     victim.ask_closer_look();
     // SAFETY: INV-EXPOSED: it is ours, and alive until its owner sees the share. INV-CONTEXT: so is its
-    // context, which outlives what is forked within it. The callers drive `thief`.
+    // context, which outlives what is forked within it. The callers drive `stealer`.
     unsafe {
-        let share = Share::new(thief, job, ForkScope::again((*job).context.get()));
+        let share = Share::new(stealer, job, ForkScope::again((*job).context.get()));
         let stolen = (share.thread.again(), Arc::clone(&share.fork_scope));
         // From here on its owner waits for it, whatever becomes of the thread.
         Shared::set(&raw const (*job).share, Box::new(share));

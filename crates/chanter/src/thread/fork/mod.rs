@@ -5,7 +5,7 @@
 //! virtual processor. Mostly its owner comes to it first, and calls it: that is
 //! all, and costs a few stores. The oldest job, which tends to be the largest, is
 //! exposed (`published.rs`): an idle virtual processor steals it, and makes a host of
-//! it (`fork_scope.rs`). The next one is published at the owner's next fork, which the thief
+//! it (`fork_scope.rs`). The next one is published at the owner's next fork, which the stealer
 //! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
 //! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
 //! were forked, directly or not, by the one that it waits for.

@@ -13,7 +13,7 @@ use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
 
-/// A job: what its owner wrote, and where a thief leaves its share. Loom checks the uses.
+/// A job: what its owner wrote, and where a stealer leaves its share. Loom checks the uses.
 struct Job {
     body: Cell<u32>,
     share: Shared<Cell<u32>>,
@@ -29,12 +29,12 @@ unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
 
-/// The owner publishes two jobs in turn, and takes each back unless the thief has it.
+/// The owner publishes two jobs in turn, and takes each back unless the stealer has it.
 fn stolen_once() {
     let job = || Job { body: Cell::new(0), share: Shared::new() };
     let processor = Arc::new(Processor { published: Published::new(), jobs: [job(), job()] });
     let other = Arc::clone(&processor);
-    let thief = thread::spawn(move || {
+    let stealer = thread::spawn(move || {
         let job = other.published.steal();
         // SAFETY: INV-EXPOSED.
         if let Some(job) = unsafe { job.as_ref() } {
@@ -56,7 +56,7 @@ fn stolen_once() {
             in_work = Some(job);
         }
     }
-    thief.join().unwrap();
+    stealer.join().unwrap();
     let left = in_work.and_then(|job| job.share.take());
     assert_eq!(left.is_some(), in_work.is_some(), "the thief shares what it has stolen");
     assert_eq!([0, 1].map(|number| processor.jobs[number].body.get()), [1, 11], "each has run once");

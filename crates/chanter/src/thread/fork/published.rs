@@ -10,7 +10,7 @@ use crate::sync::order;
 /// INV-EXPOSED: what is here is alive. Its owner leaves its frame only after it has taken the
 /// job out, or, if somebody else has, when the thread that runs it is determined. Both take
 /// it with a swap, so one of them has it.
-/// A thief asks the owner for a closer look then; the owner, at its next fork, takes the
+/// A stealer asks the owner for a closer look then; the owner, at its next fork, takes the
 /// request back first and looks here afterwards. With a fence on both sides it
 /// sees the request later, or the steal now: the next job does not stay hidden.
 pub(super) struct Published<T> {
@@ -25,10 +25,10 @@ impl<T> Published<T> {
     /// Owner: puts a job here. There is none.
     #[inline(always)]
     pub(super) fn put(&self, job: *const T) {
-        // ORDER: the job is complete before a thief uses it.
+        // ORDER: the job is complete before a stealer uses it.
         #[cfg(not(loom))]
         self.job.store(job.cast_mut(), order::exposed_put());
-        // Loom does not order a store behind the swap of a thief that came before it.
+        // Loom does not order a store behind the swap of a stealer that came before it.
         #[cfg(loom)]
         self.job.swap(job.cast_mut(), order::exposed_put());
     }
@@ -36,7 +36,7 @@ impl<T> Published<T> {
     /// Owner: takes it back. `false`: somebody has stolen it.
     #[inline(always)]
     pub(super) fn withdraw(&self) -> bool {
-        // ORDER: Relaxed: a thief wrote nothing before the steal that matters here.
+        // ORDER: Relaxed: a stealer wrote nothing before the steal that matters here.
         !self.job.swap(ptr::null_mut(), Ordering::Relaxed).is_null()
     }
 

@@ -15,7 +15,7 @@ const LOOKS_A_STEAL: u32 = 64;
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
-/// The share of a job that somebody has: a thief makes it as soon as it has stolen the job.
+/// The share of a job that somebody has: a stealer makes it as soon as it has stolen the job.
 pub(super) fn until_shared(job: &Job) -> Box<Share> {
     let mut looks = 0;
     while !job.share.is_set() {
@@ -23,7 +23,7 @@ pub(super) fn until_shared(job: &Job) -> Box<Share> {
         if looks < LOOKS {
             std::hint::spin_loop();
         } else {
-            // The thief has no core.
+            // The stealer has no core.
             std::thread::yield_now();
         }
     }

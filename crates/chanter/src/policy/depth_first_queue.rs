@@ -27,7 +27,7 @@ const OLDEST: u32 = 64;
 const GROWN: u32 = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Generations {
+pub(super) struct DepthFirstQueue {
     batch: ReadyQueue,
     young: ReadyQueue,
     old: ReadyQueue,
@@ -35,7 +35,7 @@ pub(super) struct Generations {
     taken: u32,
 }
 
-impl Generations {
+impl DepthFirstQueue {
     pub(super) fn len(&self) -> usize {
         self.batch.len() + self.young.len() + self.old.len()
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::machine::threads::Threads;
 
-    fn take(queue: &mut Generations) -> (Ready, u64) {
+    fn take(queue: &mut DepthFirstQueue) -> (Ready, u64) {
         let thread = queue.take().unwrap();
         let id = thread.id();
         (thread, id)
@@ -151,8 +151,8 @@ mod tests {
         let all = threads.take(7);
         let ids: Vec<_> = all.iter().map(Ready::id).collect();
         let mut all = all.into_iter();
-        let mut queue = Generations::default();
-        let mut spawn = |queue: &mut Generations, count| {
+        let mut queue = DepthFirstQueue::default();
+        let mut spawn = |queue: &mut DepthFirstQueue, count| {
             all.by_ref().take(count).for_each(|thread| queue.push_new(thread))
         };
         spawn(&mut queue, 2);
@@ -169,7 +169,7 @@ mod tests {
     fn who_comes_from_elsewhere_goes_behind_all_that_are_new() {
         let threads = Threads::new();
         let mut all = threads.take(3).into_iter();
-        let mut queue = Generations::default();
+        let mut queue = DepthFirstQueue::default();
         let ids: Vec<_> = all.as_slice().iter().map(Ready::id).collect();
         queue.push(all.next().unwrap());
         queue.push(all.next().unwrap());
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn who_yields_lets_all_others_go_first() {
         let threads = Threads::new();
-        let mut queue = Generations::default();
+        let mut queue = DepthFirstQueue::default();
         threads.take(4 * OLDEST as usize).into_iter().for_each(|thread| queue.push_new(thread));
         let first = take(&mut queue);
         let yields = first.1;
@@ -196,7 +196,7 @@ mod tests {
         let threads = Threads::new();
         let all = threads.take(3 * GROWN as usize);
         let ids: Vec<_> = all.iter().map(Ready::id).collect();
-        let mut queue = Generations::default();
+        let mut queue = DepthFirstQueue::default();
         all.into_iter().for_each(|thread| queue.push_new(thread));
         let order: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
         assert!(order.iter().map(Ready::id).eq(ids));
@@ -206,7 +206,7 @@ mod tests {
     fn nobody_waits_for_ever_behind_those_that_are_spawned() {
         let threads = Threads::new();
         let mut all = threads.take(6);
-        let (mut queue, mut waiting) = (Generations::default(), Vec::new());
+        let (mut queue, mut waiting) = (DepthFirstQueue::default(), Vec::new());
         for at in 0..4 {
             let thread = all.pop().unwrap();
             waiting.push(thread.id());
@@ -226,7 +226,7 @@ mod tests {
         let threads = Threads::new();
         let mut all = threads.take(6).into_iter();
         let ids: Vec<_> = all.as_slice().iter().map(Ready::id).collect();
-        let mut queue = Generations::default();
+        let mut queue = DepthFirstQueue::default();
         all.by_ref().take(3).for_each(|thread| queue.push_new(thread));
         let first = take(&mut queue);
         all.by_ref().take(2).for_each(|thread| queue.push_new(thread));

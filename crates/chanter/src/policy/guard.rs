@@ -45,12 +45,12 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
 ///
 /// The policy is not freed while this lives: a call may last for longer than a turn, if
 /// what it does blocks its processor or its fiber.
-pub(crate) struct Door<'a> {
+pub(crate) struct PolicyGuard<'a> {
     policy: &'a dyn Policy,
     vp: &'a Vp,
 }
 
-impl<'a> Door<'a> {
+impl<'a> PolicyGuard<'a> {
     #[inline(always)]
     pub(crate) fn new(vp: &'a Vp, policy: &'a dyn Policy) -> Self {
         vp.begin_call();
@@ -101,7 +101,7 @@ impl<'a> Door<'a> {
     }
 }
 
-impl Drop for Door<'_> {
+impl Drop for PolicyGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.vp.end_call();
@@ -144,7 +144,7 @@ pub(super) fn report(is_first: bool, payload: Payload) {
 
 /// What is asked of a policy once, when it comes into force.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct PolicyTraits {
     pub(crate) lets_woken_run: bool,
     pub(crate) places: bool,
     pub(crate) quantum: u32,
@@ -152,8 +152,8 @@ pub(crate) struct Terms {
 
 /// Asks `policy` for its terms, before it comes into force. If it panics the built-in one comes
 /// in its place, and there is something to report.
-pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, Terms, Option<Payload>) {
-    let ask = || Terms {
+pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, PolicyTraits, Option<Payload>) {
+    let ask = || PolicyTraits {
         lets_woken_run: policy.lets_woken_run(),
         places: policy.places(),
         quantum: policy.quantum().max(1),
@@ -169,24 +169,24 @@ pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, Terms, Opt
 }
 
 /// What takes the place of a policy that has panicked: the default one.
-pub(crate) fn built_in() -> (Box<dyn Policy>, Terms) {
-    (Box::new(WorkStealing::new()), Terms { lets_woken_run: true, places: false, quantum: QUANTUM })
+pub(crate) fn built_in() -> (Box<dyn Policy>, PolicyTraits) {
+    (Box::new(WorkStealing::new()), PolicyTraits { lets_woken_run: true, places: false, quantum: QUANTUM })
 }
 
 /// A hungry virtual processor's policy, for the one that gives: a visit, since a policy may lend it to
 /// any OS thread.
-pub(crate) struct Thief {
+pub(crate) struct Stealer {
     vp: *const Vp,
     visit: *const Visited<'static>,
     has_loot: AtomicBool,
 }
 
 // SAFETY: machines keep their virtual processors, which are `Sync`; so are visits.
-unsafe impl Send for Thief {}
+unsafe impl Send for Stealer {}
 // SAFETY: as above.
-unsafe impl Sync for Thief {}
+unsafe impl Sync for Stealer {}
 
-impl Thief {
+impl Stealer {
     /// # Safety
     /// The visit, which is one to `vp`, outlives it.
     pub(crate) unsafe fn new(vp: &Vp, visit: &Visited<'_>) -> Self {
@@ -208,7 +208,7 @@ impl Thief {
 /// A visit to a virtual processor's policy.
 pub(crate) type Visited<'a> = Visit<'a, dyn Policy, Replacement>;
 
-impl Policy for Thief {
+impl Policy for Stealer {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         self.has_loot.store(true, Ordering::Relaxed);
         let mut thread = Some(thread);
@@ -228,8 +228,8 @@ impl Policy for Thief {
         self.call(None, |policy| policy.withdraw(id))
     }
 
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        self.call(None, |policy| policy.give(thief))
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        self.call(None, |policy| policy.give(stealer))
     }
 
     fn waiting(&self) -> usize {
@@ -275,8 +275,8 @@ impl Vp {
         visit_with(self, &self.policies.visit(), 0, |policy| policy.waiting())
     }
 
-    /// A thread for `thief`, who is anybody.
-    pub(crate) fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        visit_with(self, &self.policies.visit(), None, |policy| policy.give(thief))
+    /// A thread for `stealer`, who is anybody.
+    pub(crate) fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        visit_with(self, &self.policies.visit(), None, |policy| policy.give(stealer))
     }
 }

@@ -4,7 +4,7 @@
 //! other. So a driver that was sent something from elsewhere since it last rested, beside others that
 //! are awake, looks at its inbox for a while before it goes to sleep. Nothing in vain pays for
 //! that: after each time that nothing came, twice as many rests pass without. On a machine that is idle nobody is awake,
-//! nobody sends, and nobody lingers.
+//! nobody sends, and nobody spins.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ const MOST_VAIN: u32 = 4;
 
 /// A driver's part.
 #[derive(Debug, Default)]
-pub(super) struct Linger {
+pub(super) struct Spin {
     /// Something was sent from elsewhere since the last rest.
     was_sent: Cell<bool>,
     /// How often in a row nothing came.
@@ -32,12 +32,12 @@ pub(super) struct Linger {
     pass: Cell<u32>,
 }
 
-impl Linger {
+impl Spin {
     pub(super) fn was_sent(&self) {
         self.was_sent.set(true);
     }
 
-    /// The driver has nothing to run: whether it may linger, if somebody else is awake.
+    /// The driver has nothing to run: whether it may spin, if somebody else is awake.
     fn begins(&self) -> bool {
         let was_sent = self.was_sent.replace(false);
         let pass = self.pass.get();
@@ -68,19 +68,19 @@ impl Shared {
 impl Vp {
     /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
     /// has come. The caller is inside.
-    pub(super) fn linger(&self, over: &dyn Fn() -> bool) -> bool {
-        if self.simulated.is_some() || !self.linger.begins() || !self.machine().has_company() {
+    pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
+        if self.simulated.is_some() || !self.spin.begins() || !self.machine().has_company() {
             return false;
         }
         let due = self.principal().timers.next_due();
         let time = due.map_or(LINGER, |due| due.saturating_duration_since(Instant::now()).min(LINGER));
-        let came = self.linger_for(time, &|| over() || self.others_wait());
-        self.linger.ends(came || self.others_wait());
+        let came = self.spin_for(time, &|| over() || self.others_wait());
+        self.spin.ends(came || self.others_wait());
         came
     }
 
     /// Waits so long for what others may send, or until `over`. Whether something has come.
-    pub(super) fn linger_for(&self, time: Duration, over: &dyn Fn() -> bool) -> bool {
+    pub(super) fn spin_for(&self, time: Duration, over: &dyn Fn() -> bool) -> bool {
         let from = Instant::now();
         loop {
             for _ in 0..16 {
@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn who_was_sent_nothing_does_not_linger() {
-        let linger = Linger::default();
-        assert!(!linger.begins());
-        linger.was_sent();
-        assert!(linger.begins());
-        assert!(!linger.begins(), "nothing was sent since");
+        let spin = Spin::default();
+        assert!(!spin.begins());
+        spin.was_sent();
+        assert!(spin.begins());
+        assert!(!spin.begins(), "nothing was sent since");
     }
 
     #[test]
@@ -128,21 +128,21 @@ mod tests {
 
     #[test]
     fn what_was_in_vain_becomes_rare_and_what_pays_does_not() {
-        let linger = Linger::default();
+        let spin = Spin::default();
         let mut rests = 0;
-        let mut lingers = 0;
+        let mut spins = 0;
         while rests < 10_000 {
-            linger.was_sent();
+            spin.was_sent();
             rests += 1;
-            if linger.begins() {
-                lingers += 1;
-                linger.ends(false);
+            if spin.begins() {
+                spins += 1;
+                spin.ends(false);
             }
         }
-        assert!((600..=640).contains(&lingers), "{lingers} of {rests}");
-        // Once it pays, the next rest lingers.
-        linger.ends(true);
-        linger.was_sent();
-        assert!(linger.begins());
+        assert!((600..=640).contains(&spins), "{spins} of {rests}");
+        // Once it pays, the next rest spins.
+        spin.ends(true);
+        spin.was_sent();
+        assert!(spin.begins());
     }
 }

@@ -213,7 +213,7 @@ impl Vp {
     }
 
     /// A thread is spawned in a turn that has lost its seat: takes that back in the middle of it, if there are many of these. (Each
-    /// is told to the stand-in, whose core is in use, and lies where no thief comes. For the others it is as if the turn
+    /// is told to the stand-in, whose core is in use, and lies where no stealer comes. For the others it is as if the turn
     /// began anew: it is handed over again after a quantum.)
     fn comes_back(&self) -> bool {
         let (spawned, since) = self.spawned_away.get();
