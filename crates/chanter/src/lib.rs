@@ -112,7 +112,7 @@ pub use time::{After, after, at, now};
 #[doc(hidden)]
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
-    pub use crate::event::wakes::Wakes;
+    pub use crate::event::wake_list::WakeList;
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};

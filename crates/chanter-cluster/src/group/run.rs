@@ -14,7 +14,7 @@ use std::ops::DerefMut;
 use std::sync::{Arc, OnceLock};
 
 use chanter::Event;
-use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 use chanter::event::Sync;
 use serde::de::DeserializeOwned;
 
@@ -127,7 +127,7 @@ impl Run {
     /// A member leaves, or another run is broken. True: the other runs are to be told.
     #[must_use]
     pub(super) fn breaks(&self, lost: Lost) -> bool {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.state.lock();
             if state.broken.is_some() {
@@ -150,7 +150,7 @@ impl Run {
 
     /// The operation is done, and that came of it. `values`: room for those of the next one.
     pub(super) fn tell(&self, outcome: &Outcome, values: Vec<Bytes>) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.state.lock();
             state.values = values;
@@ -195,7 +195,7 @@ unsafe impl Place for Meeting<'_> {
         state.broken.is_some() || state.arrived + 1 == self.run.count
     }
 
-    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         *note = Some(match state.broken {
             Some(lost) => Part::Told(Err(lost)),
             None => {
@@ -213,7 +213,7 @@ unsafe impl Place for Meeting<'_> {
         }
     }
 
-    fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut Wakes) {}
+    fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut WakeList) {}
 }
 
 /// See [`Run::meet`].

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use chanter::Event;
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
 use super::pattern::Pattern;
 use super::place::{Core, Got};
@@ -52,7 +52,7 @@ pub struct Note(Option<Got>);
 
 impl Request {
     /// It has got something. The caller holds the inbox's lock. A round wakes who waits in the queue, if there is one to come.
-    pub(super) fn fill(&self, got: Got, via: Via, wakes: &mut Wakes) {
+    pub(super) fn fill(&self, got: Got, via: Via, wakes: &mut WakeList) {
         let mut state = self.state.lock();
         let mut got = Some(got);
         state.waiting.serve(wakes, |note| note.0 = got.take());
@@ -117,12 +117,12 @@ unsafe impl Place for Ticket {
         state.got.is_some()
     }
 
-    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         note.0 = state.got.take();
     }
 
     /// It is back in the inbox when the ticket is dropped.
-    fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         state.got = note.0.take();
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
-use chanter::base::{Place, Queue, Wakes};
+use chanter::base::{Place, Queue, WakeList};
 
 use super::credit::{Credit, CreditAccount, CreditUpdate};
 use super::irecv::{Request, Via};
@@ -142,7 +142,7 @@ impl State {
 
     /// A message of this process has come. Whether it is kept: nobody waits for it.
     #[inline]
-    pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut Wakes) -> bool {
+    pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut WakeList) -> bool {
         message.number = self.count();
         self.deliver(message, Via::Thread, wakes)
     }
@@ -170,7 +170,7 @@ impl State {
 
     /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
     #[inline]
-    fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut Wakes) -> bool {
+    fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut WakeList) -> bool {
         match self.posted.give(message, via, wakes) {
             Ok(()) => false,
             Err(message) => {
@@ -183,7 +183,7 @@ impl State {
 
 /// The oldest message that is wanted. One of this process leaves room for another one.
 #[inline(always)]
-fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
+fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -> Option<Box<Message>> {
     let message = state.inbox().store.take(pattern)?;
     if !message.is_away {
         state.give_back(1, message.written.len() as u64, wakes);
@@ -192,7 +192,7 @@ fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> O
 }
 
 /// What a receive gets that is posted now.
-fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
+fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -> Option<Got> {
     match take_message(state, pattern, wakes) {
         Some(message) => Some(Ok(message)),
         None => state.inbox().lost(pattern).map(|why| Err(why.kept())),
@@ -211,7 +211,7 @@ fn is_received(inbox: &mut State, message: &mut Message) {
 }
 
 /// A message that was taken did not arrive after all.
-fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut Wakes) {
+fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut WakeList) {
     let is_own = !message.is_away;
     let bytes = message.written.len() as u64;
     if state.inbox().deliver(message, Via::Thread, wakes) && is_own {
@@ -230,7 +230,7 @@ impl Core {
     /// message is dropped, and its sender has to be told.
     #[inline]
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Option<bool> {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.window_ref.lock().filter(|state| !state.is_closed())?;
             let state = state.inbox();
@@ -253,7 +253,7 @@ impl Core {
 
     /// A process has gone: nothing comes from it any more.
     pub(crate) fn lose(&self, peer: ProcessId, why: Why) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         if let Some(mut state) = self.window_ref.lock() {
             let state = state.inbox();
             state.lost.insert(peer, why);
@@ -282,7 +282,7 @@ impl Core {
 
     /// The message that a receive gets that is not posted, for good.
     #[inline(always)]
-    pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
+    pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut WakeList) -> Option<Box<Message>> {
         let mut state = self.window_ref.lock()?;
         let mut message = take_message(&mut state, pattern, wakes)?;
         is_received(state.inbox(), &mut message);
@@ -291,7 +291,7 @@ impl Core {
 
     /// What a receive gets that is not posted, for good.
     #[inline]
-    pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
+    pub(super) fn take(&self, pattern: &Pattern, wakes: &mut WakeList) -> Option<Got> {
         let mut state = self.window_ref.lock()?;
         // Mostly so, for who polls.
         if state.inbox().has_nothing() {
@@ -306,7 +306,7 @@ impl Core {
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let number = {
             // In a closed inbox it would never get anything.
             let Some(mut state) = self.window_ref.lock() else { return 0 };
@@ -324,7 +324,7 @@ impl Core {
 
     /// A request is not wanted any more. What it has got and nobody took is back in the inbox.
     pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.window_ref.lock_any();
             let epoch = self.window_ref.epoch();
@@ -400,7 +400,7 @@ unsafe impl Place for Share {
     }
 
     #[inline(always)]
-    fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
+    fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
         note.got = take(state, &note.pattern, wakes);
     }
 
@@ -412,7 +412,7 @@ unsafe impl Place for Share {
         }
     }
 
-    fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
         // In a closed inbox nobody receives it any more.
         if state.inbox_if(self.0.window_ref.epoch()).is_some()
             && let Some(Ok(message)) = note.got.take()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter::base::{Wakes, is_wanted};
+use chanter::base::{WakeList, is_wanted};
 use chanter::yield_now;
 
 use super::Recv;
@@ -80,7 +80,7 @@ impl<T, R: Read<T>> Recv<T, R> {
 
 async fn thread_polls(core: Core, pattern: Pattern) -> Got {
     let take = || {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let got = core.take(&pattern, &mut wakes);
         wakes.queue();
         got

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chanter::base::{Queue, Wakes};
+use chanter::base::{Queue, WakeList};
 use foldhash::HashMap;
 
 use super::irecv::{Request, Via};
@@ -102,7 +102,7 @@ impl PostedReceives {
         &mut self,
         message: Box<Message>,
         via: Via,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Result<(), Box<Message>> {
         if self.waiting == 0 {
             return Err(message);
@@ -128,7 +128,12 @@ impl PostedReceives {
     }
 
     /// Tells all receives of which that is true that nothing comes.
-    pub(super) fn end(&mut self, is_of: impl Fn(&Pattern) -> bool, got: impl Fn() -> Got, wakes: &mut Wakes) {
+    pub(super) fn end(
+        &mut self,
+        is_of: impl Fn(&Pattern) -> bool,
+        got: impl Fn() -> Got,
+        wakes: &mut WakeList,
+    ) {
         let mut served = 0;
         for kind in self.few.iter_mut().chain(self.many.values_mut()).filter(|kind| is_of(&kind.pattern)) {
             while !kind.events.is_empty() {
@@ -234,7 +239,7 @@ mod tests {
                     let message = message(next(senders), next(3));
                     let key = message.key();
                     let at = list.iter().position(|(pattern, ..)| pattern.wants(key));
-                    let given = posted.give(message, Via::Thread, &mut Wakes::new());
+                    let given = posted.give(message, Via::Thread, &mut WakeList::new());
                     assert_eq!(given.is_ok(), at.is_some());
                     if let Some(at) = at {
                         assert!(list.remove(at).2.empty().is_some(), "another one got it");

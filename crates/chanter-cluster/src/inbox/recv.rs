@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use chanter::Event;
-use chanter::base::{Operation, PlaceBranch, Wakes, synchronization};
+use chanter::base::{Operation, PlaceBranch, WakeList, synchronization};
 
 use super::irecv::Irecv;
 use super::message::Message;
@@ -73,7 +73,7 @@ impl<T, R: Read<T>> Operation for Recv<T, R> {
 
     /// The message is there.
     #[inline(always)]
-    fn at_once(share: &Share, note: &mut Note, wakes: &mut Wakes) -> bool {
+    fn at_once(share: &Share, note: &mut Note, wakes: &mut WakeList) -> bool {
         let message = share.0.take_message(note.pattern(), wakes);
         let is_there = message.is_some();
         note.put(message.map(Ok));

@@ -8,7 +8,7 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chanter::Event;
-use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
 pub(super) struct ServerNotifier {
     waiting: BiasedLock<Queue<()>>,
@@ -23,12 +23,12 @@ impl ServerNotifier {
 
     /// Whoever waits wakes; if nobody does, the next one does not wait.
     pub(super) fn notify(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.ring_under(&mut self.waiting.lock(), &mut wakes);
         wakes.queue();
     }
 
-    fn ring_under(&self, waiting: &mut Queue<()>, wakes: &mut Wakes) {
+    fn ring_under(&self, waiting: &mut Queue<()>, wakes: &mut WakeList) {
         if waiting.give(wakes, |()| ()).is_none() {
             // ORDER: Relaxed: what it is notified of is told by the lock; without that it is a hint.
             self.is_rung.store(true, Ordering::Relaxed);
@@ -78,12 +78,12 @@ unsafe impl Place for &ServerNotifier {
         self.is_rung.load(Ordering::Relaxed)
     }
 
-    fn act(&self, _waiting: &mut Queue<()>, _note: &mut (), _wakes: &mut Wakes) {
+    fn act(&self, _waiting: &mut Queue<()>, _note: &mut (), _wakes: &mut WakeList) {
         // ORDER: as above.
         self.is_rung.store(false, Ordering::Relaxed);
     }
 
-    fn undo(&self, waiting: &mut Queue<()>, _note: &mut (), wakes: &mut Wakes) {
+    fn undo(&self, waiting: &mut Queue<()>, _note: &mut (), wakes: &mut WakeList) {
         self.ring_under(waiting, wakes);
     }
 }

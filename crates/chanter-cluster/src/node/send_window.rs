@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Weak};
 
 use chanter::Event;
-use chanter::base::{BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{
+    BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization,
+};
 
 use super::{Node, lock};
 use crate::engine::ProcessId;
@@ -247,7 +249,7 @@ impl WindowRef {
 
     /// So much has been received.
     pub(super) fn give_back(&self, messages: u32, bytes: u64) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         if let Some(mut state) = self.lock() {
             state.give_back(messages, bytes, &mut wakes);
         }
@@ -256,7 +258,7 @@ impl WindowRef {
 
     /// Nothing can be sent any more. Senders are told so.
     pub(crate) fn close(&self, why: &SendError) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let kept = Box::new(why.clone());
         if let Some(mut state) = self.lock() {
             state.close(why, &mut wakes);
@@ -267,7 +269,7 @@ impl WindowRef {
 
     /// The epoch leaves. Senders are told why. `None`: it has left before.
     pub(crate) fn end(self, why: &SendError) -> Option<Left> {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let left = {
             let mut state = self.lock()?;
             state.close(why, &mut wakes);
@@ -343,7 +345,7 @@ impl State {
         }
     }
 
-    fn close(&mut self, why: &SendError, wakes: &mut Wakes) {
+    fn close(&mut self, why: &SendError, wakes: &mut WakeList) {
         while self.waiting.serve(wakes, |note| note.closed = Some(Box::new(why.clone()))).is_some() {}
     }
 
@@ -354,7 +356,7 @@ impl State {
 
     /// So much has been received: those who wait may send.
     #[inline]
-    pub(crate) fn give_back(&mut self, messages: u32, bytes: u64, wakes: &mut Wakes) {
+    pub(crate) fn give_back(&mut self, messages: u32, bytes: u64, wakes: &mut WakeList) {
         self.messages = self.messages.saturating_sub(messages);
         self.bytes = self.bytes.saturating_sub(bytes);
         if !self.waiting.is_empty() {
@@ -364,14 +366,14 @@ impl State {
 
     /// A message for which room was taken arrives in the inbox.
     #[inline]
-    fn arrive(&mut self, message: Box<Message>, wakes: &mut Wakes) {
+    fn arrive(&mut self, message: Box<Message>, wakes: &mut WakeList) {
         let bytes = message.written.len() as u64;
         if !self.inbox().arrive(message, wakes) {
             self.give_back(1, bytes, wakes);
         }
     }
 
-    fn serve(&mut self, wakes: &mut Wakes) {
+    fn serve(&mut self, wakes: &mut WakeList) {
         while let Some(length) = self.waiting.peek(|note| note.length)
             && SendWindow::has_room(self.messages, self.bytes, length)
         {
@@ -416,7 +418,7 @@ unsafe impl Place for Share {
     }
 
     #[inline(always)]
-    fn act(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
+    fn act(&self, state: &mut State, note: &mut Note, wakes: &mut WakeList) {
         if state.epoch != self.0.epoch || state.closed.is_some() {
             note.is_refused(state, self.0.epoch);
             return;
@@ -430,7 +432,7 @@ unsafe impl Place for Share {
     }
 
     /// It was not sent after all.
-    fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut WakeList) {
         let was_let_through = matches!(note.content, Content::Message(_)) && note.closed.is_none();
         if was_let_through && state.epoch == self.0.epoch {
             state.give_back(1, note.length, wakes);
@@ -483,7 +485,7 @@ impl Operation for SendEvent {
 
     /// There is room, and nobody waits: neither to send nor for a message.
     #[inline(always)]
-    fn at_once(share: &Share, note: &mut Note, _wakes: &mut Wakes) -> bool {
+    fn at_once(share: &Share, note: &mut Note, _wakes: &mut WakeList) -> bool {
         let Some(mut state) = share.0.lock() else { return false };
         let is_open = state.closed.is_none() && state.waiting.is_empty();
         if !is_open || !SendWindow::has_room(state.messages, state.bytes, note.length) {
@@ -532,7 +534,7 @@ fn finish(window_ref: WindowRef, note: &mut Note) -> Result<(), SendError> {
         return node.deliver(from, to, tag, body);
     }
     // It has waited: there is room for it since then.
-    let mut wakes = Wakes::new();
+    let mut wakes = WakeList::new();
     {
         let Some(mut state) = window_ref.lock() else { return Err(SendError::Gone(message.to)) };
         state.arrive(message, &mut wakes);

@@ -6,7 +6,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
 use super::caller::{Left, State, Undo};
 use super::error::CallError;
@@ -65,7 +65,7 @@ impl Answers {
     }
 
     /// The answer has come; once.
-    pub(super) fn put(&mut self, spot: Spot, outcome: Outcome, wakes: &mut Wakes) {
+    pub(super) fn put(&mut self, spot: Spot, outcome: Outcome, wakes: &mut WakeList) {
         let expected = self.get_mut(spot);
         expected.has_come = true;
         let mut outcome = Some(outcome);
@@ -132,11 +132,11 @@ unsafe impl Place for Ticket {
         state.answers.get(self.spot).outcome.is_some()
     }
 
-    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         note.0 = state.answers.get_mut(self.spot).outcome.take();
     }
 
-    fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         state.answers.get_mut(self.spot).outcome = note.0.take();
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{BiasedGuard, BiasedLock, Wakes};
+use chanter::base::{BiasedGuard, BiasedLock, WakeList};
 use chanter::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -96,7 +96,12 @@ impl State {
 
     /// A call has ended so. What nobody waits for comes back, with what is to be done with it, to be dropped when the lock is free.
     #[must_use]
-    fn tell(&mut self, then: Then, outcome: Outcome, wakes: &mut Wakes) -> Option<(Option<Undo>, Outcome)> {
+    fn tell(
+        &mut self,
+        then: Then,
+        outcome: Outcome,
+        wakes: &mut WakeList,
+    ) -> Option<(Option<Undo>, Outcome)> {
         match then {
             Then::Tell(spot) => {
                 self.answers.put(spot, outcome, wakes);
@@ -110,7 +115,7 @@ impl State {
     /// An answer that has come before there was a request.
     fn answered(&mut self, outcome: Outcome) -> Spot {
         let spot = self.answers.expect();
-        self.answers.put(spot, outcome, &mut Wakes::new());
+        self.answers.put(spot, outcome, &mut WakeList::new());
         spot
     }
 
@@ -309,7 +314,7 @@ impl Node {
         ended: Ended,
         body: Body,
     ) -> Option<()> {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let (holder, unwanted) = {
             let mut state = self.calls.lock();
             if !state.pending.may_answer(request, by, forwarded) {
@@ -376,7 +381,7 @@ impl Node {
 
     /// A process has gone, and these requests had not left.
     pub(crate) fn lose_calls(&self, peer: ProcessId, why: Why, unsent: &[u64]) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let unwanted: Vec<_> = {
             let mut state = self.calls.lock();
             let lost = state.pending.of(peer).into_iter();

@@ -21,11 +21,11 @@ use super::handle::Lent;
 use super::send::Sender;
 use super::state::Slot;
 use crate::event::protocol::Group;
-use crate::event::{Offered, Offering, Verdict, Wakes};
+use crate::event::{Offered, Offering, Verdict, WakeList};
 use crate::frame::body::fits;
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Header, Kind, contain, header};
+use crate::frame::{Header, Kind, catch_panic, header};
 use crate::sched::Vp;
 
 /// A reified send: a frame without a body.
@@ -127,7 +127,7 @@ impl<T> Reified<T> {
             place.as_ref()
         };
         let at = Offering { group: &this.group, leaf: 0, single: true, waker: None, task: None, kept: None };
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
         // the end of the channel, ends it.
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
@@ -188,7 +188,7 @@ impl<T> Reified<T> {
         };
         if let Some(message) = message {
             // The channel was closed.
-            contain(|| drop(message));
+            catch_panic(|| drop(message));
         }
     }
 

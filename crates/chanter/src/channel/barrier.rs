@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use super::place::{Place, Queue, Slot, operation};
 use crate::event::protocol::Take;
-use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::sync::{Arc, Lock, spin};
 
 /// A meeting of a number of parties: their waits commit together, or none does.
@@ -121,11 +121,11 @@ unsafe impl Place for Barrier {
         state.count + 1 >= self.cell.parties
     }
 
-    fn act(&self, _state: &mut State, note: &mut BarrierPass, _wakes: &mut Wakes) {
+    fn act(&self, _state: &mut State, note: &mut BarrierPass, _wakes: &mut WakeList) {
         note.leader = true;
     }
 
-    fn undo(&self, _state: &mut State, _note: &mut BarrierPass, _wakes: &mut Wakes) {}
+    fn undo(&self, _state: &mut State, _note: &mut BarrierPass, _wakes: &mut WakeList) {}
 
     fn waits(&self, state: &mut State, waits: bool) {
         if waits {
@@ -140,7 +140,7 @@ unsafe impl Place for Barrier {
         state: &mut State,
         slot: &Slot<BarrierPass>,
         own: Option<&Offering<'_>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Option<Offered> {
         // SAFETY: the slot is the caller's: not queued.
         let note = unsafe { slot.note() };

@@ -29,7 +29,7 @@ use super::handle::Share;
 use super::left::Left;
 use super::meet::{Meet, commit, meet};
 use super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Side, Slot, State, Unread, WATCHED};
-use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
 use crate::sched::{Turn, Vp};
 use crate::sync::{BiasedGuard, BiasedLock, History};
@@ -119,7 +119,7 @@ impl<T> Core<T> {
     /// Ends a critical section that changed the queues or the buffer. Then
     /// anything may be possible: whoever tries in vain says what is not.
     #[inline(always)]
-    fn unlock(mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+    fn unlock(mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
         state.set_hint(SENDABLE | RECEIVABLE);
         if state.capacity & WATCHED != 0 {
             state.tell_watchers(wakes);
@@ -164,7 +164,7 @@ impl<T> Core<T> {
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Offered {
         // SAFETY: the caller's share keeps it alive.
         let this = unsafe { core.as_ref() };
@@ -233,7 +233,7 @@ impl<T> Core<T> {
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Offered {
         // SAFETY: the caller's share keeps it alive.
         let this = unsafe { core.as_ref() };
@@ -329,7 +329,7 @@ impl<T> Core<T> {
         mut state: BiasedGuard<'_, State<T>>,
         end: End,
         chosen: bool,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) {
         if S::OWNED {
             state.side(end).give_up();
@@ -359,7 +359,7 @@ impl<T> Core<T> {
         slot: &Slot<T>,
         theirs: NonNull<Offer>,
         chosen: bool,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) {
         // SAFETY: the caller's contract.
         unsafe {
@@ -381,7 +381,7 @@ impl<T> Core<T> {
         slot: &Slot<T>,
         theirs: NonNull<Offer>,
         chosen: bool,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) {
         // SAFETY: the caller's contract.
         unsafe {
@@ -404,7 +404,7 @@ impl<T> Core<T> {
         theirs: NonNull<Offer>,
         end: End,
         chosen: bool,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
         // SAFETY: the caller's contract.
@@ -429,10 +429,10 @@ impl<T> Core<T> {
     /// # Safety
     /// The caller has no share of the channel any more.
     #[inline(never)]
-    unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+    unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
         if !state.is_quiet() {
             // SAFETY: the caller's contract.
-            return unsafe { Self::finish_and_tell(core, state, wakes) }.end_aside();
+            return unsafe { Self::finish_and_tell(core, state, wakes) }.drop_quietly();
         }
         if state.is_unreferenced() {
             // SAFETY: the caller's contract.
@@ -465,7 +465,7 @@ impl<T> Core<T> {
     unsafe fn finish_and_tell(
         core: NonNull<Self>,
         mut state: BiasedGuard<'_, State<T>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Unread<T> {
         let unread = state.sides_changed(wakes);
         if state.is_unreferenced() {
@@ -485,7 +485,12 @@ impl<T> Core<T> {
     /// # Safety
     /// As for `give_up`.
     #[inline(always)]
-    pub(super) unsafe fn part<S: Share<T>>(core: NonNull<Self>, end: End, arrived: bool, wakes: &mut Wakes) {
+    pub(super) unsafe fn part<S: Share<T>>(
+        core: NonNull<Self>,
+        end: End,
+        arrived: bool,
+        wakes: &mut WakeList,
+    ) {
         if !S::OWNED && !arrived {
             return;
         }
@@ -516,7 +521,7 @@ impl<T> Core<T> {
         core: NonNull<Self>,
         slot: &Slot<T>,
         end: End,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) {
         // SAFETY: the caller's share keeps it alive.
         let mut guard = unsafe { core.as_ref() }.lock();
@@ -566,7 +571,7 @@ impl<T> Core<T> {
     }
 
     /// Closes the channel.
-    pub(super) fn close(&self, wakes: &mut Wakes) {
+    pub(super) fn close(&self, wakes: &mut WakeList) {
         let mut state = self.lock();
         state.capacity |= CLOSED;
         // The caller refers to the channel.
@@ -599,7 +604,7 @@ impl<T> Core<T> {
             // SAFETY: the caller's contract.
             return unsafe { Self::finish_for_good(core, state) };
         }
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         // SAFETY: as above.
         let unread = unsafe { Self::finish_and_tell(core, state, &mut wakes) };
         wakes.queue();

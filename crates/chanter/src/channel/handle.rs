@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use super::core::Core;
 use super::state::End;
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::frame::report::{Held, Probe};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::os_thread;
@@ -183,7 +183,7 @@ impl<T> Lent<T> {
                     state.side(End::Rx).lend(1);
                 },
                 release: |channel| {
-                    let mut wakes = Wakes::new();
+                    let mut wakes = WakeList::new();
                     let core = channel.cast::<Core<T>>();
                     Core::part::<Lent<T>>(core, End::Tx, false, &mut wakes);
                     Core::part::<Lent<T>>(core, End::Rx, false, &mut wakes);

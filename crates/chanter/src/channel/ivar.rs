@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::OnceLock;
 
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::Arc;
 
@@ -39,7 +39,7 @@ impl<T> IVar<T> {
     /// The variable has a value already; gives `value` back.
     pub fn put(&self, value: T) -> Result<(), T> {
         self.cell.value.set(value)?;
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.cell.waiters.complete_all(&mut wakes);
         wakes.queue();
         Ok(())
@@ -128,16 +128,16 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
     type Output = T;
     const SINGLE: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         self.is_written()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         // SAFETY: pinned, and retracted in `drop` at the latest.
         unsafe { self.ivar.cell.waiters.offer(&self.offer, at, || self.is_written()) }
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
         self.ivar.cell.waiters.retract(&self.offer, winner.is_some());
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc as Shared;
 use super::error::SendError;
 use super::place::{Place, Queue};
 use super::returned::Returned;
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::sync::{Arc, Lock};
 
 #[doc(hidden)]
@@ -102,7 +102,7 @@ impl<T> State<T> {
     }
 
     /// INV-PLACE: those who wait are told that nothing will come.
-    fn tell_closed(&mut self, wakes: &mut Wakes) {
+    fn tell_closed(&mut self, wakes: &mut WakeList) {
         if self.writers > 0 {
             return;
         }
@@ -134,7 +134,7 @@ impl<T> Writer<T> {
     /// Gives `message` to every reader, and says how many there are.
     pub(super) fn write(&self, message: T) -> Result<usize, SendError<T>> {
         let message = Shared::new(message);
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let mut readers = 0;
         let oldest = {
             let state = &mut *self.log.lock();
@@ -182,7 +182,7 @@ impl<T> Clone for Writer<T> {
 
 impl<T> Drop for Writer<T> {
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.log.lock();
             state.writers -= 1;
@@ -247,7 +247,7 @@ unsafe impl<T> Place for Arc<Share<T>> {
         closed || reader.next < state.end() || !reader.returned.is_empty()
     }
 
-    fn act(&self, state: &mut State<T>, note: &mut Note<T>, _wakes: &mut Wakes) {
+    fn act(&self, state: &mut State<T>, note: &mut Note<T>, _wakes: &mut WakeList) {
         let (first, end) = (state.first, state.end());
         let reader = state.reader(self.index);
         let got = if let Some((number, message)) = reader.returned.pop() {
@@ -274,7 +274,7 @@ unsafe impl<T> Place for Arc<Share<T>> {
         note.got = Some(got);
     }
 
-    fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         let Some(Got::Message(number, message)) = note.got.take() else { return };
         let reader = state.reader(self.index);
         reader.given -= 1;
@@ -302,7 +302,7 @@ impl<T> Note<T> {
     {
         if self.given {
             // It will not come back: who waits for the end may be told.
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             {
                 let mut state = share.log.lock();
                 state.reader(share.index).given -= 1;

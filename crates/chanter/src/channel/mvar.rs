@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use super::place::{Place, Queue, operation, try_now};
 use super::send_from::Giving;
-use crate::event::{Event, Wakes};
+use crate::event::{Event, WakeList};
 use crate::sync::{Arc, Lock};
 
 /// A variable that is full or empty; clones share it.
@@ -96,7 +96,7 @@ enum Kind<T> {
 
 impl<T> State<T> {
     /// INV-PLACE.
-    fn serve(&mut self, wakes: &mut Wakes) {
+    fn serve(&mut self, wakes: &mut WakeList) {
         loop {
             if self.value.is_none() {
                 let Some(value) = self.putters.serve(wakes, |note| match &mut note.0 {
@@ -171,13 +171,13 @@ unsafe impl<T> Place for MVar<T> {
         state.value.is_some() != matches!(note.0, Kind::Put(_))
     }
 
-    fn act(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut Wakes) {
+    fn act(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         note.act(&mut state.value, &mut state.version);
         state.next();
         state.serve(wakes);
     }
 
-    fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         match &mut note.0 {
             Kind::Take(got) => {
                 if let Some(later) = std::mem::replace(&mut state.value, got.take()) {

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
+use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
@@ -49,13 +49,13 @@ pub unsafe trait Place {
 
     /// It has committed, being ready: changes the state, and serves those who
     /// wait for that.
-    fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut Wakes);
+    fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
     /// An operation begins to wait, or stops without having been served.
     fn waits(&self, _state: &mut Self::State, _waits: bool) {}
 
     /// It was served, and dropped before it took what it was given.
-    fn undo(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut Wakes);
+    fn undo(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
     /// Commits if that is possible, for the group that `own` belongs to
     /// (`None`: one that has offered nothing). `None`: it has to wait.
@@ -64,7 +64,7 @@ pub unsafe trait Place {
         state: &mut Self::State,
         slot: &Slot<Self::Note>,
         own: Option<&Offering<'_>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Option<Offered> {
         // SAFETY: the slot is the caller's: not queued.
         let note = unsafe { slot.note() };
@@ -92,7 +92,7 @@ pub trait Operation {
     const PROMPT: bool = false;
     /// Commits, if that is possible now without an offer. False: nothing has happened. Takes the lock itself.
     #[inline(always)]
-    fn at_once(_place: &Self::Place, _note: &mut NoteOf<Self>, _wakes: &mut Wakes) -> bool {
+    fn at_once(_place: &Self::Place, _note: &mut NoteOf<Self>, _wakes: &mut WakeList) -> bool {
         false
     }
     /// What it yields once it has committed. No lock is held.
@@ -105,7 +105,7 @@ pub(super) type NoteOf<O> = <<O as Operation>::Place as Place>::Note;
 /// Performs an operation if it can commit now; gives the note back in any case.
 pub(super) fn try_now<P: Place>(place: &P, note: P::Note) -> Result<P::Note, P::Note> {
     let slot = Slot::new(note);
-    let mut wakes = Wakes::new();
+    let mut wakes = WakeList::new();
     let offered = place.meet(&mut place.lock(), &slot, None, &mut wakes);
     wakes.queue();
     let note = slot.into_note();
@@ -176,14 +176,14 @@ impl<N> Queue<N> {
 
     /// Commits the first that still can: `f` fills its note in. `None`: nobody
     /// waits. The caller has claimed no group.
-    pub fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+    pub fn serve<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, _, result) = self.commit_first(f)?;
         wakes.push(waiter);
         Some(result)
     }
 
     /// As `serve`, where `f` gives a message: who has got it runs next.
-    pub fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+    pub fn give<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, turn, result) = self.commit_first(f)?;
         wakes.push_for(waiter, turn);
         Some(result)
@@ -199,7 +199,7 @@ impl<N> Queue<N> {
 
     /// As [`serve`](Self::serve), but the first only. `None`: it has lost elsewhere, and is out of the queue; or nobody
     /// waits.
-    pub fn serve_first<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+    pub fn serve_first<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         // SAFETY: as in `commit_first`.
         let offer = unsafe { self.offers.win_first() }?;
         // SAFETY: as there.
@@ -254,7 +254,7 @@ impl<O: Operation> PlaceBranch<O> {
     }
 
     #[inline(always)]
-    fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
+    fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
         let mut state = self.place.lock();
         if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
             return offered;
@@ -278,7 +278,7 @@ impl<O: Operation> PlaceBranch<O> {
     }
 
     /// Lost, or dropped.
-    fn leave(&mut self, wakes: &mut Wakes) {
+    fn leave(&mut self, wakes: &mut WakeList) {
         if std::mem::replace(&mut self.settled, true) || !self.slot.offer.was_made() {
             return;
         }
@@ -313,22 +313,22 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     const PROMPT: bool = O::PROMPT;
 
     #[inline(always)]
-    fn at_once(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+    fn at_once(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         // SAFETY: no offer was made: the note is ours.
         O::at_once(&self.place, unsafe { self.slot.note() }, wakes)
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
         self.attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.attempt(Some(at), wakes)
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         // SAFETY: nothing is moved.
         let this = unsafe { self.get_unchecked_mut() };
         if winner.is_some() {
@@ -366,7 +366,7 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
 impl<O: Operation> Drop for PlaceBranch<O> {
     fn drop(&mut self) {
         if !self.settled {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             self.leave(&mut wakes);
             wakes.queue();
         }

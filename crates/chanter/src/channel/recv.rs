@@ -10,7 +10,7 @@ use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
 use super::state::End;
 use super::wait::Wait;
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::sched::budget;
 
@@ -93,7 +93,7 @@ impl<T> Receiver<T> {
     /// Closes the channel: sends fail from now on, receivers get what is
     /// buffered and then [`Closed`]. All who wait are told.
     pub fn close(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.handle.core().close(&mut wakes);
         wakes.queue();
     }
@@ -312,17 +312,17 @@ unsafe impl<T, S: Share<T>> Branch for RecvBranch<T, S> {
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
         self.wait().attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.wait().attempt(Some(at), wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.wait().settle(winner.is_some(), wakes);
     }
 

@@ -8,7 +8,7 @@ use std::ops::DerefMut;
 use super::error::Closed;
 use super::place::{Place, Queue, operation};
 use super::send::{SendEvent, Sender};
-use crate::event::{Event, Nack, Wakes, with_nack};
+use crate::event::{Event, Nack, WakeList, with_nack};
 use crate::sync::{Arc, Lock};
 
 /// A server, as its clients see it, and as it sees itself.
@@ -139,7 +139,7 @@ impl<Q, A> Client<Q, A> {
 
     /// Gives the request to a server that waits, or queues it.
     fn submit(self, request: Q, reply: Reply<A>) -> Result<Ticket<Q, A>, Q> {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let number = {
             let mut state = self.core.lock();
             if state.servers == 0 {
@@ -174,7 +174,7 @@ impl<Q, A> Clone for Client<Q, A> {
 
 impl<Q, A> Drop for Client<Q, A> {
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.core.lock();
             state.clients -= 1;
@@ -274,14 +274,14 @@ unsafe impl<Q, A> Place for Server<Q, A> {
         state.clients == 0 || !state.pending.is_empty()
     }
 
-    fn act(&self, state: &mut State<Q, A>, note: &mut Note<Q, A>, _wakes: &mut Wakes) {
+    fn act(&self, state: &mut State<Q, A>, note: &mut Note<Q, A>, _wakes: &mut WakeList) {
         *note = match state.pending.pop_first() {
             Some((number, call)) => Note::Accepted(number, call),
             None => Note::Closed,
         };
     }
 
-    fn undo(&self, state: &mut State<Q, A>, note: &mut Note<Q, A>, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut State<Q, A>, note: &mut Note<Q, A>, wakes: &mut WakeList) {
         let Note::Accepted(number, call) = std::mem::replace(note, Note::Empty) else { return };
         if call.1.nack.is_enabled() {
             // Its ticket has gone, or goes when it gets the lock.

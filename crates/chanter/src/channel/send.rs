@@ -10,7 +10,7 @@ use super::handle::{Borrowed, Handle, Lent, Share, TX};
 use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// The sending end of a channel; clones share it.
@@ -77,7 +77,7 @@ impl<T> Sender<T> {
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let slot = Slot::new(Some(message));
         let lent = self.handle.lend();
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         // SAFETY: the slot is ours, and is never linked without an offering.
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &slot, None, &mut wakes) };
         let result = if offered == Offered::Committed {
@@ -100,7 +100,7 @@ impl<T> Sender<T> {
     /// Closes the channel: sends fail from now on, receivers get what is
     /// buffered and then [`Closed`](super::Closed). All who wait are told.
     pub fn close(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.handle.core().close(&mut wakes);
         wakes.queue();
     }
@@ -309,17 +309,17 @@ unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
         self.wait().attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.wait().attempt(Some(at), wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.wait().settle(winner.is_some(), wakes);
     }
 

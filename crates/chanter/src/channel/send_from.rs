@@ -52,7 +52,7 @@ use super::error::{Closed, SendError};
 use super::mvar::MVar;
 use super::send::{SendRef, Sender};
 use super::swap::{Swap, SwapChannel};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// An event that gives a message away.
@@ -129,7 +129,7 @@ impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
     }
 
     /// Lost, or dropped: INV-PLACED.
-    fn leave(self: Pin<&mut Self>, wakes: &mut Wakes) {
+    fn leave(self: Pin<&mut Self>, wakes: &mut WakeList) {
         let (place, inner) = self.parts();
         let Some(mut inner) = inner else { return };
         inner.as_mut().settle(None, wakes);
@@ -150,15 +150,15 @@ unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
         self.inner.as_ref().map_or(0, Branch::hints)
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.parts().1.is_some_and(|inner| inner.try_leaf(leaf, wakes))
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.parts().1.map_or(Offered::Idle, |inner| inner.offer_leaf(leaf, at, wakes))
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if winner.is_none() {
             self.leave(wakes);
         } else if let (_, Some(inner)) = self.parts() {
@@ -188,7 +188,7 @@ unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
 
 impl<T, E: Giving<T>> Drop for GiveFromBranch<'_, T, E> {
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         // SAFETY: it stays where it is until it is gone.
         unsafe { Pin::new_unchecked(self) }.leave(&mut wakes);
         wakes.queue();

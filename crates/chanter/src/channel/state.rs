@@ -6,8 +6,8 @@ use std::task::Waker;
 use super::buffer::Buffer;
 use super::left::Left;
 use super::returned::Ticket;
-use crate::event::{Offer, OfferList, Verdict, Wakes};
-use crate::frame::contain;
+use crate::event::{Offer, OfferList, Verdict, WakeList};
+use crate::frame::catch_panic;
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
 
@@ -163,13 +163,13 @@ impl<T> Unread<T> {
     pub(super) fn end(self) {
         let Self { buffer, left } = self;
         // Nobody can answer for what was sent asynchronously.
-        contain(|| drop(left));
+        catch_panic(|| drop(left));
         drop(buffer);
     }
 
     /// Drops it on behalf of an operation that has its own result to deliver.
-    pub(super) fn end_aside(self) {
-        contain(|| self.end());
+    pub(super) fn drop_quietly(self) {
+        catch_panic(|| self.end());
     }
 }
 
@@ -250,7 +250,7 @@ impl<T> State<T> {
     ///
     /// # Safety
     /// The caller has won and unlinked the offer, and holds the lock.
-    unsafe fn complete_closed(&mut self, offer: NonNull<Offer>, end: End, wakes: &mut Wakes) -> bool {
+    unsafe fn complete_closed(&mut self, offer: NonNull<Offer>, end: End, wakes: &mut WakeList) -> bool {
         // SAFETY: the caller's contract. A message stays in the slot, for its
         // owner.
         unsafe {
@@ -273,7 +273,7 @@ impl<T> State<T> {
     /// A side may have gone: those who wait for it are told, and what nobody
     /// can receive any more is taken out.
     #[inline(always)]
-    pub(super) fn sides_changed(&mut self, wakes: &mut Wakes) -> Unread<T> {
+    pub(super) fn sides_changed(&mut self, wakes: &mut WakeList) -> Unread<T> {
         let mut left = None;
         // (A borrowed event that was forgotten may wait without a share.)
         if !self.is_unreferenced() || !self.senders.is_empty() || !self.receivers.is_empty() {
@@ -302,7 +302,7 @@ impl<T> State<T> {
     }
 
     /// One pass over those who wait. True: some have gone, so look again.
-    fn tell_sides(&mut self, left: &mut Option<T>, wakes: &mut Wakes) -> bool {
+    fn tell_sides(&mut self, left: &mut Option<T>, wakes: &mut WakeList) -> bool {
         let mut some_gone = false;
         self.close_sides();
         if self.is_closed_for_senders() && self.has_left() {
@@ -367,7 +367,7 @@ impl<T> State<T> {
 
     /// If there is something to take, streams that wait poll again.
     #[cold]
-    pub(super) fn tell_watchers(&mut self, wakes: &mut Wakes) {
+    pub(super) fn tell_watchers(&mut self, wakes: &mut WakeList) {
         if !self.is_receivable() {
             return;
         }
@@ -394,7 +394,7 @@ impl<T> State<T> {
 
     /// A place is free: the first sender's message moves in. True: that may have
     /// been the last of its side.
-    pub(super) fn refill(&mut self, wakes: &mut Wakes) -> bool {
+    pub(super) fn refill(&mut self, wakes: &mut WakeList) -> bool {
         let mut some_gone = false;
         while self.capacity & CAPACITY > 0 && self.has_room() {
             // SAFETY: the lock is held, and no group of ours is claimed.
@@ -420,7 +420,7 @@ impl<T> State<T> {
 
     /// A message goes to the head of the channel, or to who waits for it. True:
     /// it has been taken at once, and was perhaps the last.
-    pub(super) fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut Wakes) -> bool {
+    pub(super) fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut WakeList) -> bool {
         // SAFETY: the lock is held; the caller's group is withdrawn.
         match unsafe { self.receivers.win() } {
             // SAFETY: won.

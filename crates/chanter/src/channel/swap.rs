@@ -9,7 +9,7 @@ use super::error::{Closed, SendError, TrySendError};
 use super::meet::{Meet, meet};
 use super::place::{Place, Queue, Slot, operation, try_now};
 use super::send_from::{Giving, put_back};
-use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::sync::{Arc, Lock};
 
 /// Two ends between which values are exchanged: `left.swap(a)` and
@@ -93,17 +93,17 @@ unsafe impl<A, B> Place for Swap<A, B> {
     }
 
     /// Nobody is left at the other end: the note stays as it is.
-    fn act(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut Wakes) {}
+    fn act(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut WakeList) {}
 
     /// The exchange has happened.
-    fn undo(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut Wakes) {}
+    fn undo(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut WakeList) {}
 
     fn meet(
         &self,
         state: &mut State,
         slot: &Slot<Note<A, B>>,
         own: Option<&Offering<'_>>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Option<Offered> {
         // SAFETY: the lock is held.
         match unsafe { meet(state.waiting[self.theirs].offers(), own) } {
@@ -188,7 +188,7 @@ impl<A, B> Clone for Swap<A, B> {
 
 impl<A, B> Drop for Swap<A, B> {
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.core.0.lock();
             state.shares[self.mine] -= 1;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::core::Core;
 use super::handle::{Share, TX};
 use super::state::{End, Slot};
-use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Waits;
 
 /// The offer, its message, and the share of the channel that it holds.
@@ -48,7 +48,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     /// Commits if that is possible now, or offers, if `own` says for whom.
     #[inline(always)]
-    pub(super) fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
+    pub(super) fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
         let this = self.into_ref();
         // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
         let offered = unsafe {
@@ -66,7 +66,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     /// The choice is made: gives the share up, if it is still ours.
     #[inline(always)]
-    pub(super) fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut Wakes) {
+    pub(super) fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
         let this = self.into_ref();
         if !won {
             this.retract(wakes);
@@ -115,7 +115,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     /// Lost, or dropped: leaves the channel, if that has not been done.
     #[inline(always)]
-    fn retract(&self, wakes: &mut Wakes) {
+    fn retract(&self, wakes: &mut WakeList) {
         let made = self.slot.offer.was_made();
         if !S::OWNED && !made {
             return;
@@ -135,7 +135,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     #[cold]
     fn abandon(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.retract(&mut wakes);
         wakes.queue();
     }

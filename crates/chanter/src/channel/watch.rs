@@ -6,7 +6,7 @@ use std::sync::Arc as Shared;
 
 use super::error::Closed;
 use super::place::{Place, Queue, operation};
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Lock};
 
@@ -41,7 +41,7 @@ pub struct State<T> {
 
 impl<T> State<T> {
     /// INV-PLACE: whoever waits has seen the value before this one.
-    fn tell(&mut self, wakes: &mut Wakes) {
+    fn tell(&mut self, wakes: &mut WakeList) {
         while self.waiting.serve(wakes, |()| ()).is_some() {}
     }
 }
@@ -56,7 +56,7 @@ impl<T> Watched<T> {
     /// the old value.
     pub fn send(&self, value: T) -> Shared<T> {
         let value = Shared::new(value);
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let old = {
             let mut state = self.core.lock();
             state.number += 1;
@@ -88,7 +88,7 @@ impl<T> Clone for Watched<T> {
 
 impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         {
             let mut state = self.core.lock();
             state.writers -= 1;
@@ -196,9 +196,9 @@ unsafe impl<T> Place for Arc<View<T>> {
     }
 
     /// To be told is not to see: that comes last.
-    fn act(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut Wakes) {}
+    fn act(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut WakeList) {}
 
-    fn undo(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut Wakes) {}
+    fn undo(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut WakeList) {}
 }
 
 impl<T> Clone for Watcher<T> {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
 use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::JoinError;
 use crate::frame::report::Waits;
 
@@ -117,19 +117,19 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
         self.inner.hints()
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.as_mut().inner().settle(winner, wakes);
         let (_, fate) = self.rest();
         if *fate == Fate::Open {

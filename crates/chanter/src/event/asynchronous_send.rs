@@ -4,7 +4,7 @@ use super::asynchronous::{AsyncEvent, Asynchronously, WHAT, asynchronously};
 use super::gather::Kind;
 use super::{Event, always, guard};
 use crate::channel::{SendError, SendEvent, Sender};
-use crate::frame::contain;
+use crate::frame::catch_panic;
 
 /// The asynchronous event of sending `message`: the caller goes on at once.
 ///
@@ -34,7 +34,7 @@ impl<T: Send + 'static> AsyncSend<T> {
     #[inline(always)]
     fn leave(self) {
         if let Err(unsent) = self.whole.event.leave() {
-            contain(|| drop(unsent));
+            catch_panic(|| drop(unsent));
         }
     }
 }

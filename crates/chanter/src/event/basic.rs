@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that is always ready, with `value`.
@@ -59,15 +59,15 @@ unsafe impl<T> Branch for AlwaysBranch<T> {
     type Output = T;
     const SINGLE: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         true
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         at.commit_alone()
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         // SAFETY: the value is never pinned.
@@ -119,15 +119,15 @@ unsafe impl<T> Branch for Never<T> {
         0
     }
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         false
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         Offered::Idle
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         unreachable!("`never` does not commit")

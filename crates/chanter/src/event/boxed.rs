@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// An event of any kind that yields `T`; see [`Event::boxed`].
@@ -51,10 +51,10 @@ trait Branches<T> {
     fn leaves(&self) -> usize;
     fn is_biased(&self) -> bool;
     fn hints(&self) -> u64;
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool;
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList);
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
     fn waits(&self, waits: &mut Waits);
@@ -80,16 +80,16 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     fn hints(&self) -> u64 {
         self.0.hints()
     }
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().retry_leaf(leaf, at, wakes)
     }
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.inner().settle(winner, wakes);
     }
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
@@ -143,16 +143,16 @@ macro_rules! boxed_event {
             fn hints(&self) -> u64 {
                 self.branch.hints()
             }
-            fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+            fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
                 self.branch.as_mut().try_leaf(leaf, wakes)
             }
-            fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+            fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
                 self.branch.as_mut().offer_leaf(leaf, at, wakes)
             }
-            fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+            fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
                 self.branch.as_mut().retry_leaf(leaf, at, wakes)
             }
-            fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+            fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
                 self.branch.as_mut().settle(winner, wakes);
             }
             fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {

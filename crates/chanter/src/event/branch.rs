@@ -6,7 +6,7 @@
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Offer, Offered, Offering, Wakes};
+use super::{Offer, Offered, Offering, WakeList};
 use crate::frame::report::{Waiting, Waits};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
@@ -39,7 +39,7 @@ pub unsafe trait Branch {
 
     /// Commits its only leaf, if that is possible now without an offer. False: nothing has happened. Called only if `PROMPT`,
     /// and only if it is SINGLE and LEAN.
-    fn at_once(self: Pin<&mut Self>, _wakes: &mut Wakes) -> bool {
+    fn at_once(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         false
     }
 
@@ -54,7 +54,7 @@ pub unsafe trait Branch {
     /// partner commits it. Combinators pass it on, with `retry_leaf`.
     const RETRIES: bool = false;
 
-    /// One leaf, whose offer may be [counted](super::Countdown): partners then
+    /// One leaf, whose offer may be [counted](super::GatherLatch): partners then
     /// give up what it holds, and nothing has to be done, and no code of a user
     /// to be run, when it commits.
     const COUNTABLE: bool = false;
@@ -84,20 +84,20 @@ pub unsafe trait Branch {
     }
 
     /// Commits `leaf` if it can commit now. Nothing has been offered.
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool;
 
     /// Commits `leaf` if it can commit now, or else offers it.
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
 
     /// Tries `leaf` again if it is one that retries: it was offered, and its
     /// owner is polled again.
-    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         Offered::Linked
     }
 
     /// `winner` has committed (or none will): retracts all other leaves and
     /// enables the nacks of the branches that lost.
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList);
 
     /// The result of the committed leaf. Called once.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::choose::choose_biased;
 use super::ordered::{Order, OrderedBranch};
 use super::walk::{Walk, What};
-use super::{Branch, Choices, Choose, Event, Offered, Offering, Wakes, Wrap, into_future};
+use super::{Branch, Choices, Choose, Event, Offered, Offering, WakeList, Wrap, into_future};
 use crate::frame::report::Waits;
 use crate::sync::random::random;
 use crate::time::{After, at};
@@ -158,19 +158,19 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
         self.inner.hints()
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.inner().settle(winner, wakes);
     }
 

@@ -11,7 +11,7 @@ use std::pin::Pin;
 
 use super::choose::{Choices, ListBranch};
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes};
+use super::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 // SAFETY: `Event`'s contract, for each of them.
@@ -124,7 +124,7 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
     }
 
     #[inline(always)]
-    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         if let Some(list) = self.as_mut().list() {
             return list.try_leaf(leaf, wakes);
         }
@@ -142,7 +142,7 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         unsafe { Pin::new_unchecked(branch) }.try_leaf(0, wakes)
     }
 
-    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if self.list.is_none() {
             // SAFETY: nothing is pinned yet.
             unsafe { self.as_mut().get_unchecked_mut() }.make_all();
@@ -150,11 +150,11 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         self.list().expect("made above").offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.list().map_or(Offered::Linked, |list| list.retry_leaf(leaf, at, wakes))
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if let Some(list) = self.list() {
             list.settle(winner, wakes);
         }

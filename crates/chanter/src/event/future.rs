@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that commits when `future` is ready, polled in place: its output.
@@ -233,16 +233,16 @@ unsafe impl<P: Place> Branch for FutureBranch<P> {
     const SINGLE: bool = false;
     const WALKED: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         self.is_ready()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         // Polled a moment ago, with the waker that it will use.
         Offered::Idle
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
         // SAFETY: `place` is pinned with the whole.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// The event that `make` returns, made anew by each synchronization.
@@ -115,19 +115,19 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
         self.inner.as_ref().map_or(0, E::Branch::hints)
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.forced().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.forced().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.forced().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if let Some(inner) = self.inner() {
             inner.settle(winner, wakes);
         }

@@ -38,9 +38,9 @@ mod choose;
 mod choose_ageing;
 mod choose_deadline;
 mod choose_vec;
-mod countdown;
 mod future;
 mod gather;
+mod gather_latch;
 mod guard;
 mod nack;
 mod offering;
@@ -52,12 +52,12 @@ mod sync;
 mod timeout;
 mod tuples;
 mod wait_queue;
-pub(crate) mod wakes;
+pub(crate) mod wake_list;
 mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
-mod countdown_models;
+mod gather_latch_models;
 #[cfg(all(test, loom))]
 mod guarantee_models;
 #[cfg(all(test, loom))]
@@ -96,12 +96,12 @@ pub use wrap::Wrap;
 pub(crate) use blocking::{Bound, is_blocked};
 pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread};
 pub(crate) use branch::Branch;
-pub(crate) use countdown::Countdown;
+pub(crate) use gather_latch::GatherLatch;
 pub(crate) use offering::{Offered, Offering};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
 pub(crate) use sync::is_of_user;
 pub(crate) use wait_queue::WaitQueue;
-pub(crate) use wakes::Wakes;
+pub(crate) use wake_list::WakeList;
 
 /// A first-class synchronous operation.
 ///

@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::protocol::Group;
-use super::{Event, Offer, Offered, Offering, WaitQueue, Wakes, choose_biased, never, with_nack};
+use super::{Event, Offer, Offered, Offering, WaitQueue, WakeList, choose_biased, never, with_nack};
 use crate::channel::{Receiver, Sender, channel};
 use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -178,7 +178,7 @@ fn unlinked_wait() {
     let completer = {
         let queue = Arc::clone(&queue);
         thread::spawn(move || {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             queue.complete_all(&mut wakes);
             wakes.queue();
         })

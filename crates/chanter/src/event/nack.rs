@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
@@ -56,7 +56,7 @@ impl Nack {
         self.cell.enabled.load(order::nack_observe())
     }
 
-    fn enable(&self, wakes: &mut Wakes) {
+    fn enable(&self, wakes: &mut WakeList) {
         // ORDER: Release pairs with `is_enabled`; waiters ask again under
         // the queue's lock, which `complete_all` takes after this store.
         self.cell.enabled.store(true, order::nack_enable());
@@ -95,16 +95,16 @@ unsafe impl Branch for NackBranch {
     type Output = ();
     const SINGLE: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         self.nack.is_enabled()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         // SAFETY: pinned, and retracted in `drop` at the latest.
         unsafe { self.nack.cell.waiters.offer(&self.offer, at, || self.nack.is_enabled()) }
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
         self.nack.cell.waiters.retract(&self.offer, winner.is_some());
     }
 
@@ -214,19 +214,19 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
         self.inner.as_ref().map_or(0, E::Branch::hints)
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.forced().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.forced().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.forced().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if let Some(inner) = self.as_mut().inner() {
             inner.settle(winner, wakes);
         }
@@ -262,7 +262,7 @@ impl<F, E: Event> Drop for WithNackBranch<F, E> {
     fn drop(&mut self) {
         // Still undecided: a guard panicked before the choice began.
         if let Some(nack) = self.nack.take() {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             nack.enable(&mut wakes);
             wakes.queue();
         }

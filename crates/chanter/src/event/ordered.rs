@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::walk::{Walk, What};
-use super::{Branch, Offered, Offering, Wakes};
+use super::{Branch, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// A choice policy: in which order the leaves are tried.
@@ -79,22 +79,22 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
         turns.filter(|turn| is_set(self.order.leaf(*turn))).fold(0, |hints, turn| hints | 1 << turn)
     }
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         let leaf = self.order.leaf(leaf);
         self.inner().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let leaf = self.order.leaf(leaf);
         self.inner().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let leaf = self.order.leaf(leaf);
         self.inner().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         let leaf = winner.map(|turn| self.order.leaf(turn));
         self.as_mut().inner().settle(leaf, wakes);
         // SAFETY: neither is pinned.

@@ -55,7 +55,7 @@
 //! partner goes from WAITING to DONE with a plain store.
 //!
 //! Offers that are *counted* all commit, each by itself, and the last one tells
-//! their owner: see `countdown.rs`. A *detached* offer has no owner any more: see
+//! their owner: see `gather_latch.rs`. A *detached* offer has no owner any more: see
 //! `channel/asend.rs`. Both *leave their share* of what they wait for to their partners.
 
 use std::marker::PhantomPinned;
@@ -64,7 +64,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::choice_set::kept;
-use super::countdown::Countdown;
+use super::gather_latch::GatherLatch;
 use super::offering::Offering;
 use crate::frame;
 use crate::sched::Turn;
@@ -106,7 +106,7 @@ enum Kind {
     Single,
     /// The consent of the set to which the offer belongs.
     Kept,
-    /// A share in a [`Countdown`].
+    /// A share in a [`GatherLatch`].
     Counted,
     /// As `Single`; its owner never looks again, and leaves its share to its partner.
     Detached,
@@ -156,7 +156,7 @@ impl Group {
         Self { kind: Cell::new(Kind::Detached), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
     }
 
-    /// What the offers of a [`Countdown`] belong to.
+    /// What the offers of a [`GatherLatch`] belong to.
     #[inline(always)]
     pub(super) fn new_counted() -> Self {
         Self { kind: Cell::new(Kind::Counted), ..Self::new() }
@@ -214,7 +214,7 @@ impl Group {
     /// The owner is about to make its only offer.
     #[inline(always)]
     pub(super) fn become_single(&self) {
-        // (Of a countdown partners read it meanwhile; a detached one is single.)
+        // (Of a gather latch partners read it meanwhile; a detached one is single.)
         if !self.leaves_its_share() {
             self.kind.set(Kind::Single);
         }
@@ -542,13 +542,13 @@ impl Offer {
     /// It is linked, and the caller holds the queue's lock.
     #[inline]
     pub(crate) unsafe fn take(&self) -> Take {
-        // SAFETY: linked; a counted group is a countdown's.
+        // SAFETY: linked; a counted group is a gather latch's.
         unsafe {
             let group = self.group();
             if !group.is_counted() {
                 return group.take();
             }
-            match Countdown::of(group).claim() {
+            match GatherLatch::of(group).claim() {
                 // Its number among the others is of no use, so it says this.
                 Some(is_last) => {
                     self.leaf.set(u32::from(is_last));
@@ -571,7 +571,7 @@ impl Offer {
 
     /// A partner that has taken and unlinked an offer that [leaves its
     /// share](Group::leaves_its_share), and has given that up, completes it: its
-    /// last access, but for the last of a countdown, who completes the owner's
+    /// last access, but for the last of a gather latch, who completes the owner's
     /// own offer.
     ///
     /// # Safety
@@ -592,7 +592,7 @@ impl Offer {
             (*this).parted.set(true);
             // ORDER: Release publishes the slot to `has_ended`.
             (*this).place.store(ENDED, order::count_end());
-            if is_last { Countdown::tell(Countdown::of(&*group)) } else { None }
+            if is_last { GatherLatch::tell(GatherLatch::of(&*group)) } else { None }
         }
     }
 

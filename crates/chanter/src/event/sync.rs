@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, Wakes};
+use super::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame;
 use crate::frame::report::{Place, Waits};
 use crate::inspect::Simulated;
@@ -67,7 +67,7 @@ impl<E: Event> Sync<E> {
 impl<E, B: Branch> Synchronization<E, B> {
     /// The first leaf that is ready commits.
     #[inline(always)]
-    fn poll_phase(branch: &mut Pin<&mut B>, wakes: &mut Wakes) -> Option<usize> {
+    fn poll_phase(branch: &mut Pin<&mut B>, wakes: &mut WakeList) -> Option<usize> {
         let leaves = branch.leaves();
         let first = first_leaf(&**branch, leaves);
         if leaves > 64 {
@@ -97,7 +97,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         branch: &mut Pin<&mut B>,
         group: &Group,
         waker: &Waker,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Option<usize> {
         let task = B::RETRIES.then_some(waker);
         let mut waker = group.open(waker);
@@ -115,7 +115,7 @@ impl<E, B: Branch> Synchronization<E, B> {
 
     /// The first poll that gets so far: guards, then the poll and block phases.
     #[inline(always)]
-    fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut Wakes) -> Option<usize> {
+    fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         branch.as_mut().force();
         if B::WALKED {
             // After the guards, which may have made futures.
@@ -144,7 +144,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         branch: &mut Pin<&mut B>,
         group: &Group,
         waker: &Waker,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
         place: Option<Place>,
     ) -> Option<usize> {
         let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?))) else {
@@ -181,7 +181,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         branch: &mut Pin<&mut B>,
         simulated: &Simulated,
         waits: &Waits,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Option<usize> {
         let leaves = branch.leaves();
         if leaves == 0 || leaves > 64 || branch.is_biased() {
@@ -215,7 +215,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         branch: &mut Pin<&mut B>,
         group: &Group,
         waker: &Waker,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
         place: Option<Place>,
     ) -> Option<u32> {
         // Perhaps to be asked, for a report.
@@ -310,7 +310,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         // SAFETY: `branch` stays pinned; `group` is not moved.
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
         let group = &self.group.0;
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
                 if !SIMULATED && !budget::pay() {
@@ -426,7 +426,7 @@ unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
             // give back what was committed but never taken.
             let _ = group.withdraw();
         }
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         // SAFETY: the branch stays where it is until it is dropped.
         let mut branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
         branch.as_mut().settle(None, &mut wakes);
@@ -447,7 +447,7 @@ impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
 /// One poll phase, then nothing.
 pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut branch = std::pin::pin!(event.into_branch());
-    let mut wakes = Wakes::new();
+    let mut wakes = WakeList::new();
     branch.as_mut().force();
     let winner = Sync::<E>::poll_phase(&mut branch, &mut wakes);
     branch.as_mut().settle(winner, &mut wakes);

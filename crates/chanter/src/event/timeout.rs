@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::choose::shifted;
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::time::{After, after};
 
@@ -94,7 +94,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         shifted(self.inner.hints(), leaves, 0) | shifted(self.limit.hints(), 1, leaves)
     }
 
-    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         let leaves = self.inner.leaves();
         if leaf < leaves {
             return self.inner().try_leaf(leaf, wakes);
@@ -109,7 +109,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         true
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if leaf < self.inner.leaves() {
             self.inner().offer_leaf(leaf, at, wakes)
         } else {
@@ -117,7 +117,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         }
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if leaf < self.inner.leaves() {
             self.inner().retry_leaf(leaf, at, wakes)
         } else {
@@ -125,7 +125,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         }
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         let inner = winner.and_then(|leaf| self.inner_leaf(leaf));
         let timer = (winner.is_some() && inner.is_none()).then_some(0);
         self.as_mut().inner().settle(inner, wakes);

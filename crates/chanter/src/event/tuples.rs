@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use super::choose::{Choices, shifted};
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes};
+use super::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 #[doc(hidden)]
@@ -61,7 +61,7 @@ macro_rules! tuple {
             }
 
             #[inline(always)]
-            fn try_leaf(self: Pin<&mut Self>, mut leaf: usize, wakes: &mut Wakes) -> bool {
+            fn try_leaf(self: Pin<&mut Self>, mut leaf: usize, wakes: &mut WakeList) -> bool {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 tuple!(@find this, leaf, branch, { return branch.try_leaf(leaf, wakes) };
@@ -74,7 +74,7 @@ macro_rules! tuple {
                 self: Pin<&mut Self>,
                 mut leaf: usize,
                 at: &Offering<'_>,
-                wakes: &mut Wakes,
+                wakes: &mut WakeList,
             ) -> Offered {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
@@ -87,7 +87,7 @@ macro_rules! tuple {
                 self: Pin<&mut Self>,
                 mut leaf: usize,
                 at: &Offering<'_>,
-                wakes: &mut Wakes,
+                wakes: &mut WakeList,
             ) -> Offered {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
@@ -96,7 +96,7 @@ macro_rules! tuple {
                 unreachable!("no such leaf")
             }
 
-            fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+            fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
                 // A loser's leaf number is out of every range, and stays so.
                 let mut leaf = winner.unwrap_or(usize::MAX);
                 // SAFETY: each field is structurally pinned.

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::protocol::{Offer, OfferList, Verdict};
-use super::{Offered, Offering, Wakes};
+use super::{Offered, Offering, WakeList};
 use crate::sync::Lock;
 
 /// Those who wait for something that happens once (a completion, a nack, an
@@ -69,7 +69,7 @@ impl WaitQueue {
 
     /// Completes every offer and collects those to wake. What has happened
     /// is visible already, so that nobody queues up again.
-    pub(crate) fn complete_all(&self, wakes: &mut Wakes) {
+    pub(crate) fn complete_all(&self, wakes: &mut WakeList) {
         let mut offers = self.offers.lock();
         // SAFETY: the lock is held; no group of ours is claimed.
         while let Some(offer) = unsafe { offers.win() } {

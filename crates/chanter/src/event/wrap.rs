@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// An event with an action after its commit; see [`Event::wrap`].
@@ -100,21 +100,21 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().retry_leaf(leaf, at, wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.inner().settle(winner, wakes);
     }
 

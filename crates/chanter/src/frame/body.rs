@@ -158,7 +158,7 @@ impl<F: Future> ParasiteFrame<F> {
     unsafe fn cancel(frame: NonNull<Header>) {
         let frame = frame.cast::<Self>().as_ptr();
         // SAFETY: the runner drops the future, once.
-        contain(|| unsafe { ManuallyDrop::drop(&mut (*frame).future) });
+        catch_panic(|| unsafe { ManuallyDrop::drop(&mut (*frame).future) });
     }
 }
 
@@ -197,7 +197,7 @@ fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtabl
 
 /// Runs `f` and reports a panic: for destructors and foreign wakers, which
 /// nobody can answer for.
-pub(crate) fn contain(f: impl FnOnce()) {
+pub(crate) fn catch_panic(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         JoinError::panicked(payload).report("a destructor or a foreign waker");
     }
@@ -331,7 +331,7 @@ impl<F: Future> HostFrame<F> {
         if std::mem::needs_drop::<F>() {
             // SAFETY: the runner has exclusive use of the future; dropped in
             // place, since it is pinned, and never again, even if that panics.
-            contain(|| unsafe { std::ptr::drop_in_place(Self::future(frame)) });
+            catch_panic(|| unsafe { std::ptr::drop_in_place(Self::future(frame)) });
         }
     }
 
@@ -362,7 +362,7 @@ impl<F: Future> HostFrame<F> {
     #[inline(always)]
     fn drop_result(frame: NonNull<Header>, result: Result<F::Output, JoinError>) {
         match result {
-            Ok(value) if std::mem::needs_drop::<F::Output>() => contain(|| drop(value)),
+            Ok(value) if std::mem::needs_drop::<F::Output>() => catch_panic(|| drop(value)),
             Ok(_) => (),
             Err(error) if error.is_panic() => {
                 // SAFETY: the caller has the frame.

@@ -25,7 +25,7 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
-pub(crate) use body::contain;
+pub(crate) use body::catch_panic;
 pub use error::JoinError;
 pub(crate) use header::{Arena, Header, Kind};
 pub(crate) use local_park::Home;

@@ -14,7 +14,7 @@ use loom::thread;
 use super::header::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
-use crate::event::{Offer, Offered, Offering, Wakes};
+use crate::event::{Offer, Offered, Offering, WakeList};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, check_wide, needs};
@@ -797,7 +797,7 @@ impl Joined {
                 waker.into_iter().for_each(Waker::wake);
             }
             Completed::Awaited { inherited } => {
-                let mut wakes = Wakes::new();
+                let mut wakes = WakeList::new();
                 // SAFETY: as in `run::complete`.
                 unsafe { self.joiners.complete_all(inherited, &mut wakes) };
                 wakes.queue();

@@ -4,11 +4,11 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::body::{Evaluated, contain};
+use super::body::{Evaluated, catch_panic};
 use super::header::{self, Header, Kind};
 use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
 use super::{deferred_drop, span};
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::policy::{Ready, Reason};
 use crate::sched::{Turn, Vp};
 use crate::sync::atomic::Ordering;
@@ -209,15 +209,15 @@ unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnc
                     && let Some(waker) = Joiners::complete_heir(joiners.as_ptr())
                 {
                     // A foreign waker may panic, and its thread is not ours.
-                    contain(|| waker.wake());
+                    catch_panic(|| waker.wake());
                 }
             }
             Completed::Awaited { inherited } => {
-                let mut wakes = Wakes::new();
+                let mut wakes = WakeList::new();
                 if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame) {
                     joiners.as_ref().complete_all(inherited, &mut wakes);
                 }
-                contain(|| wakes.queue());
+                catch_panic(|| wakes.queue());
                 release(frame);
             }
         }
@@ -508,7 +508,7 @@ fn wake_here(waker: Waker, turn: Turn, attach: impl FnOnce() -> bool) {
         unsafe { wake_frame::<true>(frame_of(waker.data()), turn, attach) };
     } else {
         // A foreign waker may panic, and the caller has a result to deliver.
-        contain(|| waker.wake());
+        catch_panic(|| waker.wake());
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) unsafe fn close(frame: NonNull<Header>) {
 fn close_now(place: &Place) {
     let span = place.0.replace(ptr::null_mut());
     // SAFETY: made in `put`, and taken once. A subscriber that panics harms nobody.
-    super::body::contain(|| drop(unsafe { Box::from_raw(span) }));
+    super::body::catch_panic(|| drop(unsafe { Box::from_raw(span) }));
 }
 
 /// A thread that is polled on this OS thread, and whose span is entered meanwhile. It lies on the stack.
@@ -181,7 +181,7 @@ impl Entered {
     fn tell(&self, enter: bool) {
         // SAFETY: the runner keeps the span while it polls.
         let span = unsafe { &*self.span };
-        super::body::contain(|| {
+        super::body::catch_panic(|| {
             span.with_subscriber(|(id, subscriber)| {
                 if enter {
                     subscriber.enter(id);

@@ -18,8 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::deadlock::{Deadlock, ThreadState};
-use crate::event::Wakes;
-use crate::frame::contain;
+use crate::event::WakeList;
+use crate::frame::catch_panic;
 use crate::machine::os_threads::os_threads;
 use crate::sched::{Shared, Vp};
 use crate::sync::atomic::Ordering;
@@ -57,14 +57,14 @@ impl Shared {
     /// are none.
     fn ring_alarms(&self) -> bool {
         let mut any = false;
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         for vp in &self.vps {
             if let Some(due) = vp.timers.last_due() {
                 any = true;
                 vp.timers.fire(due, &mut wakes);
             }
         }
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
         any
     }
 

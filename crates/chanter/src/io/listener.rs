@@ -20,7 +20,7 @@ use super::stream::TcpStream;
 #[cfg(unix)]
 use super::stream::UnixStream;
 use crate::channel::{Receiver, RecvEvent, Sender, channel};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, choose, into_future};
+use crate::event::{Branch, Event, Offered, Offering, WakeList, choose, into_future};
 use crate::thread::spawn_parasite;
 use crate::time::after;
 
@@ -246,15 +246,15 @@ unsafe impl<C> Branch for AcceptBranch<C> {
     type Output = io::Result<C>;
     const SINGLE: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.inner().settle(winner, wakes);
     }
 

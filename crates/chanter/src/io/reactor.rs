@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::poller::{Events, Poller};
 use super::source::Direction;
-use crate::event::Wakes;
-use crate::frame::contain;
+use crate::event::WakeList;
+use crate::frame::catch_panic;
 use crate::sync::{Announcement, Lock};
 
 /// A poller with edge-triggered sources.
@@ -142,7 +142,7 @@ impl Reactor {
             _ => wait(),
         }
         drop(turn);
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         for happening in events.iter() {
             let watched = self.sources.lock().slots.get(happening.key).cloned().flatten();
             if let Some(watched) = watched {
@@ -156,7 +156,7 @@ impl Reactor {
         }
         drop(events);
         // A foreign waker may panic: the driver goes on.
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
     }
 
     pub(crate) fn has_sources(&self) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::reactor::Watched;
-use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::pool::SharedRef;
 use crate::sched::{Vp, budget, entered};
@@ -39,7 +39,7 @@ impl Default for Direction {
 
 impl Direction {
     /// The reactor saw an edge; `outlasts_short_read` as in `Happening`.
-    pub(super) fn set_ready(&self, outlasts_short_read: bool, wakes: &mut Wakes) {
+    pub(super) fn set_ready(&self, outlasts_short_read: bool, wakes: &mut WakeList) {
         let bits = if outlasts_short_read { READY | OUTLASTS_SHORT_READ } else { READY };
         let word = self.word.load(Ordering::Relaxed);
         // ORDER: AcqRel: pairs with `is_ready`; waiters ask again under their
@@ -344,17 +344,17 @@ unsafe impl Branch for ReadinessBranch {
     type Output = io::Result<()>;
     const SINGLE: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         self.readiness.direction().is_ready()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         let direction = self.readiness.direction();
         // SAFETY: pinned, and retracted in `drop` at the latest.
         unsafe { direction.waiters.offer(&self.offer, at, || direction.is_ready()) }
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
         self.readiness.direction().waiters.retract(&self.offer, winner.is_some());
     }
 

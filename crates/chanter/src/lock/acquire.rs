@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::permits::{Attempt, Outcome, Permits};
 use super::waiter_queue::Waiter;
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waits, Wanted};
 
 /// What is acquired, and how it is handed out. Implemented by this crate only.
@@ -96,7 +96,7 @@ impl<R: Request> AcquireBranch<R> {
     }
 
     /// Gives back what is held.
-    pub(super) fn give_back(self: Pin<&mut Self>, wakes: &mut Wakes) {
+    pub(super) fn give_back(self: Pin<&mut Self>, wakes: &mut WakeList) {
         let (request, outcome, _) = self.parts();
         if let (Some(request), Some(Outcome::Granted)) = (request, outcome.take()) {
             request.permits().give_and(request.terms().0, wakes);
@@ -111,7 +111,7 @@ impl<R: Request> AcquireBranch<R> {
         (&mut this.request, &mut this.outcome, &this.waiter)
     }
 
-    fn attempt(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn attempt(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let (request, outcome, waiter) = self.parts();
         let Some(request) = request else { unreachable!("polled before its end") };
         // SAFETY: the waiter is pinned with the branch, and leaves in `settle`
@@ -129,7 +129,7 @@ impl<R: Request> AcquireBranch<R> {
         }
     }
 
-    fn leave(&self, wakes: &mut Wakes) {
+    fn leave(&self, wakes: &mut WakeList) {
         if let (Some(request), true) = (&self.request, self.waiter.has_joined()) {
             request.permits().leave(&self.waiter, wakes);
         }
@@ -137,7 +137,7 @@ impl<R: Request> AcquireBranch<R> {
 
     #[cold]
     fn abandon(&mut self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.leave(&mut wakes);
         if let (Some(request), Some(Outcome::Granted)) = (&self.request, self.outcome.take()) {
             request.permits().give_and(request.terms().0, &mut wakes);
@@ -163,14 +163,14 @@ unsafe impl<R: Request> Branch for AcquireBranch<R> {
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         let (request, outcome, _) = self.parts();
         *outcome = request.as_ref().and_then(|request| request.permits().try_take(request.terms().0));
         outcome.is_some()
     }
 
     #[inline(always)]
-    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         // A choice has been through `try_leaf`, and has to claim its group.
         if at.single && self.as_mut().try_leaf(leaf, wakes) {
             return at.commit_alone();
@@ -178,12 +178,12 @@ unsafe impl<R: Request> Branch for AcquireBranch<R> {
         self.attempt(at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.attempt(at, wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if winner.is_none() {
             self.leave(wakes);
         }

@@ -9,7 +9,7 @@ use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
 use super::stall_timer::{LazyQueue, Queue};
 use super::waiter_queue::{Stage, Waiter};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::const_unless_loom;
 
@@ -83,14 +83,14 @@ impl Condvar {
 
     /// Wakes one of those who wait, if there are any.
     pub fn notify_one(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.notify(1, &mut wakes);
         wakes.queue();
     }
 
     /// Wakes all who wait.
     pub fn notify_all(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.notify(usize::MAX, &mut wakes);
         wakes.queue();
     }
@@ -100,7 +100,7 @@ impl Condvar {
     }
 
     /// Nobody has to be told if nobody has ever waited.
-    fn notify(&self, waiters: usize, wakes: &mut Wakes) {
+    fn notify(&self, waiters: usize, wakes: &mut WakeList) {
         let Some(queue) = self.queue.get() else { return };
         let mut line = queue.lock();
         line.notify(waiters, wakes);
@@ -219,7 +219,7 @@ impl<G: Guard> WaitBranch<'_, G> {
 
     /// It waits no more; a notification is for others, unless it was lost: the
     /// line has gone on without it.
-    fn give_up(&mut self, wakes: &mut Wakes) {
+    fn give_up(&mut self, wakes: &mut WakeList) {
         let mut passes_on = std::mem::replace(&mut self.notified, false);
         if self.waiter.has_joined() {
             // SAFETY: it has joined this line.
@@ -241,12 +241,12 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
     const SINGLE: bool = true;
     const RETRIES: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         // Nobody can notify who has not waited.
         false
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let waker = copy(at);
         let queue = self.condvar.queue();
         let mut line = queue.lock();
@@ -260,14 +260,14 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
         Offered::Idle
     }
 
-    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if !self.as_mut().is_notified(at) {
             return Offered::Idle;
         }
         self.lock().retry_leaf(leaf, at, wakes)
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         self.as_mut().lock().settle(winner, wakes);
         // SAFETY: the waiter is not moved.
         let this = unsafe { self.get_unchecked_mut() };
@@ -294,7 +294,7 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
 impl<G: Guard> Drop for WaitBranch<'_, G> {
     fn drop(&mut self) {
         if self.notified || self.waiter.has_joined() {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             self.give_up(&mut wakes);
             wakes.queue();
         }

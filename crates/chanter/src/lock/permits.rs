@@ -23,9 +23,9 @@ use std::task::Waker;
 
 use super::stall_timer::{LazyQueue, Queue};
 use super::waiter_queue::Waiter;
-use crate::event::{Offering, Wakes};
+use crate::event::{Offering, WakeList};
 use crate::frame::report::{LockProbe, Waiting, Waits, Wanted};
-use crate::frame::{self, contain};
+use crate::frame::{self, catch_panic};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{const_unless_loom, order};
 
@@ -184,7 +184,7 @@ impl Permits {
         waiter: &Waiter,
         (wants, patience): (usize, u32),
         at: &Offering<'_>,
-        wakes: &mut Wakes,
+        wakes: &mut WakeList,
     ) -> Attempt {
         let queue = self.queue();
         let waker = copy(at);
@@ -236,7 +236,7 @@ impl Permits {
     /// A waiter wants nothing any more. If it was called, another is called in
     /// its place.
     #[cold]
-    pub(super) fn leave(&self, waiter: &Waiter, wakes: &mut Wakes) {
+    pub(super) fn leave(&self, waiter: &Waiter, wakes: &mut WakeList) {
         let queue = self.queue();
         let mut line = queue.lock();
         // SAFETY: it has joined: the owner says so.
@@ -260,7 +260,7 @@ impl Permits {
     }
 
     /// As `give`, where others are woken anyway.
-    pub(super) fn give_and(&self, permits: usize, wakes: &mut Wakes) {
+    pub(super) fn give_and(&self, permits: usize, wakes: &mut WakeList) {
         // ORDER: as in `give`.
         if self.state.fetch_add(permits * ONE, order::permit_give()) & QUEUED != 0 {
             self.look(wakes);
@@ -287,7 +287,7 @@ impl Permits {
         // ORDER: Relaxed: it publishes nothing. Who waits is found under the
         // queue's lock, or has seen the flag there.
         if self.state.fetch_or(CLOSED, Ordering::Relaxed) & CLOSED == 0 {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             self.queue().lock().notify(usize::MAX, &mut wakes);
             wakes.queue();
         }
@@ -296,14 +296,14 @@ impl Permits {
     #[cold]
     #[inline(never)]
     fn call_next(&self) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.look(&mut wakes);
         // In a destructor, often.
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
     }
 
     /// Permits have come back, and somebody may wait for them.
-    fn look(&self, wakes: &mut Wakes) {
+    fn look(&self, wakes: &mut WakeList) {
         let queue = self.queue();
         let mut line = queue.lock();
         line.free = self.free();

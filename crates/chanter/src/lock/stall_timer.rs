@@ -15,8 +15,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::waiter_queue::{Waiter, WaiterQueue};
-use crate::event::Wakes;
-use crate::frame::contain;
+use crate::event::WakeList;
+use crate::frame::catch_panic;
 use crate::frame::report::{Gauge, Gauged};
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
@@ -83,14 +83,14 @@ impl Queue {
     /// The alarm has rung.
     pub(super) fn tick(&self) {
         self.disarm();
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         let mut line = self.lock();
         line.tick(&mut wakes);
         let next = line.watch();
         drop(line);
         self.set_alarm(next);
         // A foreign waker may panic: the time goes on.
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
     }
 }
 

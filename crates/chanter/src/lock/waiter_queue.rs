@@ -40,7 +40,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::sync::atomic::Ordering;
 use crate::sync::{self, Cell, UnsafeCell};
 use crate::time::MayHelp;
@@ -272,7 +272,7 @@ impl WaiterQueue {
     }
 
     /// Calls those who can have what they want, in order, and `more` beyond.
-    pub(super) fn notify(&mut self, mut more: usize, wakes: &mut Wakes) {
+    pub(super) fn notify(&mut self, mut more: usize, wakes: &mut WakeList) {
         while let Some(next) = self.next {
             // SAFETY: in the line.
             let waiter = unsafe { next.as_ref() };
@@ -334,7 +334,7 @@ impl WaiterQueue {
     }
 
     /// The alarm rings.
-    pub(super) fn tick(&mut self, wakes: &mut Wakes) {
+    pub(super) fn tick(&mut self, wakes: &mut WakeList) {
         self.armed = false;
         let mut missing = 0;
         let mut at = self.head;
@@ -372,7 +372,7 @@ impl WaiterQueue {
         self.head.is_some_and(|head| !ptr::eq(unsafe { head.as_ref() }.next.get(), head.as_ptr()))
     }
 
-    fn call_one(&mut self, waiter: &Waiter, wakes: &mut Wakes) {
+    fn call_one(&mut self, waiter: &Waiter, wakes: &mut WakeList) {
         waiter.stage.set(Stage::Called);
         waiter.called_in.set(self.alarm);
         self.notified += waiter.wants.get() as u128;

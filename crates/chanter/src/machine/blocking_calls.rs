@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{Machine, SharedRef, Vp};
 use crate::channel::bounded;
-use crate::frame::{JoinError, Site, contain};
+use crate::frame::{JoinError, Site, catch_panic};
 use crate::sched::workers::Workers;
 use crate::sched::{Shared, entered};
 use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
@@ -81,7 +81,7 @@ impl Pool {
             std::mem::take(&mut state.calls)
         };
         self.change.notify_all();
-        calls.into_iter().for_each(|call| contain(|| drop(call)));
+        calls.into_iter().for_each(|call| catch_panic(|| drop(call)));
     }
 
     /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has come for
@@ -126,7 +126,7 @@ impl Shared {
         let mut state = pool.state();
         if state.is_closed {
             drop(state);
-            contain(|| drop(call));
+            catch_panic(|| drop(call));
             return Ok(());
         }
         state.calls.push_back(call);
@@ -146,7 +146,7 @@ impl Shared {
         }
         let call = state.calls.pop_back();
         drop(state);
-        contain(|| drop(call));
+        catch_panic(|| drop(call));
         Err(error)
     }
 
@@ -177,7 +177,7 @@ impl Shared {
             if let Some(call) = theirs.take() {
                 let result = catch_unwind(AssertUnwindSafe(call)).map_err(JoinError::panicked);
                 // There is room; or nobody waits any more, and what is left is dropped.
-                contain(|| drop(tx.try_send(result)));
+                catch_panic(|| drop(tx.try_send(result)));
             }
         });
         let submitted = self.submit(Call { run, site });

@@ -23,8 +23,8 @@ use std::ptr::{self};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Wakes, block_on_thread};
-use crate::frame::{self, Arena, Kind, Revoked, contain, deferred_drop};
+use crate::event::{Event, WakeList, block_on_thread};
+use crate::frame::{self, Arena, Kind, Revoked, catch_panic, deferred_drop};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::inspect::simulation::SimulatedPolicy;
@@ -444,13 +444,13 @@ impl Shared {
         let mut nap = NAPS[0];
         while self.pool.workers.count() > 0 {
             self.cancel_round(Beside::Calls);
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             for vp in &self.vps {
                 vp.reactor.poll(Some(Duration::ZERO));
                 vp.timers.fire(Instant::now(), &mut wakes);
             }
             // A foreign waker may panic.
-            contain(|| wakes.queue());
+            catch_panic(|| wakes.queue());
             let awake = Instant::now() + nap;
             if !self.pool.workers.join(Some(until.map_or(awake, |until| until.min(awake))))
                 && until.is_some_and(|until| Instant::now() >= until)

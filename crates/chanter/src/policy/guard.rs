@@ -27,7 +27,7 @@ use std::ptr;
 
 use super::slot::{Held, Visit};
 use super::{Others, Policy, QUANTUM, Ready, Reason, WorkStealing};
-use crate::frame::{JoinError, contain};
+use crate::frame::{JoinError, catch_panic};
 use crate::sched::{Replacement, Vp};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -138,7 +138,7 @@ pub(super) fn report(is_first: bool, payload: Payload) {
     if is_first {
         JoinError::panicked(payload).report("a policy");
     } else {
-        contain(|| drop(payload));
+        catch_panic(|| drop(payload));
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, PolicyTrai
     match call(ask) {
         Ok(terms) => (policy, terms, None),
         Err(payload) => {
-            contain(|| drop(policy));
+            catch_panic(|| drop(policy));
             let (policy, terms) = built_in();
             (policy, terms, Some(payload))
         }

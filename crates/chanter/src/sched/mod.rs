@@ -48,7 +48,7 @@ pub(crate) use pool::{Shared, entered};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
 pub use topology::{Neighbours, Topology};
 
-use crate::channel::Spares;
+use crate::channel::ChannelCache;
 use crate::frame::report::Waits;
 use crate::frame::{self, Arena, Header, Home, Revoked};
 use crate::inspect::Simulated;
@@ -111,7 +111,7 @@ pub(crate) struct Vp {
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
     /// Driver: where channels come from.
-    pub(crate) channels: Spares,
+    pub(crate) channels: ChannelCache,
     /// Driver: the real stack limit.
     stack_limit: Cell<usize>,
     /// Driver: whether threads were spawned here that cannot leave.
@@ -258,7 +258,7 @@ impl Vp {
             home: Home::new(index),
             announcement: Cell::new(Announcement::nobodys()),
             arena: Arena::new(),
-            channels: Spares::new(),
+            channels: ChannelCache::new(),
             terms: Cell::new(terms),
             policies: Slot::new(policy),
             saves_tokens: Cell::new(false),

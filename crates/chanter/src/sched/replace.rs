@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
-use crate::frame::contain;
+use crate::frame::catch_panic;
 use crate::policy::{
     Held, Payload, Policy, PolicyGuard, PolicyTraits, ReadyQueue, Reason, Retired, built_in, drain,
     introduce, policy_panicked,
@@ -37,8 +37,8 @@ pub(crate) struct Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         // Foreign wakers may panic, and so may a policy that is not used.
-        contain(|| drop(self.policy.take()));
-        contain(|| {
+        catch_panic(|| drop(self.policy.take()));
+        catch_panic(|| {
             self.done.set();
         });
     }

@@ -7,8 +7,8 @@ use super::hand_off::monitor;
 use super::pump::rest_of_pump;
 use super::replace::WakeSource;
 use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
-use crate::event::Wakes;
-use crate::frame::{self, Header, Kind, Revoked, contain};
+use crate::event::WakeList;
+use crate::frame::{self, Header, Kind, Revoked, catch_panic};
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Stealer};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
@@ -259,11 +259,11 @@ impl Vp {
     }
 
     pub(super) fn fire_timers(&self, now: Instant) {
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.principal().timers.fire(now, &mut wakes);
         let outer = self.cause.replace(WakeSource::Timer);
         // A foreign waker may panic: the driver goes on.
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
         self.cause.set(outer);
     }
 

@@ -73,9 +73,9 @@ orders! {
     nack_enable = Release;
     /// `Nack::is_enabled`: sees what came before the loss.
     nack_observe = Acquire;
-    /// `Countdown::claim`: the last sees the owner's offer.
+    /// `GatherLatch::claim`: the last sees the owner's offer.
     count_claim = Acquire;
-    /// `Countdown::prepare`: the owner's offer is there.
+    /// `GatherLatch::prepare`: the owner's offer is there.
     count_prepare = Release;
     /// `Offer::end_with_share`: the member's result is complete.
     count_end = Release;

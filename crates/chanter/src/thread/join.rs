@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::demand::Demand;
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::frame::run::{demand, schedule};
 use crate::frame::state::State;
@@ -260,7 +260,7 @@ impl Joiners {
 
     /// # Safety
     /// As for `complete_heir` if `inherited`; the caller has a reference.
-    pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut Wakes) {
+    pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut WakeList) {
         if inherited {
             // SAFETY: the caller's contract.
             wakes.push(unsafe { Self::complete_heir(self) });
@@ -357,12 +357,12 @@ unsafe impl<T> Branch for JoinBranch<T> {
     const SINGLE: bool = true;
     const LEAN: bool = true;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         self.thread.is_determined()
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if self.state().is_fresh() {
             // SAFETY: the handle is a reference.
             unsafe { demand(self.thread.frame) };
@@ -383,7 +383,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
         self.retract(winner.is_some());
     }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use super::keeper;
 use crate::event::protocol::Group;
-use crate::event::{Offering, Wakes};
+use crate::event::{Offering, WakeList};
 use crate::sched::Vp;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{BiasedLock, aliased, const_unless_loom};
@@ -117,7 +117,7 @@ impl Timers {
     }
 
     /// Completes all that are due.
-    pub(crate) fn fire(&self, now: Instant, wakes: &mut Wakes) {
+    pub(crate) fn fire(&self, now: Instant, wakes: &mut WakeList) {
         let mut heap = self.heap.lock();
         while let Some(entry) = heap.entries.first().copied().filter(|entry| entry.due <= now) {
             heap.remove(0);

@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::time::Instant;
 
 use super::Timers;
-use crate::event::Wakes;
-use crate::frame::contain;
+use crate::event::WakeList;
+use crate::frame::catch_panic;
 use crate::sched::{Shared, never_wait_for_machines};
 use crate::sync::Process;
 
@@ -54,7 +54,7 @@ pub(crate) fn idle_keepers() -> usize {
 /// Fires what is due; returns when the next one is.
 fn fire() -> Option<Instant> {
     let now = Instant::now();
-    let mut wakes = Wakes::new();
+    let mut wakes = WakeList::new();
     TIMERS.fire(now, &mut wakes);
     let mut next = TIMERS.next_due();
     let mut adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
@@ -70,9 +70,9 @@ fn fire() -> Option<Instant> {
     *adopted = kept;
     drop(adopted);
     // The last reference may drop a policy, which is user code.
-    contain(|| drop(done));
+    catch_panic(|| drop(done));
     // A foreign waker may panic: the time goes on.
-    contain(|| wakes.queue());
+    catch_panic(|| wakes.queue());
     next
 }
 

@@ -17,7 +17,7 @@ pub(crate) use heap::{MayHelp, Timers};
 use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};
 
-use crate::event::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
@@ -158,13 +158,13 @@ unsafe impl Branch for AfterBranch {
         u64::from(!self.has_just_begun())
     }
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
         !this.has_just_begun() && this.due().is_some_and(|due| due <= self::now())
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
         let begins = this.has_just_begun();
@@ -180,7 +180,7 @@ unsafe impl Branch for AfterBranch {
         Offered::Linked
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {
         // SAFETY: nothing pinned is moved.
         unsafe { self.get_unchecked_mut() }.retract();
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::Key;
 use super::kept::{Header, Kept};
-use crate::event::{Branch, Event, Offered, Offering, Wakes};
+use crate::event::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or
@@ -45,19 +45,19 @@ pub(super) trait Member<T> {
     /// Makes its next event, if there is none.
     fn make(self: Pin<&mut Self>);
     /// Commits if that is possible now, or offers.
-    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
     /// Commits if that is possible now. It is offered nowhere.
-    fn attempt(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool;
+    fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool;
     /// It has been offered, and passed by partners that it may have next time:
     /// see `Header::shunned`.
     fn has_shunned(&self) -> bool;
     /// As [`BaseEvent::take_back`].
     fn take_back(self: Pin<&mut Self>) -> bool;
     /// A partner has committed it: settles the commit.
-    fn settle(self: Pin<&mut Self>, wakes: &mut Wakes);
+    fn settle(self: Pin<&mut Self>, wakes: &mut WakeList);
     /// A partner has committed it for a synchronization that was dropped. True:
     /// it waits for the next one; false: what was committed went back.
-    fn give_back(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool;
+    fn give_back(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool;
     /// Whether the commit is the last.
     fn is_last(&self) -> bool;
     /// Takes the offer out of its queue: from then on, no partner knows of it.
@@ -120,7 +120,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         }
     }
 
-    fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if self.done {
             return at.commit_alone();
         }
@@ -134,7 +134,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         offered
     }
 
-    fn attempt(mut self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+    fn attempt(mut self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         if self.done {
             return true;
         }
@@ -155,14 +155,14 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         self.parts().1.as_pin_mut().is_some_and(E::take_back)
     }
 
-    fn settle(mut self: Pin<&mut Self>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, wakes: &mut WakeList) {
         let outcome = self.header.group.outcome();
         debug_assert!(outcome.is_some(), "a partner has won it");
         self.header.group.renew_kept();
         self.as_mut().branch().1.settle(Some(0), wakes);
     }
 
-    fn give_back(mut self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+    fn give_back(mut self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         if E::LASTS {
             self.as_mut().settle(wakes);
             *self.as_mut().parts().3 = true;

@@ -16,8 +16,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 
-use crate::event::Wakes;
-use crate::frame::contain;
+use crate::event::WakeList;
+use crate::frame::catch_panic;
 use crate::sync::AliasedBox;
 use kept::Kept;
 pub use member::BaseEvent;
@@ -328,7 +328,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     }
 
     /// Nobody synchronizes any more.
-    fn rest(&mut self, wakes: &mut Wakes) {
+    fn rest(&mut self, wakes: &mut WakeList) {
         self.live = false;
         // SAFETY: the winner is a member, and alive.
         let Some(won) = (unsafe { self.kept.give_up().as_ref() }) else { return };
@@ -345,7 +345,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     #[inline]
     fn recover(&mut self) {
         if self.live {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             self.rest(&mut wakes);
             wakes.queue();
         }
@@ -372,7 +372,7 @@ impl<T> Drop for ChoiceSet<'_, T> {
         // may put it behind another in the ready list.
         for place in &mut self.members {
             if let Some(member) = &mut place.member {
-                contain(|| member.as_mut().retract());
+                catch_panic(|| member.as_mut().retract());
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{ChoiceSet, Key, member};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// The event of the member that commits next; see [`ChoiceSet::next`].
@@ -85,7 +85,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         u64::from(set.again.is_some() || !set.ready.is_empty() || set.kept.is_stirred())
     }
 
-    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
         let this = &mut *self;
         let set = &mut *this.set;
         if set.kept.is_stirred() {
@@ -105,7 +105,12 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     }
 
     #[inline]
-    fn offer_leaf(mut self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(
+        mut self: Pin<&mut Self>,
+        _leaf: usize,
+        at: &Offering<'_>,
+        wakes: &mut WakeList,
+    ) -> Offered {
         let this = &mut *self;
         let set = &mut *this.set;
         loop {
@@ -141,7 +146,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     }
 
     #[inline]
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         let this = &mut *self;
         let set = &mut *this.set;
         if winner.is_none() {

@@ -1,5 +1,5 @@
 //! Members without threads: what is gathered are base events only, whose offers
-//! a [`Countdown`] counts.
+//! a [`GatherLatch`] counts.
 //!
 //! They commit while nobody looks, and have nothing to do then. All that is left
 //! is to collect their results.
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::Waker;
 
 use super::shapes::Gathers;
-use crate::event::{Branch, Countdown, Offered, Offering, Wakes};
+use crate::event::{Branch, GatherLatch, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// The branches of what is gathered, in its shape.
@@ -49,18 +49,18 @@ pub trait Visit {
 /// Offers each. Their partners go on at once, as they do when threads offer
 /// one after the other.
 struct Begin<'a> {
-    countdown: &'a Countdown,
+    gather_latch: &'a GatherLatch,
     waker: Option<&'a Waker>,
 }
 
 impl Visit for Begin<'_> {
     #[inline(always)]
     fn visit<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
-        let at: Offering<'_> = self.countdown.offering();
-        let mut wakes = Wakes::new();
+        let at: Offering<'_> = self.gather_latch.offering();
+        let mut wakes = WakeList::new();
         let offered = branch.as_mut().offer_leaf(0, &at, &mut wakes);
         debug_assert!(matches!(offered, Offered::Linked | Offered::Committed));
-        self.countdown.offered(branch.offer(), offered);
+        self.gather_latch.offered(branch.offer(), offered);
         match self.waker {
             Some(waker) => wakes.deliver(waker),
             None => wakes.queue(),
@@ -83,12 +83,12 @@ struct AwaitEnd;
 impl Visit for AwaitEnd {
     #[inline(always)]
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        Countdown::await_end(branch.offer());
+        GatherLatch::await_end(branch.offer());
     }
 }
 
 /// Takes those out of their queues that have not ended, and never will.
-struct Retract<'a>(&'a mut Wakes);
+struct Retract<'a>(&'a mut WakeList);
 
 impl Visit for Retract<'_> {
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
@@ -100,7 +100,7 @@ impl Visit for Retract<'_> {
 
 /// A gathering without threads, from its begin to its end. It is pinned.
 pub(super) struct Direct<P: Gathers> {
-    countdown: Countdown,
+    gather_latch: GatherLatch,
     branches: P::Branches,
     begun: bool,
     stopped: bool,
@@ -116,18 +116,18 @@ impl<P: Gathers> Direct<P> {
         // SAFETY: the caller's contract; every field is written.
         unsafe {
             events.put_branches(&raw mut (*place).branches);
-            (&raw mut (*place).countdown).write(Countdown::new((*place).branches.count()));
+            (&raw mut (*place).gather_latch).write(GatherLatch::new((*place).branches.count()));
             (&raw mut (*place).begun).write(false);
             (&raw mut (*place).stopped).write(false);
         }
     }
 
     #[inline(always)]
-    fn split(self: Pin<&mut Self>) -> (&Countdown, Pin<&mut P::Branches>) {
-        // SAFETY: both are pinned with the whole; the countdown is only shared.
+    fn split(self: Pin<&mut Self>) -> (&GatherLatch, Pin<&mut P::Branches>) {
+        // SAFETY: both are pinned with the whole; the gather latch is only shared.
         unsafe {
             let this = self.get_unchecked_mut();
-            (&this.countdown, Pin::new_unchecked(&mut this.branches))
+            (&this.gather_latch, Pin::new_unchecked(&mut this.branches))
         }
     }
 
@@ -139,20 +139,20 @@ impl<P: Gathers> Direct<P> {
         if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().begun }, true) {
             return;
         }
-        let (countdown, branches) = self.split();
-        countdown.begin();
-        branches.visit(&mut Begin { countdown, waker });
+        let (gather_latch, branches) = self.split();
+        gather_latch.begin();
+        branches.visit(&mut Begin { gather_latch, waker });
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.countdown.is_over()
+        self.gather_latch.is_over()
     }
 
     /// # Safety
-    /// As for [`Countdown::prepare`].
+    /// As for [`GatherLatch::prepare`].
     pub(super) unsafe fn offer(&self, at: &Offering<'_>) -> Offered {
         // SAFETY: the caller's contract.
-        unsafe { self.countdown.prepare(at) }
+        unsafe { self.gather_latch.prepare(at) }
     }
 
     /// All have committed: their results.
@@ -168,13 +168,13 @@ impl<P: Gathers> Direct<P> {
     }
 
     /// The gathering is not chosen: what has not committed never happens.
-    pub(super) fn stop(mut self: Pin<&mut Self>, wakes: &mut Wakes) {
+    pub(super) fn stop(mut self: Pin<&mut Self>, wakes: &mut WakeList) {
         // SAFETY: the flag is not pinned.
         if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().stopped }, true) {
             return;
         }
-        let (countdown, mut branches) = self.split();
-        countdown.stop(|| {
+        let (gather_latch, mut branches) = self.split();
+        gather_latch.stop(|| {
             let mut count = CountEnded(0);
             branches.as_mut().visit(&mut count);
             count.0

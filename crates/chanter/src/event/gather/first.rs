@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Instant;
 
 use crate::event::{Event, choose, from_cancel_safe};
-use crate::frame::contain;
+use crate::frame::catch_panic;
 
 /// The first `k` of `events` to commit; the rest never happen.
 ///
@@ -99,7 +99,7 @@ impl<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> Drop for Kept<E, F> {
         if let Some(back) = self.back.take()
             && !results.is_empty()
         {
-            contain(|| back(results));
+            catch_panic(|| back(results));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `slot.rs` holds the protocol between an owner and one member that has a
 //! thread, `shared.rs` what all such members have in common, `direct.rs` members
-//! that need none (their protocol is in `countdown.rs`), `shapes.rs` tuples,
+//! that need none (their protocol is in `gather_latch.rs`), `shapes.rs` tuples,
 //! arrays and vectors, `first.rs` the first few of many.
 
 mod direct;
@@ -30,7 +30,7 @@ use self::direct::Direct;
 use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
 use super::walk::{Walk, What};
-use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
+use super::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
@@ -270,7 +270,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         }
     }
 
-    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         if let Some(mut direct) = self.as_mut().direct() {
             direct.as_mut().begin(None);
             return direct.is_over();
@@ -278,7 +278,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         self.shared().is_over()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if let Some(direct) = self.direct.get_ref() {
             // SAFETY: pinned, begun by `walk`, and stopped or settled in `drop`
             // at the latest.
@@ -290,7 +290,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         unsafe { shared.owner.offer(&self.offer, at, || shared.is_over()) }
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         if let Some(direct) = self.as_mut().direct() {
             match winner {
                 Some(_) => direct.await_end(),
@@ -358,7 +358,7 @@ impl<P: Gathers, R: Reclaim<P::Partial>> Drop for GatherBranch<P, R> {
         // SAFETY: pinned if anything has begun, and not moved here.
         let mut this = unsafe { Pin::new_unchecked(self) };
         if let Some(direct) = this.as_mut().direct() {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             direct.stop(&mut wakes);
             wakes.queue();
         } else if let Some(shared) = &this.shared {

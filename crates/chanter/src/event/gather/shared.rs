@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use super::slot::{Slot, Step};
-use crate::event::{WaitQueue, Wakes};
+use crate::event::{WaitQueue, WakeList};
 use crate::frame::JoinError;
 use crate::sched::{Vp, entered};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
@@ -293,7 +293,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
     /// A member has its output.
     fn finish(&self, waker: &Waker) {
         if self.leave(1) {
-            let mut wakes = Wakes::new();
+            let mut wakes = WakeList::new();
             self.owner.complete_all(&mut wakes);
             // The owner goes on here, on the stack of the last (figure 5's
             // `attach`), if this is a thread of ours at an await point.
@@ -309,7 +309,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         };
         // ORDER: Release pairs with `is_over`.
         self.failed.store(true, order::gather_fail());
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         self.owner.complete_all(&mut wakes);
         wakes.queue();
         if let Some(payload) = unwanted {

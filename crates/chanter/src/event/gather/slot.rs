@@ -24,7 +24,7 @@ use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
-use crate::frame::contain;
+use crate::frame::catch_panic;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{UnsafeCell, order};
 
@@ -153,7 +153,7 @@ impl<F: Future> Slot<F> {
         unsafe { self.replace(Stage::Gone) };
         if let Some(waker) = waker {
             // The member's frame ends.
-            contain(|| waker.wake());
+            catch_panic(|| waker.wake());
         }
         true
     }
@@ -171,7 +171,7 @@ impl<F: Future> Slot<F> {
         self.stage.with_mut(|place| {
             // SAFETY: the caller's contract. The future is pinned, so it is
             // dropped in place; the write comes whether that panics or not.
-            contain(|| unsafe { ptr::drop_in_place(place) });
+            catch_panic(|| unsafe { ptr::drop_in_place(place) });
             // SAFETY: as above.
             unsafe { place.write(stage) };
         });

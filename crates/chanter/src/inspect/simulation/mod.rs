@@ -30,9 +30,9 @@ pub use note::Note;
 
 use super::deadlock::numbers::Numbers;
 use super::deadlock::{Deadlock, ThreadReport};
-use crate::event::Wakes;
+use crate::event::WakeList;
 use crate::frame::report::Holder;
-use crate::frame::{self, Header, Kind, contain};
+use crate::frame::{self, Header, Kind, catch_panic};
 use crate::machine::Machine;
 use crate::policy::{Payload, Policy, Ready, Reason, call};
 use crate::sched::Vp;
@@ -265,7 +265,7 @@ impl Simulated {
     pub(crate) fn fail(&self, payload: Payload) {
         self.ended.set(true);
         if self.has_failed.replace(true) {
-            contain(|| drop(payload));
+            catch_panic(|| drop(payload));
         } else {
             self.failure.set(Some(payload));
         }
@@ -361,10 +361,10 @@ impl Simulated {
         let by = due.saturating_duration_since(self.now.get());
         self.note(|| Note::Jumped { by, is_early });
         self.now.set(due.max(self.now.get()));
-        let mut wakes = Wakes::new();
+        let mut wakes = WakeList::new();
         vp.timers.fire(self.now.get(), &mut wakes);
         let outer = vp.cause.replace(WakeSource::Timer);
-        contain(|| wakes.queue());
+        catch_panic(|| wakes.queue());
         vp.cause.set(outer);
     }
 
@@ -447,7 +447,7 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         // SAFETY: dropped once, here.
-        contain(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
+        catch_panic(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
     }
 }
 

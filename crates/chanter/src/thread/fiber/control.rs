@@ -17,7 +17,7 @@ use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
 use crate::frame::run::waker_of;
-use crate::frame::{Header, Revoked, claim, contain, span};
+use crate::frame::{Header, Revoked, catch_panic, claim, span};
 use crate::policy::Ready;
 use crate::sched::{DEPTH, Vp};
 use crate::sync::atomic::Ordering;
@@ -348,7 +348,7 @@ impl FiberControl {
         vp.fibers.ending.set(self.outer.get());
         drop(running);
         // The report, and the payload, are code of a user: not before the fiber is current no more.
-        contain(|| {
+        catch_panic(|| {
             if let Err(payload) = unwound {
                 resume_unwind(payload);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::fork_scope::{ForkScope, Share, enqueue};
 use super::published::Published;
 use super::wait;
-use crate::frame::contain;
+use crate::frame::catch_panic;
 use crate::sched::Vp;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
@@ -387,9 +387,9 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
                 && let Some(result) = self.wait(vp)
             {
                 // One panic is on its way already.
-                return contain(|| drop(result));
+                return catch_panic(|| drop(result));
             }
-            contain(|| ManuallyDrop::drop(&mut *self.body.get()));
+            catch_panic(|| ManuallyDrop::drop(&mut *self.body.get()));
         }
     }
 

@@ -10,7 +10,7 @@ use super::pending_requests::{Pending, Step};
 use super::refuse;
 use crate::frame::report::Waiting;
 use crate::frame::run::{complete, polling, settle};
-use crate::frame::{Header, JoinError, contain};
+use crate::frame::{Header, JoinError, catch_panic};
 use crate::sched::Vp;
 
 /// Takes the requests that have been made to a thread. True: the caller, its
@@ -28,8 +28,8 @@ pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
         match pending_requests.step(&header.state) {
             Step::Run => return true,
             Step::Grant(Pending { hold, ask, .. }) => {
-                contain(|| drop(hold));
-                contain(|| ask.grant());
+                catch_panic(|| drop(hold));
+                catch_panic(|| ask.grant());
             }
             Step::Terminate(Pending { mut ask, .. }) => {
                 // SAFETY: we are the runner; the value is of the thread's type,
@@ -43,7 +43,7 @@ pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
                     });
                     complete(frame, header.local_refs.replace(0));
                 }
-                contain(|| ask.grant());
+                catch_panic(|| ask.grant());
                 return false;
             }
             Step::Poll(mut hold) => {
@@ -59,7 +59,7 @@ pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
                 }
                 // Dropped as the thread, whose wakers it may hold.
                 // SAFETY: as above.
-                unsafe { polling(vp, frame, |_| contain(|| drop(hold))) };
+                unsafe { polling(vp, frame, |_| catch_panic(|| drop(hold))) };
             }
             Step::Stay => {
                 vp.answer(|waits| {
@@ -93,6 +93,6 @@ pub(crate) unsafe fn close(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
     let header = unsafe { frame.as_ref() };
     let (refused, hold) = header.machine().pending_requests.close(&header.state);
-    contain(|| drop(hold));
-    contain(|| refuse(refused));
+    catch_panic(|| drop(hold));
+    catch_panic(|| refuse(refused));
 }

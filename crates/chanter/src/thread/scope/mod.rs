@@ -43,7 +43,7 @@ use super::join::Thread;
 use super::request::Request;
 use super::spawn::{OUTSIDE, spawn_borrowing};
 use crate::event::Event;
-use crate::frame::{JoinError, Site, contain};
+use crate::frame::{JoinError, Site, catch_panic};
 use crate::inspect::Kin;
 use crate::sched::pool::SharedRef;
 use crate::sched::{Vp, entered};
@@ -297,12 +297,12 @@ where
     let panic = scope.task_tracker.take_panic();
     match (unwound, result, panic) {
         (Some(payload), result, panic) => {
-            contain(|| drop(result));
-            contain(|| drop(panic));
+            catch_panic(|| drop(result));
+            catch_panic(|| drop(panic));
             resume_unwind(payload)
         }
         (None, Err(payload), panic) => {
-            contain(|| drop(panic));
+            catch_panic(|| drop(panic));
             resume_unwind(payload)
         }
         (None, Ok(_), Some(payload)) => resume_unwind(payload),
@@ -455,7 +455,7 @@ impl<B: Future, D> Future for Owning<B, B::Output, D> {
             (Ok(value), None) => Poll::Ready(value),
             (Ok(_), Some(payload)) => resume_unwind(payload),
             (Err(payload), panic) => {
-                contain(|| drop(panic));
+                catch_panic(|| drop(panic));
                 resume_unwind(payload)
             }
         }

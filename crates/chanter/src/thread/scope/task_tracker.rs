@@ -84,7 +84,7 @@ impl TaskTracker {
         let mut state = self.state.lock();
         let spare = if state.panic.is_none() { state.panic.replace(payload) } else { Some(payload) };
         drop(state);
-        crate::frame::contain(|| drop(spare));
+        crate::frame::catch_panic(|| drop(spare));
     }
 
     pub(super) fn take_panic(&self) -> Option<Payload> {
@@ -147,7 +147,7 @@ impl<C: std::ops::Deref<Target = TaskTracker>> Drop for Tracked<C> {
         drop(waker);
         if let Some(owner) = owner {
             // It may be foreign, and panic; the member's thread is not to blame.
-            crate::frame::contain(|| owner.wake());
+            crate::frame::catch_panic(|| owner.wake());
         }
     }
 }

@@ -20,7 +20,7 @@ const PRICE: i32 = 200;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
 /// The driver's, of a virtual processor.
-pub(crate) struct Spares {
+pub(crate) struct ChannelCache {
     first: Cell<*mut Spare>,
     kept: Cell<u32>,
     /// Channels that were made here, less the price of biases that were revoked; at most one price.
@@ -37,7 +37,7 @@ struct Spare {
 
 const _: () = assert!(size_of::<Spare>() <= LAYOUT.size() && align_of::<Spare>() <= LAYOUT.align());
 
-impl Spares {
+impl ChannelCache {
     pub(crate) fn new() -> Self {
         Self {
             first: Cell::new(ptr::null_mut()),
@@ -108,7 +108,7 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
+impl Drop for ChannelCache {
     fn drop(&mut self) {
         self.shrink();
     }

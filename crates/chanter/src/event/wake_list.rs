@@ -4,12 +4,12 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-use crate::frame::{self, contain};
+use crate::frame::{self, catch_panic};
 use crate::sched::Turn;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
-pub struct Wakes {
+pub struct WakeList {
     /// `None` only if there are none at all. Both are taken out in `drop` at
     /// the latest.
     first: ManuallyDrop<Option<Waker>>,
@@ -20,7 +20,7 @@ pub struct Wakes {
     turn: Turn,
 }
 
-impl Wakes {
+impl WakeList {
     #[inline(always)]
     /// Nobody.
     #[allow(clippy::new_without_default, reason = "hidden")]
@@ -83,7 +83,7 @@ impl Wakes {
             self.each(frame::wake_attached);
         } else {
             // The caller has a result to deliver, whatever a foreign waker does.
-            contain(|| self.each(Waker::wake));
+            catch_panic(|| self.each(Waker::wake));
         }
     }
 
@@ -112,7 +112,7 @@ impl Wakes {
     }
 }
 
-impl Drop for Wakes {
+impl Drop for WakeList {
     #[inline(always)]
     fn drop(&mut self) {
         // Reached only when a panic passes by: nobody stays asleep.

@@ -1,9 +1,9 @@
-//! A countdown: many offers of one owner that all commit, each by itself, and
+//! A gather latch: many offers of one owner that all commit, each by itself, and
 //! the last of which commits the owner's own.
 //!
 //! This is how [`gather`](super::gather()) waits for base events without a
 //! thread for each. Its *members* are offers in the queues of what they wait
-//! for, and belong to the countdown's group. The owner's offer is *prepared* in
+//! for, and belong to the gather latch's group. The owner's offer is *prepared* in
 //! the owner's synchronization, which may be a choice.
 //!
 //! ```text
@@ -52,8 +52,8 @@ const STOPPED: u32 = 1 << 31;
 /// See the module. The owner pins it.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Countdown {
-    /// First, so that its address is the countdown's. Members belong to it.
+pub(crate) struct GatherLatch {
+    /// First, so that its address is the gather latch's. Members belong to it.
     group: Group,
     /// Members that are not claimed, and what is pending; and STOPPED.
     word: AtomicU32,
@@ -63,7 +63,7 @@ pub(crate) struct Countdown {
     _pinned: PhantomPinned,
 }
 
-impl Countdown {
+impl GatherLatch {
     /// # Panics
     /// If there are 2^30 members.
     #[inline(always)]
@@ -80,10 +80,10 @@ impl Countdown {
         }
     }
 
-    /// The countdown that a counted group is in.
+    /// The gather latch that a counted group is in.
     ///
     /// # Safety
-    /// The group is in a countdown that was [begun](Countdown::begin), and is
+    /// The group is in a gather latch that was [begun](GatherLatch::begin), and is
     /// alive.
     pub(super) unsafe fn of(group: &Group) -> &Self {
         // SAFETY: the group is the first field, and `begin` has exposed the whole.
@@ -96,7 +96,7 @@ impl Countdown {
         let _ = ptr::from_ref(self).expose_provenance();
     }
 
-    /// How each member is offered. After [`Countdown::begin`].
+    /// How each member is offered. After [`GatherLatch::begin`].
     #[inline(always)]
     pub(crate) fn offering(&self) -> Offering<'_> {
         Offering { group: &self.group, leaf: 0, single: true, waker: None, task: None, kept: None }
@@ -149,7 +149,7 @@ impl Countdown {
     /// The owner prepares its own offer, or commits it.
     ///
     /// # Safety
-    /// All members have been offered. The caller calls [`Countdown::stop`] or
+    /// All members have been offered. The caller calls [`GatherLatch::stop`] or
     /// has seen its offer commit, before this or `at`'s group dies.
     pub(crate) unsafe fn prepare(&self, at: &Offering<'_>) -> Offered {
         if self.is_over() {

@@ -1,4 +1,4 @@
-//! Loom models of countdowns (INV-COUNT): gatherings without threads, whose
+//! Loom models of gather latches (INV-COUNT): gatherings without threads, whose
 //! partners are on other processors.
 //!
 //! How to run them: see `sync/models.rs`.
