@@ -18,7 +18,7 @@ where
         for is_pumped in [false, true] {
             let pump = Pump::new();
             let machine = pump.attached_to(Machine::builder().vps(vps)).build().unwrap();
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
                 let first = Arc::new(first);
                 let here = Process::start(Arc::clone(&first));

@@ -185,7 +185,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
     let run = if is_moved {
         quote!(#krate::__main::run(&machine, #program))
     } else {
-        quote!(machine.block_on(#program))
+        quote!(machine.block_on_local(#program))
     };
     quote! {
         #(#attrs)*

@@ -48,7 +48,7 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result
     let pump = Pump::new();
     let machine = pump.attached_to(builder).build().map_err(machine_error)?;
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        machine.block_on(async {
+        machine.block_on_local(async {
             let here = Process::start_polled(Arc::clone(&engine), &pump);
             let value = match here.agree().await {
                 Ok(()) => Ok(main(here.clone()).await),
@@ -70,7 +70,7 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result
 
 fn without<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let machine = builder.build().map_err(machine_error)?;
-    machine.block_on(async {
+    machine.block_on_local(async {
         #[cfg(unix)]
         let here = Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?;
         #[cfg(not(unix))]

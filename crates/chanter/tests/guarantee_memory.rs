@@ -77,7 +77,7 @@ macro_rules! each {
         futures::executor::block_on(lose(stringify!($row), $room::$row, false));
     };
     (@run $room:ident $row:ident inside) => {
-        machine(1).block_on(lose(stringify!($row), $room::$row, true));
+        machine(1).block_on_local(lose(stringify!($row), $room::$row, true));
     };
 }
 

@@ -171,7 +171,7 @@ fn spans_nest_at_the_spawn() {
 fn each_kind_of_thread_has_one() {
     apart!();
     let recorder = Recorder::start();
-    machine(1).block_on(async {
+    machine(1).block_on_local(async {
         let delayed = delay(async { info!("delayed") });
         let asks = spawn_named("asker", delayed.join());
         asks.await.unwrap().unwrap();

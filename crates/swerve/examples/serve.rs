@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     config.log = if arg(4, "log") == "quiet" { AccessLog::Off } else { AccessLog::Stdout };
     let vps = arg(3, "2").parse().unwrap_or(2);
 
-    let served: Result<(), Box<dyn std::error::Error>> = (|| {
+    let served: Result<(), Box<dyn std::error::Error + Send + Sync>> = (|| {
         let machine = Machine::builder().vps(vps).build()?;
         machine.block_on(async {
             let server = Server::bind(config)?;

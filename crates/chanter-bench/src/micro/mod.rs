@@ -64,7 +64,7 @@ pub(super) fn machine(vps: usize) -> Result<Machine, Failure> {
 
 /// Runs the work on a fresh machine and shuts that down again.
 pub(crate) fn on_machine<F: Future>(vps: usize, work: F) -> Result<F::Output, Failure> {
-    Ok(machine(vps)?.block_on(work))
+    Ok(machine(vps)?.block_on_local(work))
 }
 
 /// The value of a thread that must not have panicked.

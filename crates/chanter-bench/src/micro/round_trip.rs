@@ -80,7 +80,7 @@ where
     C: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let echo = thread::spawn(move || {
-        machine(1)?.block_on(async {
+        machine(1)?.block_on_local(async {
             let mut stream = adopt(other).map_err(broken)?;
             let mut message = [0; LENGTH + BYTES];
             while stream.read_exact(&mut message).await.is_ok() {
@@ -89,7 +89,7 @@ where
             Ok(())
         })
     });
-    let elapsed = machine(1)?.block_on(async {
+    let elapsed = machine(1)?.block_on_local(async {
         let mut stream = adopt(one).map_err(broken)?;
         let mut message = [7; LENGTH + BYTES];
         let clock = Instant::now();
@@ -235,7 +235,7 @@ fn round_trips<E: Engine>(
     let has_ended = |engine: &E, _: &Came| engine.has_ended();
     let elapsed = thread::scope(|scope| {
         let echo = scope.spawn(|| {
-            machine(1)?.block_on(async {
+            machine(1)?.block_on_local(async {
                 let engine = start(echo).await.map_err(broken)?;
                 for _ in 0..trips {
                     let came = poll_until(&engine, &wait, has_come).await;
@@ -245,7 +245,7 @@ fn round_trips<E: Engine>(
                 Ok::<_, Failure>(())
             })
         });
-        let elapsed = machine(1)?.block_on(async {
+        let elapsed = machine(1)?.block_on_local(async {
             let engine = start(caller).await.map_err(broken)?;
             let clock = Instant::now();
             for trip in 0..trips {

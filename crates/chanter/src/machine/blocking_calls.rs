@@ -282,7 +282,7 @@ impl Machine {
 ///
 /// For what is running already and cannot be moved: it borrows, or is deep inside of other calls. To pass the virtual processor on, and back,
 /// costs some ten microseconds. Threads that are bound to this OS thread (`spawn_local`, fibers that have
-/// begun, the future of [`Machine::block_on`]) wait for the end of the call.
+/// begun, the future of [`Machine::block_on_local`]) wait for the end of the call.
 ///
 /// The call runs in place and nothing else happens where nothing is handed over: outside of machines, on simulated machines and
 /// those that report deadlocks, where several virtual processors share an OS thread, where the builder

@@ -117,7 +117,7 @@ impl Builder {
     /// virtual processor, and takes nothing from others. If that computes, too, its turn may last four times
     /// as long before it is handed over, the next one sixteen times, up to 256: so the cores are shared among
     /// few.) Threads that are bound to the OS thread (`spawn_local`, fibers that
-    /// have begun, the future of [`Machine::block_on`]) wait for it. A machine
+    /// have begun, the future of [`Machine::block_on_local`]) wait for it. A machine
     /// has at most 128 such OS threads, which end when they have had nothing to do
     /// for a few seconds; [`Stats::hand_overs`] counts.
     ///

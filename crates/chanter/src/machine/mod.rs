@@ -1,5 +1,6 @@
 //! Machines: a set of virtual processors and the OS threads that drive them.
 
+mod block_on;
 pub(crate) mod blocking_calls;
 pub(crate) mod builder;
 pub mod entry;
@@ -10,12 +11,12 @@ pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod threads;
 
+pub use block_on::block_on;
 pub use blocking_calls::{block_in_place, spawn_blocking};
 pub use builder::Builder;
 pub use handle::MachineHandle;
 pub use processor::{VirtualProcessor, current_vp};
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::Location;
@@ -23,8 +24,8 @@ use std::ptr::{self};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, WakeList, block_on_thread};
-use crate::frame::{self, Arena, Kind, Revoked, catch_panic, deferred_drop};
+use crate::event::{Event, WakeList};
+use crate::frame::{self, Arena, Revoked, catch_panic, deferred_drop};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::inspect::simulation::SimulatedPolicy;
@@ -35,17 +36,13 @@ use crate::sched::counters::Counters;
 use crate::sched::hand_off::{self, Record};
 use crate::sched::pool::{Entered, SendArena, SharedRef};
 use crate::sched::spin::cores;
-use crate::sched::worker::{AbortOnUnwind, Driving};
 use crate::sched::workers::{Workers, is_waited_for};
-use crate::sched::{Shared, Stats, Vp, affinity, block_here};
+use crate::sched::{Shared, Stats, Vp, affinity};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, PendingRequestTable, Shares, Thread, ThreadBuilder};
 use blocking_calls::Pool;
-
-/// How long `block_on` waits for a worker to leave virtual processor 0.
-const TAKEOVER: Duration = Duration::from_secs(2);
 
 /// A machine: virtual processors that run threads.
 ///
@@ -179,77 +176,6 @@ impl Machine {
         Self::builder().build()
     }
 
-    /// Runs a future (or an event) to its end and drives virtual processor 0 meanwhile, on
-    /// the calling OS thread. Other threads go on afterwards, but those that
-    /// the future started with [`spawn_local`](crate::spawn_local) are
-    /// dropped, since they cannot leave this OS thread, and so are
-    /// [fibers](crate::fiber) that have begun on it.
-    ///
-    /// If another `block_on` drives virtual processor 0, or its worker is busy
-    /// with a turn that does not end, or runs fibers, the calling OS thread only
-    /// polls `future`. On a thread of a machine it is nested as in
-    /// [`Event::sync_blocking`](crate::Event::sync_blocking).
-    ///
-    /// # Panics
-    /// If `future` panics. In a [forked](crate::process#forks) child of the process that made the machine.
-    #[track_caller]
-    pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
-        let site = Location::caller();
-        let future = future.into_future();
-        if Vp::current().is_some() {
-            return block_here(future);
-        }
-        assert!(
-            !self.shared.process.is_parent(),
-            "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
-            self.shared.name
-        );
-        deferred_drop::before_a_wait();
-        let _entered = Entered::new(Arc::clone(&self.shared));
-        let vp = &*self.shared.vps[0];
-        assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
-        if !self.shared.occupy_main(vp) {
-            return block_on_thread(future);
-        }
-        self.shared.has_main.store(true, Ordering::Relaxed);
-        drop(self.shared.take_deadlock());
-        // What runs below borrows from this frame.
-        let bomb = AbortOnUnwind;
-        let result = {
-            let driving = Driving::new(vp);
-            let output = Cell::new(None);
-            let main = async { output.set(Some(future.await)) };
-            // SAFETY: we drive `vp`. The body may borrow from this frame: it
-            // is gone when the thread is determined, and we wait for that.
-            let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
-            if self.shared.reports_deadlocks {
-                driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
-            } else {
-                driving.run_until(&|| main.is_determined());
-            }
-            crate::inspect::quiet::forget(&self.shared);
-            if !main.is_determined() {
-                // It blocks for ever: it ends here.
-                vp.has_locals.set(true);
-            }
-            driving.end_local_threads();
-            main.join().try_determined().map(|()| output.take())
-        };
-        self.shared.has_main.store(false, Ordering::Relaxed);
-        std::mem::forget(bomb);
-        vp.leave();
-        match result {
-            Ok(output) => output.expect("a thread that returned has left its output"),
-            Err(error) => match error.into_panic() {
-                Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => match self.shared.take_deadlock() {
-                    Some(deadlock) => panic!("deadlock: nothing on the machine can run any more\n{deadlock}"),
-                    None => panic!("the main thread ended early: {error}"),
-                },
-            },
-        }
-    }
-
     /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
@@ -360,39 +286,6 @@ impl Drop for Machine {
 }
 
 impl Shared {
-    /// `block_on` takes virtual processor 0 over, from its worker if need be.
-    fn occupy_main(&self, vp: &Vp) -> bool {
-        if vp.sleeper.occupy() {
-            return true;
-        }
-        if self.has_main.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.main_waits.fetch_add(1, Ordering::SeqCst);
-        let patience = Instant::now() + TAKEOVER;
-        let mut occupied = false;
-        self.main_refused.store(false, Ordering::Relaxed);
-        let in_vain = || {
-            self.has_main.load(Ordering::Relaxed)
-                || self.main_refused.load(Ordering::Relaxed)
-                // Its worker is busy with a turn that does not end.
-                || vp.is_handed_over()
-        };
-        while !occupied && !in_vain() && Instant::now() < patience {
-            vp.reactor.notify();
-            std::thread::sleep(Duration::from_micros(50));
-            occupied = vp.sleeper.occupy();
-        }
-        self.main_waits.fetch_sub(1, Ordering::SeqCst);
-        if !occupied {
-            // The worker may have left for us meanwhile, without a successor:
-            // `leave` vacates, fences, and looks at `main_waits`; we have
-            // lowered it, and `notify` fences and looks at the state.
-            vp.notify();
-        }
-        occupied
-    }
-
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
         // Frames that were put off would be waited for.
@@ -539,15 +432,4 @@ enum Beside {
     /// Blocking calls, on OS threads of the machine's pool.
     Calls,
     Nobody,
-}
-
-/// Runs `future` on a machine of its own with the defaults.
-///
-/// # Panics
-/// If the OS refuses what the machine needs, or if `future` panics.
-pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
-    if Vp::current().is_some() {
-        return block_here(future.into_future());
-    }
-    Machine::new().expect("the OS refuses what a machine needs").block_on(future)
 }

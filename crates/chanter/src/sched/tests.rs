@@ -101,7 +101,7 @@ fn local_threads_end_with_block_on() {
     let machine = machine(2);
     let alive = std::rc::Rc::new(());
     let weak = std::rc::Rc::downgrade(&alive);
-    machine.block_on(async move {
+    machine.block_on_local(async move {
         let local = spawn_local(async move {
             yield_now().await;
             std::rc::Rc::strong_count(&alive)

@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn who_cannot_move_keeps_nobody_from_being_given_away() {
         let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
-        machine.block_on(async {
+        machine.block_on_local(async {
             let wait = |rx: Receiver<()>| async move { rx.recv().await.is_ok() };
             let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel()).unzip();
             let bound = spawn_local(wait(receivers.pop().unwrap()));

@@ -36,7 +36,7 @@ pub(crate) fn machine(vps: usize) -> Machine {
 
 /// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
 pub(crate) fn alone<T>(main: impl Future<Output = T>) -> T {
-    machine(1).block_on(main)
+    machine(1).block_on_local(main)
 }
 
 /// A waker that counts.

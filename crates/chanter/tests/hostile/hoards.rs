@@ -195,7 +195,7 @@ fn local_threads_end_whoever_has_their_tokens() {
         };
         let machine = Machine::builder().vps(1).hand_over_after(None).policy(policy).build().unwrap();
         let life = Rc::new(());
-        machine.block_on(async {
+        machine.block_on_local(async {
             for _ in 0..5 {
                 let life = Rc::clone(&life);
                 spawn_local(async move {

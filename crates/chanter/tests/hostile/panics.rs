@@ -167,7 +167,7 @@ fn block_on_returns_when_what_borrows_is_gone() {
         let machine = machine(1, fault);
         let ended = Cell::new(0);
         let home = |ended| AtHome { ended, os_thread: std::thread::current().id() };
-        let sum = machine.block_on(async {
+        let sum = machine.block_on_local(async {
             let _borrows = home(&ended);
             let (tx, rx) = channel::<u32>();
             for n in 1..=3 {
@@ -208,7 +208,7 @@ fn local_threads_end_on_their_os_thread() {
     at_every_call(400, |fault| {
         let machine = machine(1, fault);
         let ended = Rc::new(Cell::new(0));
-        machine.block_on(async {
+        machine.block_on_local(async {
             let others: Vec<_> = (0..2).map(|_| spawn(async { never::<()>().await })).collect();
             for n in 0..4 {
                 let local = Local(Rc::clone(&ended), std::thread::current().id());
@@ -440,7 +440,7 @@ fn a_stand_in_goes_on() {
             let machine =
                 Machine::builder().vps(1).hand_over_after(quantum).policy(brittle(&fault)).build().unwrap();
             let ended = Rc::new(Cell::new(0));
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let (tx, rx) = std::sync::mpsc::channel();
                 let local = Rc::clone(&ended);
                 spawn_local(async move {

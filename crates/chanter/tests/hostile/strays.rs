@@ -58,7 +58,7 @@ fn tokens_that_stray_to_another_machine_go_home() {
         for machine in [&one, &two] {
             let over = &over;
             scope.spawn(move || {
-                machine.block_on(async {
+                machine.block_on_local(async {
                     let here = std::thread::current().id();
                     let local = chanter::spawn_local(async move {
                         for _ in 0..10 {

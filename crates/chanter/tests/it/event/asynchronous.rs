@@ -139,7 +139,7 @@ fn into_event_is_ready_and_takes_part_in_choices() {
 #[test]
 fn choose_now_waits_for_one_commit() {
     watchdog!();
-    machine(1).block_on(async {
+    machine(1).block_on_local(async {
         let log = Log::default();
         let ((a, from_a), (b, from_b)) = (channel::<u32>(), channel::<u32>());
         let (la, lb) = (log.clone(), log.clone());

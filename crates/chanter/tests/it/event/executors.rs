@@ -397,7 +397,7 @@ fn block_on_may_follow_a_spawn_from_outside() {
         });
         std::thread::sleep(millis(5));
         for n in 0..20 {
-            let got = machine.block_on(async {
+            let got = machine.block_on_local(async {
                 tx.send(n).await.unwrap();
                 let local = std::rc::Rc::new(n);
                 let same = local.clone();

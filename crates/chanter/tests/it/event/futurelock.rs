@@ -50,7 +50,7 @@ fn everywhere<F: Future<Output = ()> + Send + 'static>(shape: impl Fn() -> F) {
     futures::executor::block_on(shape());
     machine(1).block_on(shape());
     let two = machine(2);
-    two.block_on(async { spawn(shape()).join().await.unwrap() });
+    two.block_on_local(async { spawn(shape()).join().await.unwrap() });
     let tokio = |builder: &mut tokio::runtime::Builder| builder.build().unwrap();
     tokio(&mut tokio::runtime::Builder::new_current_thread()).block_on(shape());
     let many = tokio(tokio::runtime::Builder::new_multi_thread().worker_threads(2));

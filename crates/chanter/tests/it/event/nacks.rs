@@ -67,7 +67,7 @@ fn guards_run_once_for_each_synchronization() {
 #[test]
 fn guards_run_once_when_the_budget_is_spent() {
     watchdog!();
-    machine(1).block_on(async {
+    machine(1).block_on_local(async {
         let runs = Cell::new(0);
         for n in 1..=3000 {
             guard(|| {

@@ -89,14 +89,14 @@ macro_rules! table {
             fn inside() {
                 watchdog!(120);
                 let all = every_end(stringify!($row), $room::$row, true, false);
-                machine(1).block_on(all);
+                machine(1).block_on_local(all);
             }
 
             #[test]
             fn between() {
                 watchdog!(120);
                 let all = every_end(stringify!($row), $room::$row, true, true);
-                machine(1).block_on(all);
+                machine(1).block_on_local(all);
             }
         })*
     };

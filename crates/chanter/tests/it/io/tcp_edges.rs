@@ -21,7 +21,7 @@ fn with_client<T: Send + 'static>(
     serve: impl AsyncFnOnce(TcpStream) -> T,
 ) -> T {
     let machine = Machine::builder().vps(vps).build().expect("a machine");
-    machine.block_on(async {
+    machine.block_on_local(async {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let addr = listener.local_addr().expect("an address");
         let client = std::thread::spawn(move || {

@@ -262,7 +262,7 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
     let endless = Endless::new();
     let body = endless.body();
     let stop = endless.stop.clone();
-    let ok = machine.block_on(async move {
+    let ok = machine.block_on_local(async move {
         let worker = std::thread::current().id();
         let (tx, rx) = channel::<u32>();
         let local = spawn_local(async move {
@@ -311,7 +311,7 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
 #[test]
 fn the_main_thread_may_compute_for_long() {
     let machine = machine(1);
-    let sum = machine.block_on(async {
+    let sum = machine.block_on_local(async {
         let (tx, rx) = std::sync::mpsc::channel();
         spawn(async move { tx.send(5).unwrap() });
         // It blocks its OS thread.
@@ -321,6 +321,49 @@ fn the_main_thread_may_compute_for_long() {
     });
     assert_eq!(sum, 11);
     assert!(machine.stats().hand_overs >= 1);
+}
+
+#[test]
+fn a_timer_of_the_main_thread_fires_beside_a_computation() {
+    for vps in [1, 2] {
+        let machine = machine(vps);
+        let endless: Vec<_> = (0..vps).map(|_| Endless::new()).collect();
+        let bodies: Vec<_> = endless.iter().map(Endless::body).collect();
+        machine.block_on(async {
+            for body in bodies {
+                spawn(async move { body() });
+            }
+            yield_now().await;
+            endless.iter().for_each(Endless::wait_begun);
+            // The computations end when it has fired, and not before.
+            after(Duration::from_millis(20)).await;
+            for one in &endless {
+                one.stop.store(true, Ordering::SeqCst);
+            }
+        });
+        assert!(machine.stats().hand_overs >= 1);
+    }
+}
+
+#[test]
+fn a_main_thread_that_is_not_send_stays_on_the_callers_os_thread() {
+    let machine = machine(1);
+    let here = std::thread::current().id();
+    let shared = std::rc::Rc::new(std::cell::Cell::new(0));
+    let sum = machine.block_on_local(async {
+        let other = std::rc::Rc::clone(&shared);
+        let local = spawn_local(async move { other.set(other.get() + 1) });
+        for _ in 0..20 {
+            // Each of these turns is handed off.
+            spawn(async { std::thread::sleep(QUANTUM * 2) });
+            after(Duration::from_millis(1)).await;
+            assert_eq!(std::thread::current().id(), here);
+            shared.set(shared.get() + 1);
+        }
+        local.join().await.unwrap();
+        shared.get()
+    });
+    assert_eq!(sum, 21);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn every_kind_has_a_number_and_a_site() {
         let machine = keeping(vps);
         let outside = machine.spawn(async { current_thread().unwrap() }).join().sync_blocking().unwrap();
         assert_eq!((outside.id(), outside.generation()), (Some(0), Some(0)));
-        machine.block_on(async {
+        machine.block_on_local(async {
             let me = current_thread().unwrap();
             let site = line!();
             let kin = [

@@ -543,7 +543,7 @@ fn local_threads_stay_and_end_with_block_on() {
     watchdog!();
     let machine = machine(2);
     let dropped = std::rc::Rc::new(());
-    machine.block_on(async {
+    machine.block_on_local(async {
         let here = std::thread::current().id();
         let threads: Vec<_> = (0..50)
             .map(|n| {

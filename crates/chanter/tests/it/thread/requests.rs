@@ -13,7 +13,7 @@ use common::{machine, until_blocked};
 
 fn on_machines(body: impl AsyncFn()) {
     for vps in [1, 2] {
-        machine(vps).block_on(body());
+        machine(vps).block_on_local(body());
     }
 }
 
@@ -449,7 +449,7 @@ fn delayed_threads_run_where_they_are_told_to() {
 
 #[test]
 fn local_threads_are_asked_likewise() {
-    machine(1).block_on(async {
+    machine(1).block_on_local(async {
         let thread = spawn_local(async { std::rc::Rc::new(1) });
         thread.suspend().await.unwrap();
         assert_eq!(thread.activity(), Activity::Suspended);

@@ -76,7 +76,7 @@ fn a_machine_of_its_own() {
     apart!();
     at_the_end(|| {
         || {
-            let sum = chanter::block_on(async {
+            let sum = Machine::new().unwrap().block_on_local(async {
                 let (tx, rx) = channel();
                 let host = spawn(async move { tx.send(1).await });
                 let local = spawn_local(async { after(millis(1)).await });

@@ -242,7 +242,7 @@ fn attributes_cost_nothing_but_their_own_size() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&seen);
     let machine = machine(move || Box::new(Peek(Mutex::default(), Arc::clone(&list))));
-    machine.block_on(async {
+    machine.block_on_local(async {
         spawn(async {}).join().await.unwrap();
         spawn_local(async {}).join().await.unwrap();
         spawn_with(Attributes::new().tickets(9), async {}).join().await.unwrap();

@@ -116,6 +116,6 @@ fn does_not_wait_for_a_worker_with_fibers() -> bool {
     assert_eq!(sum, 7);
     let took = started.elapsed();
     // The fiber has ended: now it leaves.
-    machine.block_on(async { spawn_local(async {}).join().await }).unwrap();
+    machine.block_on_local(async { spawn_local(async {}).join().await }).unwrap();
     took < millis(1500)
 }
