@@ -399,7 +399,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
-        self.announcement.get().agree_outside();
+        self.announcement.get().acknowledge();
         self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
     }
 
@@ -499,7 +499,7 @@ impl Vp {
 
     /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
     pub(crate) fn agree_if_asked(&self) -> bool {
-        self.announcement.get().agree_outside();
+        self.announcement.get().acknowledge();
         // ORDER: Relaxed: a request that is overwritten comes again.
         let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
         if is_all {
