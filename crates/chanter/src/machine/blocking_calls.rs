@@ -293,6 +293,7 @@ impl Machine {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::block_in_place;
 /// # chanter::block_on(async {
 /// let words = vec!["a", "b"];
 /// // It borrows.

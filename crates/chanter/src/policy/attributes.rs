@@ -5,7 +5,7 @@ use std::time::Instant;
 /// What a policy may want to know of a thread: how urgent it is, by when it is
 /// to be done, how large its share is.
 ///
-/// Said at the spawn ([`spawn_with`](crate::spawn_with)), changed by the thread
+/// Said at the spawn ([`Thread::builder`](crate::ThreadBuilder::attributes)), changed by the thread
 /// itself ([`set_attributes`](crate::policy::set_attributes)), and read by
 /// policies ([`Ready::attributes`](crate::policy::Ready::attributes)). They are
 /// kept in the thread's frame, behind its body: threads that have none pay
@@ -21,7 +21,7 @@ use std::time::Instant;
 ///     for priority in [-1, 0, 3] {
 ///         let tx = tx.clone();
 ///         let urgency = Attributes::new().priority(priority);
-///         spawn_with(urgency, async move { tx.send(priority).await });
+///         Thread::builder().attributes(urgency).spawn(async move { tx.send(priority).await });
 ///     }
 ///     [rx.recv().await, rx.recv().await, rx.recv().await]
 /// });
