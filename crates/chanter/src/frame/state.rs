@@ -385,8 +385,8 @@ impl State {
     fn begin_notified(&self) {
         // ACTIVE is ours to change, so a plain look is enough.
         let active = self.0.load(Ordering::Relaxed) & ACTIVE != 0;
-        // ORDER: Acquire sees what the wakers did who set NOTIFIED. One who
-        // sets it after this line causes another poll.
+        // ORDER: Acquire sees the writes of the wakers that set NOTIFIED. A waker that sets it
+        // after this line causes another poll.
         if active {
             self.0.fetch_and(!NOTIFIED, order::state_begin());
         } else {
