@@ -12,13 +12,12 @@ use crate::frame::Site;
 use crate::policy::Attributes;
 use crate::sched::entered;
 
-/// How a host is to be spawned: with a name, attributes for its policy, a place.
+/// A builder of hosts: with a name, attributes for the policy, or a fixed virtual processor.
 ///
-/// The name is in the reports of panics and deadlocks, in the `Debug` of its
-/// handle, in [`Thread::name`] and [`current_thread`](crate::current_thread), on
-/// every machine. What is said costs the thread some 40 bytes in its frame; threads
-/// of which nothing is said pay nothing. Fibers have [a builder of their
-/// own](crate::fiber::Builder).
+/// On every machine the name is shown in reports of panics and deadlocks, in the `Debug` of the
+/// handle, in [`Thread::name`] and [`current_thread`](crate::current_thread). Options take some 40
+/// bytes in the thread's frame; threads without options pay nothing. Fibers have [a builder of
+/// their own](crate::fiber::Builder).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -35,24 +34,25 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// A host without name and attributes, on any virtual processor.
+    /// A builder of a host without name and attributes, on any virtual processor.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The thread's name.
+    /// Sets the thread's name.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.said.name = Some(name.into());
         self
     }
 
-    /// What policies are told of it; see [`spawn_with`](crate::spawn_with).
+    /// Sets the attributes that policies see; see [`spawn_with`](crate::spawn_with).
     pub fn attributes(mut self, attributes: Attributes) -> Self {
         self.said.attributes = attributes;
         self
     }
 
-    /// The virtual processor on which it stays; see [`spawn_on`](crate::spawn_on).
+    /// Sets the index of the virtual processor on which the thread stays; see
+    /// [`spawn_on`](crate::spawn_on).
     pub fn on(mut self, vp: usize) -> Self {
         self.said.on = Some(vp);
         self
@@ -61,7 +61,8 @@ impl ThreadBuilder {
     /// Spawns the thread on the caller's machine; see [`spawn`](crate::spawn).
     ///
     /// # Panics
-    /// Outside of a machine, or if it has no virtual processor as asked for.
+    /// Outside of a machine, or if the machine has no virtual processor with the index given to
+    /// [`on`](Self::on).
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> Thread<F::Output>
     where
@@ -107,8 +108,7 @@ impl fmt::Debug for ThreadBuilder {
     }
 }
 
-/// Spawns a host with a name; see [`spawn`](crate::spawn), and [`ThreadBuilder`] for
-/// more that can be said.
+/// Spawns a host with a name; see [`spawn`](crate::spawn), and [`ThreadBuilder`] for more options.
 ///
 /// # Panics
 /// Outside of a machine.
