@@ -2,6 +2,7 @@
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
+use chanter::event::AsyncEvent;
 use chanter::prelude::*;
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! For tests: what needs a process of its own.
+//! Helpers for tests that need a process of their own.
 
 use std::process::{Command, Output};
 
-/// Runs `f` in a process of its own: the test `name` of this binary, which calls this once more, and nowhere else.
+/// Runs `f` in a process of its own: the test `name` of this binary, which calls this function a
+/// second time there. Each test may call it at one place only.
 fn run(name: &str, f: impl FnOnce()) -> Output {
     const CHILD: &str = "CHANTER_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -18,7 +19,7 @@ fn told(name: &str, output: &Output) -> String {
     format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
-/// `f` is to abort the process, because nothing else would be safe.
+/// Asserts that `f` aborts the process, because nothing else would be safe.
 pub(crate) fn aborts(name: &str, f: impl FnOnce()) {
     let output = run(name, f);
     #[cfg(unix)]
@@ -28,7 +29,7 @@ pub(crate) fn aborts(name: &str, f: impl FnOnce()) {
     assert!(aborted, "{}", told(name, &output));
 }
 
-/// `f` is to end well, with what is the process's to itself.
+/// Asserts that `f` ends without failure, in a process of its own.
 pub(crate) fn succeeds(name: &str, f: impl FnOnce()) {
     let output = run(name, f);
     assert!(output.status.success(), "{}", told(name, &output));

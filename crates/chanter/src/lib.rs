@@ -22,14 +22,13 @@
 //! }
 //! ```
 //!
-//! * Every blocking operation is an [`Event`]: await it, on any executor, or
-//!   compose it with [`choose`], [`wrap`](Event::wrap), [`guard`] and
-//!   [`with_nack`]. Losers are told, and nothing is lost.
-//! * [`spawn`] makes a *host*, which the [`policy`] schedules;
-//!   [`spawn_parasite`] makes a *parasite*, which runs at once, in place, and
-//!   becomes an object only if it blocks.
-//! * A [`Machine`] has virtual processors; each sleeps in its own poller, so
-//!   I/O and time ([`io`], [`after`]) wake nobody else.
+//! * Every blocking operation is an [`Event`]: await it, on any executor, or compose it with
+//!   [`choose`], [`wrap`](Event::wrap), [`guard`] and [`with_nack`]. Losing events are told, and no
+//!   message is lost.
+//! * [`spawn`] makes a *host*, which the [`policy`] schedules. [`spawn_parasite`] makes a
+//!   *parasite*, which runs at once, in place, and becomes an object only if it blocks.
+//! * A [`Machine`] has virtual processors. Each sleeps in its own poller, so I/O and time ([`io`],
+//!   [`after`]) wake only the processor that waits for them.
 
 //!
 //! # Features
@@ -41,13 +40,15 @@
 //! | `tokio` | [`bridge::tokio`]: futures that need a Tokio runtime, as events and on Chanter's threads | no |
 //! | `tracing` | a span of `tracing` for each thread, entered at each poll | no |
 //!
-//! With `tracing`, a thread's span is named `thread`, has the target `chanter::thread` and the level `INFO`, and lies below the span that
-//! is current at the spawn. Its fields: `kind`, `name` (or the function in which the body was written), `id` (with
-//! [`genealogy`](Builder::genealogy)), `site`. It is entered while the thread is polled, attached parasites included, and while its future is
-//! dropped, and closes when the thread is determined. While no subscriber wants it, it costs a parasite that does
-//! not block 14 instructions, and a host that is spawned and joined 39.
+//! With `tracing`, a thread's span is named `thread`, with the target `chanter::thread` and the
+//! level `INFO`. Its parent is the span that is current at the spawn. Its fields are `kind`, `name`
+//! (or the function in which the body was written), `id` (with [`genealogy`](Builder::genealogy)),
+//! and `site`. The span is entered while the thread is polled, attached parasites included, and
+//! while its future is dropped. It closes when the thread is determined. While no subscriber wants
+//! it, it costs 14 instructions for a parasite that does not block, and 39 for a host that is
+//! spawned and joined.
 //!
-//! Link-time optimisation is not needed; it gains some percent where threads are tiny.
+//! Link-time optimisation is not needed. It gains a few percent where threads are tiny.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
@@ -176,12 +177,12 @@ pub mod base {
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     pub use crate::threads::stack_local;
 
-    /// What a [`JoinError`](crate::JoinError) says of a thread that has panicked with `payload`.
+    /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
         crate::frame::JoinError::panicked(payload).to_string()
     }
 
-    /// The synchronization on an event: what its `IntoFuture` gives.
+    /// The synchronization on an event, as its `IntoFuture` returns it.
     #[inline(always)]
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {
         crate::event::Sync::new(event)

@@ -1,4 +1,4 @@
-//! `select!`: a choice whose branches have code of their own.
+//! `select!`, a choice with code for each branch.
 
 /// Waits for one of several events, of any types, and runs its arm.
 ///
@@ -33,28 +33,28 @@
 ///
 /// # Arms
 ///
-/// * `pattern = event => body`. The event is any [`Event`](crate::Event): sends
-///   and receives, timers, joins, choices. The body runs after the commit, in
-///   the caller's own function: it may `.await`, use `?`, `return`, `break`. All
-///   bodies have one type, the value of the whole.
-/// * `pattern = event, if condition => body`. Without the condition the event is
-///   not even made.
-/// * `default => body`, last: nothing can commit now. `default(duration) =>
-///   body`: nothing could for so long.
-/// * Up to 12 arms with an event.
+/// * `pattern = event => body`. The event is any [`Event`](crate::Event): sends and receives,
+///   timers, joins, choices. The body runs after the commit, in the caller's own function: it may
+///   `.await`, use `?`, `return`, `break`. All bodies have one type, which is the type of the whole
+///   expression.
+/// * `pattern = event, if condition => body`. If the condition is false, the event is not even
+///   made.
+/// * `default => body`, the last arm, runs if nothing can commit now. `default(duration) => body`
+///   runs if nothing could commit for `duration`.
+/// * There may be up to 12 arms with an event.
 ///
 /// # Patterns
 ///
-/// The pattern is matched after the commit, when the message has been taken: an
-/// arm cannot "go on waiting" because it did not like it. So a pattern either
-/// matches always (the compiler checks it), or it says what else:
+/// The pattern is matched after the commit, when the message has been taken: an arm cannot "go on
+/// waiting" because it did not like it. So a pattern either always matches, which the compiler
+/// checks, or has an `else`:
 ///
-/// * `else pattern => body` after an arm: what that one got, and did not match.
-///   Nothing is lost: `else other => ..` has the whole of it.
-/// * `else => body`, after all arms: for any of them; what did not match has
-///   been dropped, as in `let .. else`.
+/// * `else pattern => body` after an arm gets the value of that arm if it did not match. Nothing is
+///   lost: `else other => ..` gets the whole value.
+/// * `else => body`, after all arms, runs for any of them. The value that did not match has been
+///   dropped, as in `let .. else`.
 ///
-/// What may not match, and says nothing, does not compile:
+/// A pattern that may fail to match, without an `else`, does not compile:
 ///
 /// ```compile_fail,E0004
 /// # use chanter::prelude::*;
@@ -64,23 +64,20 @@
 ///
 /// # Order
 ///
-/// Fair, as [`choose`](crate::choose), or in order after a first word
-/// `biased;`, as [`choose_biased`](crate::choose_biased). With the first word
-/// `blocking;` it waits with `sync_blocking` instead of `.await`, for code that
-/// is not `async`.
+/// The choice is fair, as [`choose`](crate::choose). After a first word `biased;` it goes by the
+/// order of the arms, as [`choose_biased`](crate::choose_biased). With the first word `blocking;`
+/// it waits with `sync_blocking` instead of `.await`, for code that is not `async`.
 ///
-/// Law: it is `choose((a.wrap(First), b.wrap(Second), ..)).await`, and a
-/// `match` over that. So the losers never happened, and dropping it while it
-/// waits loses nothing.
+/// Law: it equals `choose((a.wrap(First), b.wrap(Second), ..)).await` and a `match` over its value.
+/// So the losers never happened. It is cancel safe: to drop it while it waits loses nothing.
 ///
-/// # For those who come from elsewhere
+/// # For users of Tokio and crossbeam
 ///
-/// * From Tokio: no arm need be "cancel safe", because losing an event loses
-///   nothing. A plain future is no event: wrap it with
-///   [`from_future`](crate::event::from_future),
+/// * From Tokio: no arm need be "cancel safe", because losing an event loses nothing. A plain
+///   future is not an event: wrap it with [`from_future`](crate::event::from_future),
 ///   [`resumable`](crate::event::resumable) or, if it is cancel safe,
-///   [`from_cancel_safe`](crate::event::from_cancel_safe). An arm whose pattern does
-///   not match is not "disabled": see above.
+///   [`from_cancel_safe`](crate::event::from_cancel_safe). An arm with a pattern that does not match is
+///   not "disabled": see *Patterns*.
 ///   ```compile_fail,E0277
 ///   # use chanter::prelude::*;
 ///   select! { blocking; () = async {} => () }
@@ -98,12 +95,12 @@ macro_rules! select {
     };
 }
 
-/// The steps of [`select!`]: flags, then one arm after another, then their
-/// places in the choice, then the whole.
+/// The steps of [`select!`]: first the flags, then one arm after another, then the places of the
+/// arms in the choice, then the whole expression.
 ///
-/// `@arms [how] [wait] [arms] [last arm] [else] [default] input`; an arm is
-/// `[{pattern} {event} {condition} {body} [[{pattern} {body}] ..]]`, with the
-/// `else`s of its own at the end.
+/// The state is `@arms [how] [wait] [arms] [last arm] [else] [default] input`. An arm is
+/// `[{pattern} {event} {condition} {body} [[{pattern} {body}] ..]]`, with the `else`s of its own at
+/// the end.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select {
@@ -118,7 +115,7 @@ macro_rules! __select {
         $crate::__select!(@arms $how $wait [] [] [] [] $($rest)*)
     };
 
-    // Nothing is left. The list begins with an empty arm: the one before the first.
+    // The input is empty. The list begins with an empty arm, the one before the first.
     (@arms $how:tt $wait:tt $arms:tt [] $else:tt $default:tt) => {
         ::core::compile_error!("`select!` needs an arm with an event: `pattern = event => body`")
     };
@@ -131,7 +128,7 @@ macro_rules! __select {
         $crate::__select!(@places $how $wait $else $default [$last] [[A1 Arms1]] [] None)
     };
 
-    // `default`: the last.
+    // `default` is the last arm.
     (@arms $how:tt $wait:tt $arms:tt $last:tt $else:tt [] default => $body:expr $(,)?) => {
         $crate::__select!(@arms $how $wait $arms $last $else [{} {$body}])
     };
@@ -144,7 +141,7 @@ macro_rules! __select {
         )
     };
 
-    // `else` for all.
+    // This `else` is for all arms.
     (@arms $how:tt $wait:tt $arms:tt $last:tt [] [] else => $body:block , $($rest:tt)*) => {
         $crate::__select!(@arms $how $wait $arms $last [{$body}] [] $($rest)*)
     };
@@ -161,7 +158,7 @@ macro_rules! __select {
         ::core::compile_error!("`select!` has one `else => body` for all arms")
     };
 
-    // `else` for the arm before.
+    // This `else` is for the arm before.
     (@arms $how:tt $wait:tt $arms:tt
         [$pattern:tt $event:tt $if:tt $then:tt [$($others:tt)*]] $else:tt []
         else $other:pat => $body:block , $($rest:tt)*) => {
@@ -232,7 +229,8 @@ macro_rules! __select {
         ::core::compile_error!("`select!` has at most 12 arms: use `choose` over a vector for more")
     };
 
-    // The whole. The events are gone before a body runs. Its braces may be doubled.
+    // The whole expression. The events are gone before a body runs. The braces of a body may be
+    // doubled.
     (@whole [$how:ident] $wait:tt [$($else:tt)?] [] $name:ident
         $([$place:ident [{$pattern:pat} $event:tt $if:tt $body:tt [$([{$other:pat} $then:tt])*]]])+) => {
         {
@@ -281,7 +279,7 @@ macro_rules! __select {
     };
 }
 
-/// What [`select!`] chooses among.
+/// The arms that [`select!`] chooses among.
 #[allow(missing_docs, missing_debug_implementations, reason = "the macro's own")]
 pub mod arms {
     use std::time::{Duration, Instant};
@@ -307,7 +305,7 @@ pub mod arms {
         Arms12 A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12;
     }
 
-    /// A moment `duration` from now; in a century, if that cannot be said.
+    /// The time `duration` from now, or a time a century away if the clock does not go so far.
     pub fn deadline(duration: Duration) -> Instant {
         let now = crate::now();
         now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))

@@ -1,11 +1,13 @@
 //! Signals as events (Unix).
 //!
-//! One OS thread of the process, started when first needed, waits for signals and tells all listeners. So signals are
-//! heard on every machine and executor, and on OS threads. From the first time that somebody listens for a signal,
-//! and for as long as the process lives, its default action is not taken.
+//! One OS thread of the process, started when first needed, waits for signals and tells all
+//! listeners. So signals can be awaited on every machine and executor, and on OS threads. Once
+//! somebody has listened for a signal, its default action is not taken any more while the process
+//! lives.
 //!
-//! A child of `fork` that does not `exec` has no such OS thread: there [`listen`] is an error, and [`Signal::recv`] panics. (What is
-//! sent to the child may be heard in the parent, since both have the pipe that signals are passed on through.)
+//! A child of `fork` that does not `exec` has no such OS thread: there [`listen`] is an error, and
+//! [`Signal::recv`] panics. (A signal to the child may be heard in the parent, since both share the
+//! pipe that passes signals on.)
 //!
 //! ```no_run
 //! use chanter::prelude::*;
@@ -47,7 +49,7 @@ impl Signal {
     /// The event that the signal was raised since this listener was made, or
     /// since it last committed. Signals that are raised meanwhile count as one.
     ///
-    /// Not chosen, or dropped: it is still to be heard.
+    /// If it is not chosen, or dropped, a later synchronization still gets the signal.
     ///
     /// # Panics
     /// In a [forked](crate::process#forks) child of the process in which the listener was made.
@@ -57,7 +59,7 @@ impl Signal {
         self.heard.recv().wrap(|_| ())
     }
 
-    /// Whether the signal was raised; as [`recv`](Self::recv), but never blocks.
+    /// Whether the signal was raised, as [`recv`](Self::recv) would tell. Never blocks.
     pub fn try_recv(&self) -> bool {
         self.heard.try_recv().is_ok()
     }
@@ -79,7 +81,7 @@ macro_rules! named {
         $($(#[$doc])*
         ///
         /// # Errors
-        /// The OS refuses.
+        /// The error of the OS, if it refuses.
         pub fn $name() -> io::Result<Signal> {
             listen($number)
         })*
@@ -89,7 +91,7 @@ macro_rules! named {
 named! {
     /// Listens for SIGINT: Ctrl-C.
     interrupt = SIGINT;
-    /// Listens for SIGTERM: the polite order to end.
+    /// Listens for SIGTERM: the request to end.
     terminate = SIGTERM;
     /// Listens for SIGHUP: the terminal has gone, or a daemon is to read its
     /// configuration again.
@@ -112,16 +114,17 @@ named! {
 /// Listens for the signal with this number.
 ///
 /// # Errors
-/// It cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS
-/// refuses. In a [forked](crate::process#forks) child of a process that has listened:
-/// [`Unsupported`](io::ErrorKind::Unsupported).
+/// If the signal cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS refuses.
+/// [`Unsupported`](io::ErrorKind::Unsupported) in a [forked](crate::process#forks) child of a
+/// process that has listened.
 pub fn listen(number: i32) -> io::Result<Signal> {
     if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));
     }
     let switchboard = switchboard()?;
     let (tx, heard) = bounded(1);
-    // Listens before the default action is taken away: no signal falls between.
+    // The listener is made before the default action is taken away, so that no signal is lost in
+    // between.
     {
         let mut listeners = lock(&switchboard.listeners);
         listeners.retain(|listener| !listener.1.is_closed());
@@ -131,23 +134,23 @@ pub fn listen(number: i32) -> io::Result<Signal> {
     Ok(Signal { number, heard, process: switchboard.process })
 }
 
-/// Whether the process ignores the signal with this number. One that was started by `nohup`, say, has to go on
-/// ignoring SIGHUP, and should not listen for it.
+/// Whether the process ignores the signal with this number. A process that was started by `nohup`,
+/// for example, has to go on ignoring SIGHUP, and should not listen for it.
 ///
 /// # Errors
-/// There is no such signal.
+/// If there is no such signal.
 pub fn is_ignored(number: i32) -> io::Result<bool> {
-    // SAFETY: all its bytes may be zero.
+    // SAFETY: all bytes of the structure may be zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: changes nothing, as there is no new action; the old one is written to `action`. A number that is
-    // none is an error.
+    // SAFETY: without a new action the call changes nothing. The old action is written to `action`,
+    // a local variable. An invalid number is an error.
     if unsafe { libc::sigaction(number, std::ptr::null(), &mut action) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Listeners by signal.
+/// The listeners by signal number.
 struct Switchboard {
     signals: Handle,
     process: Process,
@@ -182,8 +185,8 @@ fn switchboard() -> io::Result<&'static Switchboard> {
                 }
                 !listener.1.is_closed()
             });
-            // A listener may run here for a moment: not under the lock. If
-            // it is full, it has been told already.
+            // A listener may run here for a moment, so the lock is not held. A listener whose
+            // channel is full has been told already.
             for listener in told {
                 let _ = listener.try_send(());
             }

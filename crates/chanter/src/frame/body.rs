@@ -35,20 +35,19 @@ pub(crate) struct Vtable {
     /// Drops the future and leaves the value that is moved out of a place, whose
     /// type is the handle's, as the result.
     pub(crate) terminate: unsafe fn(NonNull<Header>, *mut ()),
-    /// Moves the result out, to a `Result<T, JoinError>`: for whoever set
-    /// TAKEN.
+    /// Moves the result out, to a `Result<T, JoinError>`: for the caller that set TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
-    /// Drops what is left of a complete body before its frame is freed.
+    /// Drops the remains of a complete body before its frame is freed.
     pub(crate) drop_frame: unsafe fn(NonNull<Header>),
-    /// What is left may be of any depth: see `deferred_drop.rs`.
+    /// True if the remains may hold other threads, to any depth: see `deferred_drop.rs`.
     pub(crate) holds: bool,
-    /// Nothing is left of a complete body: there is nothing to bury.
+    /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
     /// Those who wait for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
     /// The size of the frame in bytes: what lies in it belongs to the thread.
     pub(crate) size: usize,
-    /// What was said of the thread at its spawn, if anything was.
+    /// The attributes that the thread was given at its spawn, if it was given any.
     pub(crate) attributes: unsafe fn(NonNull<Header>) -> Option<NonNull<Lock<Attributes>>>,
     /// Its name, if it was given one.
     pub(crate) name: unsafe fn(NonNull<Header>) -> Option<NonNull<Arc<str>>>,
@@ -56,14 +55,14 @@ pub(crate) struct Vtable {
     pub(crate) body: fn() -> &'static str,
 }
 
-/// What became of a future that was polled for its value.
+/// The outcome of a future that was polled for its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evaluated {
-    /// It is not over.
+    /// The future is pending.
     Blocked,
-    /// It is gone, and its value in its place.
+    /// The future is gone, and its value is in the given place.
     Value,
-    /// It is gone, and the failure is the thread's result.
+    /// The future is gone, and the failure is the thread's result.
     Failed,
 }
 
@@ -91,23 +90,23 @@ pub(crate) struct ParasiteFrame<F> {
     pub(crate) future: ManuallyDrop<F>,
 }
 
-/// A host's frame. Made part by part, and used through its address, since it
-/// is shared before it is whole.
+/// A host's frame. It is made part by part and used through its address, because it is shared
+/// before it is whole.
 #[repr(C)]
 pub(crate) struct HostFrame<F: Future> {
     pub(crate) header: Header,
     pub(crate) joiners: Joiners,
-    /// Written by the runner until complete, then by whoever set TAKEN.
+    /// Written by the runner until the thread is complete, then by the caller that set TAKEN.
     body: Body<F>,
 }
 
-/// The state word says which of them is there: see [`Left`].
+/// The future or the result; the state word says which of them is there: see [`Left`].
 union Body<F: Future> {
     future: ManuallyDrop<F>,
     result: ManuallyDrop<Result<F::Output, JoinError>>,
 }
 
-/// Whether a frame type fits an arena's classes; if not, its future is boxed.
+/// Whether a frame type fits an arena's classes. If it does not, its future is boxed.
 pub(crate) const fn fits<T>() -> bool {
     size_of::<T>() <= LARGEST && align_of::<T>() <= ALIGN
 }
@@ -122,8 +121,8 @@ impl<F: Future> ParasiteFrame<F> {
         ..*NONE
     };
 
-    /// Polls the future and drops it, and its output, when it is ready; a
-    /// panic counts as ready and is reported.
+    /// Polls the future, and drops it and its output when it is ready. A panic counts as ready and
+    /// is reported.
     ///
     /// # Safety
     /// The caller is the runner of this frame.
@@ -167,11 +166,11 @@ impl<F: Future> ParasiteFrame<F> {
 #[cold]
 unsafe fn panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) -> JoinError {
     if Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
-        // What unwinds the fiber on whose stack it ran.
-        // SAFETY: the caller's contract.
+        // The payload is the one that unwinds the fiber on whose stack the thread ran.
+        // SAFETY: the caller keeps the frame.
         return unsafe { cancelled(frame) };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     JoinError::panicked_in(payload, unsafe { about(frame) })
 }
 
@@ -179,13 +178,14 @@ unsafe fn panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) -> Join
 /// The caller keeps the frame.
 #[cold]
 unsafe fn cancelled(frame: NonNull<Header>) -> JoinError {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     JoinError::cancelled_in(unsafe { about(frame) })
 }
 
 #[cold]
 fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtable: &'static Vtable) {
-    // SAFETY: its runner calls. A frame that has never blocked does not know its vtable, and may be fresh again.
+    // SAFETY: the caller is the runner, so the frame lives. A frame that has never blocked does not
+    // know its vtable, and may be fresh again: so the vtable is lent to it for the description.
     let whose = unsafe {
         let before = frame.as_ref().vtable.replace(vtable);
         let whose = describe("a parasite", frame);
@@ -195,8 +195,8 @@ fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtabl
     JoinError::panicked(payload).report(&whose);
 }
 
-/// Runs `f` and reports a panic: for destructors and foreign wakers, which
-/// nobody can answer for.
+/// Runs `f` and reports a panic: for destructors and foreign wakers, which belong to no thread that
+/// could report it.
 pub(crate) fn catch_panic(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         JoinError::panicked(payload).report("a destructor or a foreign waker");
@@ -217,18 +217,18 @@ impl<F: Future> HostFrame<F> {
         ..*NONE
     };
 
-    /// For delayed threads. One of their own, since two callers of a future's
-    /// `poll` keep it from being inlined.
+    /// The vtable of delayed threads. It is a separate one, because a future's `poll` is not
+    /// inlined if it has two callers.
     pub(crate) const DELAYED_VTABLE: &'static Vtable = &Vtable { evaluate: Self::evaluate, ..*Self::VTABLE };
 
-    /// Makes a host, whose future is moved to its place first, and once.
+    /// Makes a host. Its future is moved first, and only once, to its final place.
     ///
     /// # Safety
-    /// `frame` is the caller's, and large enough.
+    /// The caller has exclusive use of `frame`, which is large enough.
     #[inline(always)]
     pub(crate) unsafe fn write(frame: NonNull<Header>, header: Header, future: F) {
         let place = frame.cast::<Self>().as_ptr();
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has exclusive use of the frame, which is large enough for `Self`.
         unsafe {
             Self::future(frame).write(future);
             (&raw mut (*place).joiners).write(Joiners::new());
@@ -243,10 +243,10 @@ impl<F: Future> HostFrame<F> {
         unsafe { (&raw mut (*frame.cast::<Self>().as_ptr()).body.future).cast() }
     }
 
-    /// The result, for the completer, and then for whoever set TAKEN.
+    /// The result: for the completer, and then for the caller that set TAKEN.
     #[inline(always)]
     fn result(frame: NonNull<Header>) -> *mut Result<F::Output, JoinError> {
-        // SAFETY: as above.
+        // SAFETY: only the address is taken.
         unsafe { (&raw mut (*frame.cast::<Self>().as_ptr()).body.result).cast() }
     }
 
@@ -255,10 +255,10 @@ impl<F: Future> HostFrame<F> {
         let result = match unsafe { Self::poll_future(frame, cx) } {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(value)) => Ok(value),
-            // SAFETY: as above.
+            // SAFETY: the caller is the runner, and so keeps the frame.
             Err(payload) => Err(unsafe { panicked(payload, frame) }),
         };
-        // SAFETY: as above.
+        // SAFETY: the caller is the runner, and the thread is not complete.
         unsafe { Self::settle(frame, result) };
         Poll::Ready(())
     }
@@ -281,19 +281,20 @@ impl<F: Future> HostFrame<F> {
             Ok(Poll::Pending) => Evaluated::Blocked,
             Ok(Poll::Ready(value)) => {
                 keep(value);
-                // SAFETY: as above.
+                // SAFETY: the caller is the runner, and the thread is not complete.
                 unsafe { Self::drop_future(frame) };
                 Evaluated::Value
             }
             Err(payload) => {
-                // SAFETY: as above.
+                // SAFETY: the caller is the runner, and so keeps the frame; the thread is not
+                // complete.
                 unsafe { Self::settle(frame, Err(panicked(payload, frame))) };
                 Evaluated::Failed
             }
         }
     }
 
-    /// The outcome as it is, since small values then stay in registers.
+    /// Polls the future and returns the outcome unchanged: small values then stay in registers.
     ///
     /// # Safety
     /// The caller is the runner, and the thread is not complete.
@@ -329,8 +330,8 @@ impl<F: Future> HostFrame<F> {
     #[inline(always)]
     unsafe fn drop_future(frame: NonNull<Header>) {
         if std::mem::needs_drop::<F>() {
-            // SAFETY: the runner has exclusive use of the future; dropped in
-            // place, since it is pinned, and never again, even if that panics.
+            // SAFETY: the runner has exclusive use of the future. It is dropped in place, since it
+            // is pinned, and never again, even if its destructor panics.
             catch_panic(|| unsafe { std::ptr::drop_in_place(Self::future(frame)) });
         }
     }
@@ -346,8 +347,8 @@ impl<F: Future> HostFrame<F> {
     }
 
     unsafe fn drop_frame(frame: NonNull<Header>) {
-        // SAFETY: the caller frees the frame: it is alone with it. Joiners, who
-        // hold references, are gone.
+        // SAFETY: the caller frees the frame, so nobody else refers to it. Joiners hold references,
+        // so they are gone.
         unsafe {
             match frame.as_ref().state.left() {
                 Left::Future => Self::drop_future(frame),
@@ -358,14 +359,14 @@ impl<F: Future> HostFrame<F> {
         }
     }
 
-    /// Drops what nobody took, and reports a panic.
+    /// Drops a result that nobody took, and reports a panic.
     #[inline(always)]
     fn drop_result(frame: NonNull<Header>, result: Result<F::Output, JoinError>) {
         match result {
             Ok(value) if std::mem::needs_drop::<F::Output>() => catch_panic(|| drop(value)),
             Ok(_) => (),
             Err(error) if error.is_panic() => {
-                // SAFETY: the caller has the frame.
+                // SAFETY: the caller is about to free the frame, so it still lives.
                 error.report(&unsafe { describe("a thread that nobody joined", frame) });
             }
             Err(_) => (),
@@ -384,11 +385,12 @@ impl<F: Future> HostFrame<F> {
 }
 
 impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
-    /// For bodies that are too large for a frame: the handle expects a `T`.
+    /// The vtable for bodies that are too large for a frame. The handle expects a `T`, the future
+    /// returns a `Box<T>`.
     pub(crate) const BOXED_VTABLE: &'static Vtable =
         &Vtable { terminate: Self::terminate_unboxed, take: Self::take_unboxed, ..*Self::VTABLE };
 
-    /// For those that are delayed, too.
+    /// The vtable for delayed threads whose body is too large for a frame.
     pub(crate) const BOXED_DELAYED_VTABLE: &'static Vtable =
         &Vtable { evaluate: Self::evaluate_unboxed, ..*Self::BOXED_VTABLE };
 

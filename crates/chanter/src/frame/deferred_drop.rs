@@ -1,13 +1,14 @@
-//! Burials: what is left in a dead frame is dropped, on a stack of any size.
+//! Deferred drops: the content of a dead frame is dropped in bounded stack.
 //!
 //! A delayed thread may hold the last handle of another one, which holds that of the next; so may
-//! the values of finished threads. Each deferred drop would be nested in the one before. So from a certain depth
-//! on they are put off: the frame goes to a list of this OS thread, and the deepest deferred drop that is under way,
-//! when it is through, takes one after the other from there. A deferred drop can wait, since what lies in a frame that
-//! nobody refers to borrows from nobody. (The messages of a channel may borrow, so a chain of channels is as
-//! deep as any other structure of the user's.)
+//! the values of finished threads. Each drop would be nested in the one before. So from a certain
+//! depth on drops are deferred: the frame goes to a list of this OS thread. The deepest drop that
+//! is under way empties this list when it is done. A drop can wait, because the content of a frame
+//! that nobody refers to borrows from nobody. (The messages of a channel may borrow, so a chain of
+//! channels is as deep as any other structure of the user's.)
 //!
-//! Who is about to wait for others first buries what was put off: they may wait for its end.
+//! A caller that is about to wait for others first performs the deferred drops, since the others
+//! may wait for them.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -16,23 +17,24 @@ use super::header::{self, Header};
 use super::span;
 use crate::sync::Linked;
 
-/// How many deferred drops are nested. A chain of this length is dropped in the order of the language.
+/// The number of drops that may nest. A chain of at most this length is dropped in the order of the
+/// language.
 const DEEP: u32 = 16;
 
 // Without destructors: threads may end in the destructors of the OS thread's own values.
 thread_local! {
-    /// How many deferred drops are under way on this stack. It may be too low for those that were
-    /// interrupted by a wait: then a few more are nested. At DEEP one is under way that will look at `PUT_OFF`.
+    /// The number of drops under way on this stack. It may be too low after a wait has interrupted
+    /// some: then a few more nest. At DEEP one is under way that will look at `PUT_OFF`.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// The last of the list.
+    /// The frame that was deferred last: the head of the list.
     static PUT_OFF: Cell<*mut Header> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Buries a frame in which something may be left, now or later.
+/// Drops the content of a dead frame and frees it, now or later.
 ///
 /// # Safety
-/// The frame is dead: the caller was told to free it. What is left in it may be dropped at any
-/// time, on this OS thread.
+/// The frame is dead: the caller was told to free it. Its content may be dropped at any time, on
+/// this OS thread.
 #[inline(never)]
 pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
     let depth = DEPTH.get();
@@ -43,7 +45,7 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
         return;
     }
     let _nested = Nested::new(depth + 1);
-    // SAFETY: the caller's contract.
+    // SAFETY: the frame is dead, and its content may be dropped now, as the caller has promised.
     unsafe { bury_now(frame) };
     if depth + 1 == DEEP {
         bury_put_off();
@@ -54,7 +56,7 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
 /// As for [`drop_frame`].
 #[inline(always)]
 pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
-    // SAFETY: the caller's contract: nobody else refers to the frame.
+    // SAFETY: the frame is dead, so nobody else refers to it.
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().drop_frame)(frame));
         span::close(frame);
@@ -65,7 +67,7 @@ pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
 #[cold]
 fn bury_put_off() {
     while let Some(frame) = NonNull::new(PUT_OFF.get()) {
-        // SAFETY: what is in the list is dead, and ours.
+        // SAFETY: each frame in the list is dead, and no other list or OS thread has it.
         unsafe {
             PUT_OFF.set(frame.as_ref().link().with(|next| *next));
             bury_now(frame);
@@ -73,7 +75,7 @@ fn bury_put_off() {
     }
 }
 
-/// The caller is about to wait, perhaps for what was put off.
+/// Performs the deferred drops: the caller is about to wait, perhaps for one of them.
 #[inline(always)]
 pub(crate) fn before_a_wait() {
     if DEPTH.get() > 0 {
@@ -87,11 +89,11 @@ fn finish() {
         let _nested = Nested::new(DEEP);
         bury_put_off();
     }
-    // What runs meanwhile nests anew, perhaps on another stack.
+    // Code that runs during the wait counts from zero, perhaps on another stack.
     DEPTH.set(0);
 }
 
-/// Restores the depth.
+/// Restores the depth when it is dropped.
 struct Nested {
     outer: u32,
 }

@@ -1,4 +1,4 @@
-//! How a thread ended without a value.
+//! The reason why a thread ended without a value.
 
 use std::any::Any;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::{Site, panic_place};
 use crate::sched::Vp;
 
-/// How a thread ended without a value for you.
+/// The reason why the joiner of a thread got no value: it panicked, was cancelled, or somebody else
+/// took its value.
 pub struct JoinError {
     cause: Cause,
 }
@@ -24,7 +25,7 @@ struct Panicked {
     about: About,
 }
 
-/// What is known of a thread that has failed.
+/// The facts that are known about a thread that has failed.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: Option<Arc<str>>,
@@ -33,13 +34,13 @@ pub(crate) struct About {
 }
 
 impl JoinError {
-    /// The payload has just been caught on this OS thread.
+    /// A panic whose payload has just been caught on this OS thread.
     #[cold]
     pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Self {
         Self::panicked_in(payload, About::default())
     }
 
-    /// As [`panicked`](Self::panicked), by a thread.
+    /// As [`panicked`](Self::panicked), for the thread that `about` describes.
     #[cold]
     pub(crate) fn panicked_in(payload: Box<dyn Any + Send>, about: About) -> Self {
         let place = panic_place::of(&*payload);
@@ -50,7 +51,7 @@ impl JoinError {
         Self { cause: Cause::Cancelled(None) }
     }
 
-    /// A thread was cancelled, of which something is known.
+    /// The cancellation of the thread that `about` describes.
     pub(crate) fn cancelled_in(about: About) -> Self {
         let is_known = about.name.is_some() || about.site.is_some();
         Self { cause: Cause::Cancelled(is_known.then(|| Box::new(about))) }
@@ -60,26 +61,26 @@ impl JoinError {
         Self { cause: Cause::Taken }
     }
 
-    /// The thread panicked.
+    /// Whether the thread panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self.cause, Cause::Panicked(_))
     }
 
-    /// The thread was dropped before its end, because its machine ended or
-    /// its policy dropped it.
+    /// Whether the thread was dropped before its end, because its machine ended or its policy
+    /// dropped it.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.cause, Cause::Cancelled(_))
     }
 
-    /// Somebody else took the value.
+    /// Whether somebody else took the value.
     pub fn is_taken(&self) -> bool {
         matches!(self.cause, Cause::Taken)
     }
 
-    /// What the thread panicked with.
+    /// The payload of the panic.
     ///
     /// # Errors
-    /// Gives the error back if it is not a panic.
+    /// Returns the error itself if it is not a panic.
     pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
         match self.cause {
             Cause::Panicked(panicked) => Ok(panicked.payload),
@@ -87,14 +88,16 @@ impl JoinError {
         }
     }
 
-    /// The panic's message, if it is a panic with one.
+    /// The message of the panic; `None` if the thread did not panic, or its payload is no string.
     pub fn message(&self) -> Option<&str> {
         let Cause::Panicked(panicked) = &self.cause else { return None };
         panic_place::message_of(&*panicked.payload)
     }
 
-    /// Where the panic happened, as `file:line:column`, if it is one, and that is known: the panic hook that the library
-    /// sets when the first machine is built has to be there still. (A program that sets its own hook does so before.)
+    /// The place of the panic, as `file:line:column`; `None` if the thread did not panic, or the
+    /// place is not known. It is known while the panic hook is in place that the library sets when
+    /// the first machine is built. A program that sets a hook of its own should therefore do so
+    /// before.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -117,13 +120,15 @@ impl JoinError {
         self.about()?.name.as_deref()
     }
 
-    /// Where the thread was spawned, if its machine [keeps genealogy](crate::Builder::genealogy).
+    /// The place where the thread was spawned, if its machine [keeps
+    /// genealogy](crate::Builder::genealogy).
     pub fn site(&self) -> Option<Site> {
         self.about()?.site
     }
 
-    /// The path of the function in which the body of the thread that panicked was written, as the compiler names its type: for people
-    /// to read, and not always there.
+    /// The path of the function that contains the body of the thread that panicked, if it is known.
+    /// It is taken from the name that the compiler gives the body's type, and is meant for people
+    /// to read.
     pub fn body(&self) -> Option<&'static str> {
         self.about()?.body
     }
@@ -147,8 +152,8 @@ impl JoinError {
         }
     }
 
-    /// Reports a panic that nobody will see otherwise. Never panics, even if
-    /// the payload's destructor does.
+    /// Reports a panic that nobody would see otherwise. Never panics, even if the payload's
+    /// destructor does.
     #[cold]
     pub(crate) fn report(self, whose: &str) {
         use std::io::Write;
@@ -160,7 +165,7 @@ impl JoinError {
             return self.forget();
         }
         if self.message().is_none() && Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
-            // A parasite on the stack of a fiber that is unwound: no panic.
+            // A parasite was on the stack of a fiber that is unwound: this is no panic of its own.
             return self.forget();
         }
         let _ = match self.location() {

@@ -1,15 +1,12 @@
-//! Frames: the memory of threads, and the arenas that they come from.
+//! Frames, the memory of threads, and the arenas that they come from.
 //!
-//! A frame is a [`Header`] followed by the thread's body. It is born in its
-//! final place and never moves. Each virtual processor owns an [`Arena`]
-//! with a free list per size class: taking and giving back a frame there
-//! costs a load and a store. A frame that dies elsewhere goes home through
-//! the arena's return list (INV-STACK), which the owner empties when a free
-//! list runs dry.
+//! A frame is a [`Header`] followed by the thread's body. It is made in its final place and never
+//! moves. Each virtual processor owns an [`Arena`] with a free list per size class: taking and
+//! giving back a frame there costs a load and a store. A frame that is freed elsewhere returns
+//! through the arena's return list (INV-STACK), which the owner empties when a free list runs dry.
 //!
-//! Frames may outlive their machine, because wakers and handles refer to
-//! them. [`Arena::orphan`] then counts what is missing, and the frame that
-//! comes home last frees the slabs.
+//! Frames may outlive their machine, because wakers and handles refer to them. [`Arena::orphan`]
+//! then counts the missing frames, and the last one that returns frees the slabs.
 
 use std::collections::HashSet;
 use std::ptr::{self, NonNull};
@@ -29,32 +26,33 @@ use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
 /// The part of a frame that every thread has.
 #[repr(C)]
 pub(crate) struct Header {
-    /// Who may touch what: see [`super::state`].
+    /// The state word. The rules about access to the other fields stand in [`super::state`].
     pub(crate) state: State,
     pub(crate) vtable: Cell<&'static Vtable>,
     /// Links the frame into a queue, an inbox, a return or a free list.
     next: UnsafeCell<*mut Header>,
-    /// Where the thread ran last, or is to run.
+    /// The virtual processor where the thread ran last, or is to run.
     pub(crate) vp: AtomicPtr<Vp>,
-    /// The policy's word.
+    /// The word that the policy keeps for the thread.
     pub(crate) tag: Cell<u64>,
-    /// References handed out by the runner during the present poll.
+    /// The number of references that the runner has handed out during the present poll, less those
+    /// it got back.
     pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
-    /// Parasites that this thread must spawn as hosts.
+    /// The number of parasites that this thread must still spawn as hosts (its penalty count).
     pub(crate) penalty: Cell<u8>,
-    /// What the thread does at home.
+    /// The thread's part of local parking.
     pub(crate) rest: LocalPark,
     pub(super) span: span::Place,
 }
 
-/// What the scheduler has to know of a thread.
+/// The kind of a thread: how the scheduler treats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Attached by whoever unblocks it.
+    /// A parasite: its unblocker attaches it.
     Parasite,
-    /// Queued by whoever unblocks it.
+    /// A host: its unblocker queues it.
     Host,
     /// A host that stays on its virtual processor.
     Pinned,
@@ -62,8 +60,8 @@ pub(crate) enum Kind {
     Local,
 }
 
-/// A thread's kind. Written by its runner; read by whoever holds its token,
-/// and by a shutdown that looks through the arenas.
+/// A thread's kind. It is written by the thread's runner. It is read by the holder of the thread's
+/// token, and by a shutdown that looks through the arenas.
 #[derive(Debug)]
 pub(crate) struct KindCell(AtomicU8);
 
@@ -90,28 +88,29 @@ unsafe impl Linked for Header {
     }
 }
 
-/// Where frames come from and go back to.
+/// An arena: the place that frames come from and return to.
 #[repr(C)]
 pub(crate) struct Arena {
     owner: UnsafeCell<Owner>,
     /// The virtual processor that owns the arena, if one does.
     home: Cell<*const Vp>,
     returns: Stack<Header>,
-    /// Frames still out after the owner left; see [`Arena::orphan`].
+    /// The number of frames still out after the owner left; see [`Arena::orphan`].
     missing: Missing,
     /// Keeps the machine's memory while frames are out after its end.
     keep: Cell<*const Shared>,
-    /// Frames made, and frames that came home; the owner counts.
+    /// The number of frames made. Only the owner counts them, and those in `returned`: frames that
+    /// came back through the return list.
     pub(crate) allocated: Counter,
     pub(crate) returned: Counter,
-    /// Where births and deaths are written down, if they are.
+    /// The journal of spawned and ended threads; null if none is kept.
     genealogy: Cell<*const Genealogy>,
 }
 
-/// How many frames of an orphaned arena are still out.
+/// The number of frames of an orphaned arena that are still out.
 ///
-/// INV-HOME: exactly one caller is told that none is left, after the owner has
-/// left and every frame has come home.
+/// INV-HOME: exactly one caller is told that none is left, after the owner has left and every frame
+/// has returned.
 #[derive(Debug)]
 pub(super) struct Missing(AtomicIsize);
 
@@ -120,29 +119,29 @@ impl Missing {
         Self(AtomicIsize::new(0))
     }
 
-    /// The owner leaves while `out` frames were not at home when it closed the
-    /// return list; those that came since have subtracted themselves already.
+    /// The owner leaves. `out` frames were missing when it closed the return list; those that have
+    /// returned since have subtracted themselves already. True: none is left.
     #[must_use]
     pub(super) fn leave(&self, out: isize) -> bool {
-        // ORDER: Release publishes the owner's part, Acquire sees every use
-        // of the slabs end, for whoever is last.
+        // ORDER: Release publishes the owner's part. Acquire lets the last caller see the end of
+        // every use of the slabs.
         self.0.fetch_add(out, order::frame_missing()) + out == 0
     }
 
-    /// A frame comes home after the owner closed the return list.
+    /// A frame returns after the owner closed the return list. True: none is left.
     #[must_use]
     pub(super) fn come_home(&self) -> bool {
-        // ORDER: as in `leave`. Below zero the owner has not left yet.
+        // ORDER: as in `leave`. While the count is below zero the owner has not left yet.
         self.0.fetch_sub(1, order::frame_missing()) == 1
     }
 }
 
-/// The owner's part. The lists of small frames come first, near to what else
-/// a spawn touches.
+/// The owner's part. The lists of small frames come first, near the other memory that a spawn
+/// touches.
 #[repr(C)]
 struct Owner {
     free: [*mut Header; CLASSES],
-    /// Never used memory at the end of each class's newest slab.
+    /// The memory at the end of each class's newest slab that was never used.
     fresh: [*mut u8; CLASSES],
     slabs: Slabs,
 }
@@ -164,15 +163,15 @@ impl Header {
         }
     }
 
-    /// The machine that the frame belongs to; the caller keeps the frame.
+    /// The machine that the frame belongs to. The caller keeps the frame.
     pub(crate) fn machine(&self) -> &Shared {
-        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
+        // SAFETY: a frame keeps its machine, and so every virtual processor that it may name.
         unsafe { &*self.vp.load(Ordering::Relaxed) }.machine()
     }
 
-    /// What the thread does, unless a request holds it.
+    /// The thread's state, as seen from outside, unless a request holds it.
     pub(crate) fn activity(&self) -> Activity {
-        // SAFETY: as above.
+        // SAFETY: a frame keeps its machine, and so every virtual processor that it may name.
         let vp = unsafe { &*self.vp.load(Ordering::Relaxed) };
         match self.state.activity() {
             Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
@@ -181,15 +180,15 @@ impl Header {
         }
     }
 
-    /// INV-FRESH, for a header that may say anything. Plain writes, which the
-    /// compiler puts together.
+    /// Establishes INV-FRESH for a header with any content. These are plain writes, which the
+    /// compiler combines.
     ///
     /// # Safety
-    /// The frame is dead, and the caller's.
+    /// The frame is dead, and the caller has exclusive use of it.
     #[inline(always)]
     unsafe fn freshen(frame: NonNull<Self>, home: *const Vp) {
         let header = frame.as_ptr();
-        // SAFETY: the caller's contract.
+        // SAFETY: the frame is dead, and the caller has exclusive use of it.
         unsafe {
             (*header).state.freshen();
             (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
@@ -201,8 +200,7 @@ impl Header {
         }
     }
 
-    /// Whether the header of a parasite that has ended in place is still as it
-    /// was (INV-FRESH).
+    /// Whether the header of a parasite that has ended in place is unchanged (INV-FRESH).
     #[inline(always)]
     pub(crate) fn is_fresh(&self) -> bool {
         self.state.is_private() && self.local_refs.get() == 0 && self.penalty.get() == 0
@@ -227,21 +225,21 @@ impl Arena {
         }
     }
 
-    /// Writes down when threads die, from before anything is taken.
+    /// Sets the journal that records the ends of threads. Called before any frame is taken.
     pub(crate) fn tell(&self, genealogy: &Genealogy) {
         self.genealogy.set(genealogy);
     }
 
-    /// Makes `vp` the owner, before anything is taken.
+    /// Makes `vp` the owner. Called before any frame is taken.
     pub(crate) fn belong_to(&self, vp: &Vp) {
         self.home.set(vp);
     }
 
-    /// Takes a frame, whose header is as INV-FRESH says.
+    /// Takes a frame with a header that INV-FRESH describes.
     ///
     /// # Safety
-    /// Only the arena's owner calls it: the worker that drives its virtual
-    /// processor, or the holder of the lock of a shared arena.
+    /// Only the arena's owner calls it: the worker of its virtual processor, or the holder of the
+    /// lock of a shared arena.
     #[inline(always)]
     pub(crate) unsafe fn take(&self, class: usize) -> NonNull<Header> {
         self.owner.with_mut(|owner| {
@@ -265,12 +263,13 @@ impl Arena {
             self.returned.add_one();
         }
         if let Some(frame) = NonNull::new(owner.free[class]) {
-            // SAFETY: as in `take`.
+            // SAFETY: a free frame belongs to the owner.
             owner.free[class] = unsafe { frame.as_ref().next.with(|next| *next) };
             return frame;
         }
         owner.carve(self, class);
-        // SAFETY: `carve` leaves at least one frame, which is the owner's.
+        // SAFETY: `carve` puts at least one frame into the list, and a free frame belongs to the
+        // owner.
         unsafe {
             let frame = NonNull::new_unchecked(owner.free[class]);
             owner.free[class] = frame.as_ref().next.with(|next| *next);
@@ -291,17 +290,17 @@ impl Arena {
     /// Gives back a frame that has been taken, and is fresh again.
     ///
     /// # Safety
-    /// As for [`Arena::take`]; the frame is of `class` and from this arena, its
-    /// body is gone, and its header [is fresh](Header::is_fresh).
+    /// As for [`Arena::take`]; the frame is of `class` and from this arena, its body is gone, and
+    /// its header [is fresh](Header::is_fresh).
     #[inline(always)]
     pub(crate) unsafe fn put_back_fresh(&self, frame: NonNull<Header>, class: usize) {
         self.owner.with_mut(|owner| {
-            // SAFETY: the caller is the owner, and the frame is its own.
+            // SAFETY: the caller is the owner of the arena, and the frame, which is not in use,
+            // belongs to it.
             unsafe {
                 let head = &raw mut (*owner).free[class];
                 frame.as_ref().next.with_mut(|next| {
-                    // Mostly it says so already, and stores are what a
-                    // parasite's cost is made of.
+                    // Mostly the link says so already, and stores are the main cost of a parasite.
                     if *next != *head {
                         *next = *head;
                     }
@@ -314,7 +313,7 @@ impl Arena {
     /// The frames in use, for the shutdown.
     ///
     /// # Safety
-    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    /// As for [`Arena::take`]. Frames may be freed meanwhile, but none may be taken.
     pub(crate) unsafe fn frames_in_use(&self) -> Vec<NonNull<Header>> {
         self.owner.with(|owner| {
             // SAFETY: the caller is the owner.
@@ -333,7 +332,8 @@ impl Arena {
                     let frame = unsafe {
                         NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at - start).cast::<Header>())
                     };
-                    // SAFETY: as above.
+                    // SAFETY: the frame lies in the used part of the slab, so its state word is
+                    // initialized.
                     if unsafe { frame.as_ref() }.state.in_use() && !free.contains(&frame) {
                         frames.push(frame);
                     }
@@ -347,11 +347,11 @@ impl Arena {
     /// Calls `f` with the frame of every thread that has not ended. `f` must not run user code.
     ///
     /// # Safety
-    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    /// As for [`Arena::take`]. Frames may be freed meanwhile, but none may be taken.
     pub(crate) unsafe fn each_not_ended(&self, f: &mut dyn FnMut(NonNull<Header>)) {
-        // Free frames look as if they had not: mostly there are no others.
+        // Free frames look as if their threads had not ended; mostly there are no others.
         let mut count = 0;
-        // SAFETY: the caller is the owner, and the frames' memory stays.
+        // SAFETY: the caller is the owner, and the memory of frames stays while the arena lives.
         unsafe {
             let not_ended = |frame: NonNull<Header>| {
                 let state = &frame.as_ref().state;
@@ -368,9 +368,8 @@ impl Arena {
         }
     }
 
-    /// Calls `f` with every frame that was ever used; whether any call returned
-    /// true. Free frames are among them, and `f` may free frames and take new
-    /// ones.
+    /// Calls `f` with every frame that was ever used, and returns whether any call returned true.
+    /// Free frames are among them. `f` may free frames and take new ones.
     ///
     /// # Safety
     /// As for [`Arena::take`].
@@ -397,8 +396,8 @@ impl Arena {
         }
     }
 
-    /// The owner leaves for good: frames that are still out keep `machine`
-    /// alive, and the last of them to come home frees the slabs.
+    /// The owner leaves for good. Frames that are still out keep `machine` alive, and the last of
+    /// them to return frees the slabs.
     ///
     /// # Safety
     /// As for [`Arena::take`], and the owner never calls anything again.
@@ -433,9 +432,10 @@ impl Arena {
             owner.free = [ptr::null_mut(); CLASSES];
             std::mem::take(&mut owner.slabs)
         });
-        // SAFETY: the caller's contract.
+        // SAFETY: no frame is out, as the caller has promised, so no frame of these slabs is used
+        // any more.
         unsafe { slabs.free() };
-        // SAFETY: `orphan` left this reference for us.
+        // SAFETY: `orphan` left this reference in `keep`, and the arena is demolished once.
         drop(unsafe { Arc::from_raw(self.keep.get()) });
     }
 }
@@ -444,7 +444,7 @@ impl Owner {
     fn put(&mut self, frame: NonNull<Header>, home: *const Vp) {
         // SAFETY: frames are inside slabs, aligned to their size.
         let class = unsafe { Slab::of(frame).as_ref().class };
-        // SAFETY: the frame is dead and came home: it is the owner's.
+        // SAFETY: the frame is dead and has returned, so it belongs to the owner.
         unsafe {
             Header::freshen(frame, home);
             frame.as_ref().next.with_mut(|next| *next = self.free[class]);
@@ -452,7 +452,7 @@ impl Owner {
         self.free[class] = frame.as_ptr();
     }
 
-    /// How many are on the free lists.
+    /// The number of frames on the free lists.
     fn count_free(&self) -> usize {
         let mut count = 0;
         for mut next in self.free {
@@ -465,7 +465,7 @@ impl Owner {
         count
     }
 
-    /// What is on the free lists.
+    /// The frames on the free lists.
     fn free_frames(&self) -> HashSet<NonNull<Header>> {
         let mut frames = HashSet::new();
         for mut next in self.free {
@@ -478,8 +478,8 @@ impl Owner {
         frames
     }
 
-    /// Turns never used memory into a few free frames: few, so that pages
-    /// are touched only as they are needed.
+    /// Turns unused memory into a few free frames. They are few, so that pages are touched only as
+    /// they are needed.
     fn carve(&mut self, arena: &Arena, class: usize) {
         const BATCH: usize = 16;
         let size = class_size(class);
@@ -500,11 +500,12 @@ impl Owner {
                 self.put(NonNull::new_unchecked(frame), home);
             }
         }
-        // SAFETY: at most one past the end, less one byte (see `room`).
+        // SAFETY: `batch` frames fit into the slab, and frames never fill it to its last byte (see
+        // `room`).
         self.fresh[class] = unsafe { fresh.add(batch * size) };
     }
 
-    /// Bytes of a slab that hold frames, its header included.
+    /// The number of bytes of a slab that hold frames, its header included.
     fn used(&self, slab: NonNull<Slab>) -> usize {
         // SAFETY: slabs live as long as the arena.
         let class = unsafe { slab.as_ref().class };
@@ -518,7 +519,7 @@ impl Owner {
     }
 }
 
-/// Gives a dead frame back to its arena, from wherever the caller is.
+/// Gives a dead frame back to its arena, from any OS thread.
 ///
 /// # Safety
 /// The frame is dead: the caller was told `Free` by its state word.
@@ -532,10 +533,11 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
         return;
     }
     if arena.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the caller was told `Free` by the frame's state word.
         return unsafe { free_written(frame) };
     }
-    // SAFETY: the frame is dead, so it is ours to push; the arena lives.
+    // SAFETY: the frame is dead, so nobody else uses its link; the arena lives while frames are
+    // out. `come_home` is true once, when nothing is out and the owner is gone (INV-HOME).
     unsafe {
         frame.as_ref().state.clear();
         if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
@@ -544,13 +546,14 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
     }
 }
 
-/// As [`free`], for a frame whose thread's death is written down first.
+/// As [`free`], for a frame whose thread's end is recorded first.
 ///
 /// # Safety
 /// As for [`free`].
 #[inline(never)]
 unsafe fn free_written(frame: NonNull<Header>) {
-    // SAFETY: as in `free`; the machine owns the genealogy.
+    // SAFETY: the frame is dead and lies in a slab, which names its arena; the arena lives while
+    // frames are out. The machine, which the arena belongs to, owns the genealogy.
     unsafe {
         let arena = Slab::of(frame).as_ref().owner;
         if let Some(genealogy) = (*arena).genealogy.get().as_ref() {
@@ -566,24 +569,25 @@ unsafe fn free_written(frame: NonNull<Header>) {
     }
 }
 
-/// The place of the number of the thread in this frame.
+/// The number of the thread in this frame; 0 if it has none.
 ///
 /// # Safety
 /// The frame is of an arena that [tells](Arena::tell), and its slab lives.
 pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
-    // SAFETY: the caller's contract.
+    // SAFETY: the frame's slab lives, as the caller has promised.
     let slab = unsafe { Slab::of(frame).as_ref() };
     let offset = frame.as_ptr() as usize - ptr::from_ref(slab) as usize - SLAB_HEADER;
     &slab.numbers[offset / class_size(slab.class)]
 }
 
-/// As [`free`], on the driver of `vp`, where most frames come from.
+/// As [`free`], on the worker that runs `vp`, where most frames come from.
 ///
 /// # Safety
 /// As for [`free`]; the caller drives `vp`.
 #[inline(always)]
 pub(crate) unsafe fn free_here(vp: &Vp, frame: NonNull<Header>) {
-    // SAFETY: as in `free`.
+    // SAFETY: the frame is dead and lies in a slab, which names its arena. The caller drives `vp`,
+    // and so owns the arena of `vp`.
     unsafe {
         if ptr::eq(Slab::of(frame).as_ref().arena, &vp.arena) {
             vp.arena.put_back(frame);

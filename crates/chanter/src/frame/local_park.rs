@@ -1,9 +1,10 @@
-//! Threads that are parked at home: idle, without a read-modify-write.
+//! Local parking: a thread parks and is woken on its own processor without a read-modify-write.
 //!
-//! Threads that talk stay on one virtual processor. A thread that has ended a few polls in a row on the same one is
-//! *biased* to it. From then on it *rests* when a poll ends: its word stays ACTIVE, and the end is noted beside it, in
-//! [`LocalPark`]. The driver of that virtual processor, its *home*, wakes it with plain stores, too. Anyone else revokes
-//! the bias first, with the driver's consent, or at the cost of a barrier on every processor.
+//! Threads that talk stay on one virtual processor. A thread that has ended a few polls in a row on
+//! one virtual processor is *biased* to it, its *home*. From then on it *rests* when a poll ends
+//! there: its word stays ACTIVE, and the end is noted beside the word, in [`LocalPark`]. The driver
+//! of its home wakes it with plain stores, too. Any other waker first revokes the bias. For this it
+//! needs the driver's consent, or a barrier on every processor.
 //!
 //! ```text
 //!   the driver at home:  mark := thread;  light fence;  is the word biased to me?
@@ -13,19 +14,23 @@
 //!                        does it rest? no more, the token is mine;  REVOKING -> LOST
 //! ```
 //!
-//! * INV-REST: a thread that rests is ACTIVE, with neither a token nor a runner. Its token is made by the driver at home
-//!   while the word is biased to that, or by whoever has set REVOKING, while that is set.
-//! * INV-HOME-BUSY: this is INV-OWNER of `sync/owner.rs`, where the thing is `resting`, and the bias in the word says
-//!   whose it is. Either the driver sees the bias go, or the revoker sees the driver's mark.
-//! * A driver that agrees, between two turns, looks at no thread's rest, and sees the bias go the next time. It may have
-//!   ceased to be the driver meanwhile: see `Home::driver_agrees`.
+//! * INV-REST: a thread that rests is ACTIVE, and has neither a token nor a runner. Its token is
+//!   made by the driver at home while the word is biased to that home. While REVOKING is set, it is
+//!   made by the caller that has set it.
+//! * INV-HOME-BUSY: this is INV-OWNER of `sync/owner.rs`. The thing is `resting`, and the bias in the
+//!   word says whose it is. Either the driver sees that the bias is gone, or the revoker sees the
+//!   driver's mark. So only one of them at a time touches `resting`.
+//! * A driver that agrees does so between two turns. It does not look at any thread's rest then,
+//!   and will see that the bias is gone. It may have ceased to be the driver meanwhile: see
+//!   `Home::driver_agrees`.
 //! * A driver that gives its home up itself need not be waited for.
-//! * A late driver, interrupted between its first look at the word and its mark, finds the bias gone. One that is
-//!   interrupted behind its second look is waited for: by the revoker, and by whoever biases the thread anew.
-//! * No wake is lost: a waker elsewhere leaves NOTIFIED and no bias. Either the end of the poll sees that, or the waker
-//!   sees the thread rest.
+//! * A driver that was interrupted between its first look at the word and its mark finds the bias gone.
+//!   A driver that was interrupted after its second look is waited for, by the revoker and by the
+//!   next runner that biases the thread.
+//! * No wake is lost: a waker elsewhere sets NOTIFIED and ends the bias. Either the end of the poll
+//!   sees this, or the waker sees that the thread rests.
 //!
-//! Where there is no heavy fence, no thread is ever biased.
+//! On systems without a heavy fence no thread is ever biased.
 
 use std::ptr;
 
@@ -35,43 +40,46 @@ use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Announcement, Cell, Mark, SharedByte, fence_pair, order};
 
-/// The field of the word that says where the thread rests: 0, [`LOST`],
-/// [`REVOKING`], or a virtual processor's number and 1.
+/// The field of the word that holds the bias: 0, [`LOST`], [`REVOKING`], or a virtual processor's
+/// number plus 1.
 pub(super) const HOME: u64 = 0xfff * UNIT;
 /// The bias is being revoked.
 const REVOKING: u64 = HOME;
-/// There was a bias once.
+/// The thread had a bias once, and has none now.
 const LOST: u64 = REVOKING - UNIT;
 
-/// Polls in a row on one virtual processor that earn the first, the second and
-/// the third bias.
+/// The numbers of polls in a row on one virtual processor that earn the first, the second and the
+/// third bias.
 const STREAKS: [u8; 3] = [4, 64, LONGEST];
-/// Later ones take so many streaks of the longest kind: some thousands of polls,
-/// beside which a revocation is cheap.
+/// The length of the longest streak. A later bias takes [`LATER`] such streaks: some thousands of
+/// polls, beside which a revocation is cheap.
 const LONGEST: u8 = 250;
 const LATER: u8 = 16;
-/// The count of a thread that is never biased.
+/// The count in `rest` of a thread that is never biased.
 const NEVER: u8 = RESTING - 1;
-/// Set in `rest` while the thread rests; below it, how often it was biased.
+/// The bit of `rest` that is set while the thread rests. The bits below count how often it was
+/// biased.
 const RESTING: u8 = 1 << 7;
 
-/// A thread's part.
+/// A thread's part of local parking.
 #[derive(Debug)]
 pub(crate) struct LocalPark {
-    /// See [`RESTING`]: INV-REST. The count is the runner's.
+    /// The bit [`RESTING`], under INV-REST, and the count of biases, which belongs to the runner.
     rest: SharedByte,
-    /// The runner's: polls in a row that ended here.
+    /// The number of polls in a row that ended on the present virtual processor. It belongs to the
+    /// runner.
     streak: Cell<u8>,
 }
 
-/// A virtual processor's part.
+/// A virtual processor's part of local parking.
 #[derive(Debug)]
 pub(crate) struct Home {
-    /// What the words of threads say that are biased to it.
+    /// The value of the [`HOME`] field of the threads that are biased to this processor; 0 if none
+    /// can be.
     bits: u64,
-    /// The thread whose rest the driver looks at, or looks whether it may.
+    /// The thread whose rest the driver looks at, or is about to look at; nothing if there is none.
     mark: Mark,
-    /// The driver's, if there is one.
+    /// The announcement of the driver; null if there is none.
     driver: AtomicPtr<Announcement>,
 }
 
@@ -80,18 +88,19 @@ impl LocalPark {
         Self { rest: SharedByte::new(0), streak: Cell::new(0) }
     }
 
-    /// The thread runs somewhere else than before.
+    /// Ends the streak: the thread runs on another virtual processor than before.
     pub(super) fn break_streak(&self) {
         self.streak.set(0);
     }
 
-    /// Whether the thread has ended a poll since it was created, or ran somewhere else: a hint. The caller is the runner.
+    /// Whether the thread has ended a poll here, or has ever been biased: a hint whether it has run
+    /// before. The caller is the runner.
     pub(super) fn has_run(&self) -> bool {
         self.streak.get() != 0 || self.rest.get() != 0
     }
 
-    /// The last bias has cost little: the next one comes as soon as it did. The caller has
-    /// the right to touch the rest.
+    /// Lets the next bias come as soon as the last one did, since the last revocation has cost
+    /// little. The caller has the right to touch the rest.
     fn earn_sooner(&self) {
         let rest = self.rest.get();
         let times = rest & !RESTING;
@@ -105,7 +114,8 @@ impl LocalPark {
         self.rest.get() & RESTING != 0
     }
 
-    /// Takes the token of a thread that rests; the caller has the right to.
+    /// Takes the token of a thread, and returns whether it rested. The caller has the right to do
+    /// so (INV-REST).
     #[inline(always)]
     fn wake_local(&self) -> bool {
         let rest = self.rest.get();
@@ -117,31 +127,32 @@ impl LocalPark {
 }
 
 impl Home {
-    /// The home of threads on virtual processor `index`. Nothing is ever biased
-    /// to one whose number is too large for the field.
+    /// The home of threads on virtual processor `index`. If that number is too large for the field,
+    /// no thread is ever biased to it.
     pub(crate) fn new(index: usize) -> Self {
         let number = index as u64 + 1;
         let bits = if number < LOST / UNIT { number * UNIT } else { 0 };
         Self { bits, mark: Mark::new(), driver: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Of one where nothing rests.
+    /// A home where no thread ever rests.
     pub(crate) fn nowhere() -> Self {
         Self::new(LOST as usize)
     }
 
-    /// What the words of threads say that are biased to it.
+    /// The value of the [`HOME`] field of the threads that are biased to this processor; 0 if none
+    /// can be.
     #[inline(always)]
     pub(crate) fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Runs `change` if `state` is biased to here and the bias stays so long.
+    /// Runs `change` if `state` is biased to this home; the bias stays for the time of the call.
     ///
     /// The caller drives this virtual processor.
     #[inline(always)]
     fn at_home(&self, state: &State, change: impl FnOnce(u64) -> bool) -> bool {
-        // A first look, for those who are at home elsewhere.
+        // The first look, which is enough for threads with another home.
         if state.word() & HOME != self.bits || self.bits == 0 {
             return false;
         }
@@ -153,37 +164,39 @@ impl Home {
         changed
     }
 
-    /// An OS thread begins to drive this virtual processor, or, with none, ends.
+    /// Sets the OS thread that drives this virtual processor; `None`: it has ceased to.
     pub(crate) fn set_driver(&self, driver: Option<&'static Announcement>) {
         let driver = driver.map_or(ptr::null_mut(), |driver| ptr::from_ref(driver).cast_mut());
         // ORDER: Release: see `driver_agrees`.
         self.driver.store(driver, order::home_drive());
     }
 
-    /// Whether that is the driver's: a hint.
+    /// Whether `announcement` is the driver's: a hint.
     pub(crate) fn is_of(&self, announcement: &'static Announcement) -> bool {
         ptr::eq(self.driver.load(Ordering::Relaxed), announcement)
     }
 
-    /// The caller has changed a word that was biased to here. True: the driver does not
-    /// look at the thread's rest, and will see the change. False: it does not answer.
+    /// Asks the driver for its consent after the caller has changed a word that was biased to this
+    /// home. True: the driver does not look at the thread's rest, and will see the change. False:
+    /// it does not answer.
     ///
-    /// It must be the driver still when it has agreed. If others were in between, the last of
-    /// them was through before it became the driver again; if they came and it agreed
-    /// before them, they have seen the change through it.
+    /// It must still be the driver after it has agreed. Others may have driven in between. If they
+    /// came before it agreed, the last of them was done before it became the driver again. If they
+    /// came after that, they have seen the change through it.
     fn driver_agrees(&self) -> bool {
-        // ORDER: Relaxed: the second look reads the same store, or a later one of the same OS thread's.
+        // ORDER: Relaxed: the second look reads the same store, or a later one by the same OS
+        // thread.
         let driver = self.driver.load(Ordering::Relaxed);
         // SAFETY: announcements are never freed.
         let agrees = unsafe { driver.as_ref() }.is_some_and(Announcement::request_release);
-        // ORDER: Acquire: the driver before is through.
+        // ORDER: Acquire: the previous driver is done.
         agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
     }
 }
 
 impl State {
-    /// Edge 3 at home: the poll returned `Pending`. True: the thread rests, and
-    /// the runner must not touch it.
+    /// Edge 3 at home: the poll returned `Pending`. True: the thread rests, and the runner must not
+    /// touch it any more.
     #[inline(always)]
     pub(crate) fn park_local(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |word| {
@@ -195,19 +208,20 @@ impl State {
         })
     }
 
-    /// Edge 1 at home: true: the thread rested, and the caller holds its token.
+    /// Edge 1 at home. True: the thread rested, and the caller holds its token.
     #[inline(always)]
     pub(crate) fn wake_local(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |_| rest.wake_local())
     }
 
-    /// Whether it rests, as the driver at home sees it.
+    /// Whether the thread rests, as seen by the driver of its home.
     pub(crate) fn rests(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |_| rest.rest.get() & RESTING != 0)
     }
 
-    /// The runner ends a poll at `home` without rest. What the end must add to
-    /// the word: a bias, if that has been earned. `homes`: all there are.
+    /// Counts a poll that the runner ends at `home` without rest. Returns the amount that the end
+    /// must add to the word: a bias if the thread has earned one, else 0. `homes`: all homes of the
+    /// machine.
     #[inline(always)]
     pub(crate) fn earn_rest<'a>(
         &self,
@@ -234,7 +248,7 @@ impl State {
         }
         let now = self.word() & HOME;
         if now == REVOKING || is_bias(now) {
-            // Still looked at by its last revoker; or ours already, and woken.
+            // Its last revoker still looks at it; or it is biased already, and was woken.
             return 0;
         }
         match fence_pair::is_available_yet() {
@@ -252,7 +266,7 @@ impl State {
             _ => STREAKS.len() as u8,
         };
         if now == LOST {
-            // Drivers who found it at home with them then must be through.
+            // The drivers that found the thread at home then must be done.
             let mut others = homes.filter(|other| !ptr::eq(*other, home));
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
                 // ORDER: INV-HOME-BUSY.
@@ -265,12 +279,13 @@ impl State {
         home.bits.wrapping_sub(now)
     }
 
-    /// The holder of the token is about to run the thread somewhere else.
+    /// Removes the bias: the holder of the token is about to run the thread on another virtual
+    /// processor.
     pub(crate) fn unbias(&self) {
         let mut word = self.word();
         while is_bias(word & HOME) {
-            // ORDER: Relaxed: the thread does not rest, and what a driver sees
-            // of this it sees in time: see `bias`.
+            // ORDER: Relaxed: the thread does not rest. Drivers of the old home see the change in
+            // time, because `bias` waits for them.
             match self.change(word, with_home(word, LOST), Ordering::Relaxed) {
                 Ok(()) => return,
                 Err(now) => word = now,
@@ -278,8 +293,8 @@ impl State {
         }
     }
 
-    /// The caller has set REVOKING in a word that was biased to `home`. True:
-    /// the thread rested, and the caller holds its token.
+    /// Revokes a bias to `home`, after the caller has set REVOKING in the word. True: the thread
+    /// rested, and the caller holds its token.
     pub(crate) fn revoke(&self, rest: &LocalPark, home: &Home) -> bool {
         if home.driver_agrees() {
             rest.earn_sooner();
@@ -289,19 +304,20 @@ impl State {
             home.mark.await_leave(self);
         }
         let rested = rest.wake_local();
-        // ORDER: Release: who biases it again sees that we are through.
+        // ORDER: Release: a runner that biases the thread again sees that this revoker is done.
         self.0.fetch_sub(REVOKING - LOST, order::home_revoked());
         rested
     }
 
-    /// Edge 1 without a reference: the first of two steps of [`State::claim`]
-    /// for a thread that is at home somewhere else than `me`. Where that is;
-    /// the caller has a reference then, and must [`State::revoke`].
+    /// Edge 1 without a reference: the first of two steps of a [claim](State::claim) of a thread
+    /// with another home than `me`. Returns the number of that home. The caller then has a
+    /// reference, and must call [`State::revoke`].
     pub(super) fn begin_claim(&self, me: u64) -> Option<usize> {
         let mut word = self.word();
         while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
             let next = with_home(word, REVOKING).wrapping_add(REFERENCE);
-            // ORDER: Relaxed: `revoke`, which follows, sees what the driver did, and publishes what we do.
+            // ORDER: Relaxed: the `revoke` that follows sees the driver's writes, and publishes
+            // ours.
             match self.change(word, next, Ordering::Relaxed) {
                 Ok(()) => return Some(home_of(word)),
                 Err(now) => word = now,
@@ -313,7 +329,7 @@ impl State {
 
 #[cfg(all(test, loom))]
 impl State {
-    /// A host that is biased to `home`, once, and its part.
+    /// A host that is biased to `home` for the first time, and its part.
     pub(super) fn new_biased_host(home: &Home) -> (Self, LocalPark) {
         let (state, rest) = (Self::new_host(), LocalPark::new());
         // ORDER: Relaxed: nobody else knows the thread.
@@ -323,7 +339,7 @@ impl State {
         (state, rest)
     }
 
-    /// As [`State::earn_rest`], after a streak that is long enough.
+    /// As [`State::earn_rest`], after a streak of sufficient length.
     pub(super) fn earn_now<'a>(
         &self,
         rest: &LocalPark,
@@ -334,7 +350,7 @@ impl State {
     }
 }
 
-/// What a waker makes of `word`, whose thread may rest elsewhere than at `me`;
+/// The word that a waker replaces `word` by if the thread may rest at another home than `me`.
 /// `None`: it does not.
 #[inline(always)]
 pub(super) fn revoking(word: u64, me: u64) -> Option<u64> {

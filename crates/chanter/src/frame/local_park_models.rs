@@ -1,5 +1,5 @@
-//! Loom models of threads that rest: see `local_park.rs`, and `models.rs` for what
-//! they have in common with those of the state word.
+//! Loom models of local parking, the protocol of `local_park.rs`. `models.rs` explains the parts
+//! that they share with the models of the state word.
 
 use std::ptr::NonNull;
 
@@ -17,7 +17,7 @@ use crate::sync::{Announcement, Cell};
 struct Frame {
     state: State,
     rest: LocalPark,
-    /// The runner's.
+    /// The number of polls, under the runner's control.
     polls: Cell<u32>,
     local_refs: Cell<i32>,
     told: AtomicU32,
@@ -27,7 +27,7 @@ struct Frame {
     homes: Arc<[Home; 2]>,
 }
 
-/// What ends with a frame.
+/// The life of a frame: it is over when the frame is freed.
 struct Life(Arc<()>);
 
 impl Life {
@@ -40,11 +40,11 @@ impl Life {
 #[derive(Clone, Copy)]
 struct To(NonNull<Frame>);
 
-// SAFETY: what may be done with it is what the models are about.
+// SAFETY: the models check that each use of the frame is allowed.
 unsafe impl Send for To {}
 
 impl To {
-    /// Biased to the first of two homes.
+    /// A thread that is biased to the first of two homes.
     fn new(enough: u32) -> Self {
         let homes = Arc::new([Home::new(0), Home::new(1)]);
         let (state, rest) = State::new_biased_host(&homes[0]);
@@ -60,10 +60,10 @@ impl To {
         }))))
     }
 
-    /// The same, with a reference for each of two who tell it something; and its life.
+    /// A thread as of [`To::new`], with a reference for each of two tellers, and its life.
     fn told_twice() -> (Self, Life) {
         let to = Self::new(2);
-        // One reference more than the handle's.
+        // The thread needs one reference beside the handle's.
         to.frame().state.retain();
         (to, Life(Arc::clone(&to.frame().life)))
     }
@@ -78,14 +78,14 @@ impl To {
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 
-    /// As `run::run` does with a token, until it is given up, on the virtual
-    /// processor of home `here`. `earns`: this streak is long enough.
+    /// Runs the thread as `run::run` does with a token, until the token is given up, on the virtual
+    /// processor of home `here`. `earns`: the streak is long enough for a bias.
     fn run(self, here: usize, earns: bool) {
         loop {
             let frame = self.frame();
             let homes = Arc::clone(&frame.homes);
             assert_eq!(frame.state.begin(), Begun::Run, "nobody steals");
-            // INV-RUN: loom sees two runners.
+            // INV-RUN: loom reports two runners.
             frame.polls.set(frame.polls.get() + 1);
             if frame.told.load(Relaxed) == frame.enough {
                 match frame.state.complete(frame.local_refs.replace(0)) {
@@ -106,14 +106,14 @@ impl To {
         }
     }
 
-    /// As `run::run` does with one that ran elsewhere.
+    /// Moves the thread here, as `run::run` does with a thread that ran elsewhere.
     fn run_moved(self, here: usize, earns: bool) {
         self.frame().state.unbias();
         self.run(here, earns);
     }
 
-    /// Tells the thread, as the driver of home `here`, and wakes it with a
-    /// reference that goes; runs it there if the token is the caller's.
+    /// Tells the thread something as the driver of home `here`, and wakes it with a reference,
+    /// which is given up. Runs it there if the caller gets its token.
     fn tell(self, here: usize) {
         let frame = self.frame();
         let homes = Arc::clone(&frame.homes);
@@ -137,16 +137,15 @@ impl To {
         }
     }
 
-    /// The thread may have run here last or elsewhere.
+    /// The thread may have run last here or elsewhere.
     fn run_moved_if(self, here: usize) {
         if here == 0 { self.run(here, false) } else { self.run_moved(here, false) }
     }
 }
 
-/// INV-REST, INV-HOME-BUSY, and the state word's invariants: a thread ends a
-/// poll at home while one who drives another virtual processor tells it
-/// something, and is told more at home afterwards. It is polled by one at a
-/// time, sees all that it was told, and is freed once.
+/// INV-REST, INV-HOME-BUSY, and the state word's invariants. A thread ends a poll at home while the
+/// driver of another virtual processor tells it something. It is told more at home afterwards. One
+/// runner at a time polls it, it sees all that it was told, and it is freed once.
 fn told_at_home_and_elsewhere() {
     let (to, life) = To::told_twice();
     let other = thread::spawn(move || to.tell(1));
@@ -181,8 +180,8 @@ fn home_wait_is_needed() {
     needs("owner_observe", Relaxed, told_at_home_and_elsewhere);
 }
 
-/// INV-HOME-BUSY: the driver at home looks at another thread's rest next, and the revoker reads
-/// that, rather than that it has left this one.
+/// INV-HOME-BUSY: the driver at home looks at another thread's rest next. The revoker reads this
+/// store, and not the one by which the driver left the first thread.
 fn told_while_the_driver_is_at_another() {
     let (to, life) = To::told_twice();
     let next = To::new(u32::MAX);
@@ -207,9 +206,9 @@ fn home_enter_is_needed() {
     needs("owner_enter", Relaxed, told_while_the_driver_is_at_another);
 }
 
-/// INV-REST with a second bias: the thread's token is taken to another virtual
-/// processor, which earns the bias there, while the first home's driver still
-/// wakes it. The thread rests at its new home, and is told there too.
+/// INV-REST with a second bias: the token is taken to another virtual processor, and the thread
+/// earns a bias there. Meanwhile the driver of the first home still wakes it. The thread rests at
+/// its new home, and is told something there, too.
 fn biased_anew() {
     let (to, life) = To::told_twice();
     let old = thread::spawn(move || to.tell(0));
@@ -224,8 +223,8 @@ fn threads_may_change_their_home() {
     check(biased_anew);
 }
 
-/// INV-REST with a bias that is lost and earned again at the same home: not
-/// before the one who revoked it is through.
+/// INV-REST with a bias that is lost and earned again at the same home, but not before its revoker
+/// is done.
 fn biased_again() {
     let (to, life) = To::told_twice();
     let other = thread::spawn(move || to.tell(1));
@@ -245,7 +244,7 @@ fn home_revoked_is_needed() {
     needs("home_revoked", Relaxed, biased_again);
 }
 
-/// The calling OS thread drives `home` from now on.
+/// Makes the calling OS thread the driver of `home`.
 fn drive(home: &Home) -> &'static Announcement {
     let mine = Announcement::mine().expect("a model has few OS threads");
     mine.set_responsive(true);
@@ -253,7 +252,7 @@ fn drive(home: &Home) -> &'static Announcement {
     mine
 }
 
-/// INV-REST by consent: the driver at home agrees between two turns, or is too late.
+/// INV-REST by consent: the driver at home agrees between two turns, or too late.
 fn told_by_consent() {
     let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
@@ -316,7 +315,7 @@ fn who_finds_nobody_needs_its_fence() {
     needs("consent_find", Relaxed, told_in_absence);
 }
 
-/// INV-REST by consent of one who drives no more, while his successor does.
+/// INV-REST by consent of a former driver, while its successor drives.
 fn told_by_a_predecessors_consent() {
     let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
@@ -343,7 +342,7 @@ fn successors_are_asked_too() {
     check(told_by_a_predecessors_consent);
 }
 
-/// The same, and he comes back.
+/// INV-REST by consent of a former driver that becomes the driver again.
 fn told_between_two_terms() {
     let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
@@ -381,8 +380,8 @@ fn drivers_must_be_acquired() {
     needs("home_driver", Relaxed, told_between_two_terms);
 }
 
-/// INV-REST among two who come from elsewhere: one revokes, the other does not
-/// have to; while a third claims it, as a shutdown or a snapshot does.
+/// INV-REST among two wakers from elsewhere: one revokes, the other need not. Meanwhile a third
+/// caller claims the thread, as a shutdown or a snapshot does.
 #[test]
 fn one_of_several_revokes() {
     check(|| {
@@ -396,8 +395,8 @@ fn one_of_several_revokes() {
     });
 }
 
-/// INV-TOKEN: one who claims a thread that rests elsewhere, and its home's
-/// driver, who wakes it, get one token between them.
+/// INV-TOKEN: a claim of a thread that rests elsewhere, and a wake by its home's driver, yield one
+/// token between them.
 #[test]
 fn claims_and_drivers_share_one_token() {
     check(|| {
@@ -423,7 +422,7 @@ fn claims_and_drivers_share_one_token() {
             frame.polls.set(0);
         }
         assert!(woken_local != claimer.join().unwrap(), "INV-TOKEN");
-        // ORDER: as the next owner of the token would see it.
+        // ORDER: as the next owner of the token would see the word.
         frame.told.load(Acquire);
         to.free();
     });

@@ -1,8 +1,8 @@
-//! A thread's frame: the memory that a thread is, and what may be done with it.
+//! Frames: the memory of a thread, and the operations on it.
 //!
-//! `state.rs` holds the rules: who may touch a frame when. `header.rs` is the memory, `slab.rs` where
-//! it comes from, `body.rs` what lies in it, `run.rs` the code that polls; `probe.rs` polls for a
-//! report, whose words are in `report.rs`.
+//! `state.rs` holds the rules: who may touch a frame, and when. `header.rs` is the memory,
+//! `slab.rs` allocates it, and `body.rs` describes its content. `run.rs` polls threads, and
+//! `probe.rs` polls them for a report, whose types are in `report.rs`.
 
 pub(crate) mod body;
 pub(crate) mod deferred_drop;

@@ -1,9 +1,8 @@
-//! Loom models of the state word and of the way home for frames.
+//! Loom models of the state word, and of the return of frames to their arena.
 //!
-//! They run the transitions of [`State`] on a small frame, whose fields loom
-//! checks: the runner's part is a [`Cell`], and freeing counts as a write.
-//! How to run them: see `sync/models.rs`. The models of whole threads are in
-//! `sched/models.rs`.
+//! They run the transitions of [`State`] on a small frame with fields that loom checks. The
+//! runner's part is a [`Cell`], and freeing counts as a write. How to run them: see
+//! `sync/models.rs`. The models of whole threads are in `sched/models.rs`.
 
 use std::ptr::NonNull;
 use std::task::Waker;
@@ -25,19 +24,19 @@ use crate::thread::join::Joiners;
 struct Frame {
     state: State,
     link: UnsafeCell<*mut Frame>,
-    /// The runner's: its future, and the count of borrowed references.
+    /// The runner's part: the future, and the count of borrowed references.
     polls: Cell<u32>,
     local_refs: Cell<i32>,
-    /// What anyone who has a reference may look at.
+    /// The part that any holder of a reference may read.
     shared: Cell<u32>,
-    /// How often it has been told.
+    /// The number of times it has been told something.
     told: AtomicU32,
     enough: u32,
     /// Loom reports it if it is dropped twice, or never.
     life: Arc<()>,
 }
 
-// SAFETY: `link` is for stacks alone.
+// SAFETY: only stacks use `link`.
 unsafe impl Linked for Frame {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.link
@@ -48,7 +47,7 @@ unsafe impl Linked for Frame {
 #[derive(Clone, Copy)]
 struct To(NonNull<Frame>);
 
-// SAFETY: what may be done with it is what the models are about.
+// SAFETY: the models check that each use of the frame is allowed.
 unsafe impl Send for To {}
 
 impl To {
@@ -70,13 +69,13 @@ impl To {
         unsafe { self.0.as_ref() }
     }
 
-    /// INV-FREE: whoever is told to.
+    /// INV-FREE: the caller was told to free the frame.
     fn free(self) {
         // SAFETY: made in `new`; the model's claim is that nobody else uses it.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 
-    /// As `run::run` does with a token; true: the runner has it again.
+    /// Runs the thread as `run::run` does with a token. True: the runner has the token again.
     fn run(self, during: impl FnOnce(&Frame)) -> bool {
         match self.frame().state.begin() {
             Begun::Run => self.poll(during),
@@ -89,10 +88,10 @@ impl To {
         }
     }
 
-    /// The poll and its end.
+    /// Polls the thread and ends the poll. True: the runner has the token again.
     fn poll(self, during: impl FnOnce(&Frame)) -> bool {
         let frame = self.frame();
-        // INV-RUN: loom sees two runners.
+        // INV-RUN: loom reports two runners.
         frame.polls.set(frame.polls.get() + 1);
         during(frame);
         let complete = frame.told.load(Relaxed) == frame.enough;
@@ -109,8 +108,8 @@ impl To {
         false
     }
 
-    /// Tells the thread and wakes it, giving a reference up; true: the caller
-    /// has its token.
+    /// Tells the thread something and wakes it, and gives a reference up. True: the caller has its
+    /// token.
     fn tell(self) -> bool {
         self.frame().told.fetch_add(1, Relaxed);
         match self.frame().state.wake(true, 0) {
@@ -124,16 +123,15 @@ impl To {
         }
     }
 
-    /// Runs it until it has no token here.
+    /// Runs the thread until the caller has no token of it.
     fn run_on(self) {
         while self.run(|_| ()) {}
     }
 }
 
-/// INV-TOKEN, INV-RUN, INV-WAKE, INV-FREE: a parasite lends two wakers during
-/// its first poll. Two others tell it something, wake it with them, and attach
-/// it: run it themselves if the token is theirs. It is polled by one at a time,
-/// sees all that it was told, and is freed once.
+/// INV-TOKEN, INV-RUN, INV-WAKE, INV-FREE: a parasite lends two wakers during its first poll. Two
+/// others tell it something, wake it with them, and attach it: they run it themselves if they get
+/// the token. One runner at a time polls it, it sees all that it was told, and it is freed once.
 fn attached_by_two() {
     let to = To::new(State::new_parasite(), 2);
     let life = Arc::clone(&to.frame().life);
@@ -182,8 +180,8 @@ fn end_release_is_needed() {
     needs("state_end", Relaxed, attached_by_two);
 }
 
-/// The same through a queue, as hosts are woken: the waker pushes the token,
-/// and the driver runs what it finds.
+/// The same invariants with a queue, as hosts are woken: the waker pushes the token, and the driver
+/// runs the tokens that it finds.
 #[test]
 fn woken_threads_are_queued_once() {
     check(|| {
@@ -194,12 +192,13 @@ fn woken_threads_are_queued_once() {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {
                 if to.tell() {
-                    // SAFETY: the token is ours to give.
+                    // SAFETY: the token belongs to this waker, which gives it to the queue.
                     assert!(unsafe { inbox.push(to.0) }.is_ok());
                 }
             })
         };
-        // The first token is the spawner's, here; the handle goes to the waker.
+        // The first token belongs to the spawner, which is this OS thread; the handle goes to the
+        // waker.
         if to.run(|_| ()) {
             to.run_on();
         }
@@ -268,12 +267,11 @@ fn complete_must_acquire() {
     needs("state_complete", Release, completed_among_references);
 }
 
-/// INV-TOKEN: a shutdown that claims a thread and one that wakes it get one
-/// token between them; whoever has it runs it, and sees the frame as its last
-/// runner left it.
+/// INV-TOKEN: a shutdown that claims a thread, and a waker, get one token between them. Its holder
+/// runs the thread, and sees the frame as the last runner left it.
 fn claimed_while_woken() {
     let to = To::new(State::new_host(), u32::MAX);
-    // A waker's reference; the handle's keeps the frame for the shutdown.
+    // The reference of the waker; the handle's keeps the frame for the shutdown.
     to.frame().state.retain();
     let runner = thread::spawn(move || assert!(!to.run(|_| ()), "nobody woke it"));
     let mut tokens = 0;
@@ -301,9 +299,9 @@ fn claims_must_acquire() {
     needs("state_wake", Release, claimed_while_woken);
 }
 
-/// INV-STEAL, INV-STALE, and all others: a queued thread is demanded by one,
-/// told something by another, and its token is found by a third. It is polled
-/// by one at a time, sees what it was told, and is freed once.
+/// INV-STEAL, INV-STALE, and all others: a queued thread is demanded by one OS thread and told
+/// something by another, and a third finds its token. One runner at a time polls it, it sees what
+/// it was told, and it is freed once.
 fn stolen_while_queued() {
     let to = To::new(State::new_host(), 1);
     let life = Arc::clone(&to.frame().life);
@@ -337,8 +335,8 @@ fn revived_tokens_need_to_acquire() {
     needs("state_revived", Relaxed, stolen_while_queued);
 }
 
-/// INV-STALE, INV-FREE: a queued thread is stolen and completes, while its
-/// token is found, and looked at. Whoever is last frees it, after every use.
+/// INV-STALE, INV-FREE: a queued thread is stolen and completes, while its token is found, and
+/// looked at. The last one frees it, after every use.
 fn found_after_the_end() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -368,7 +366,7 @@ fn stale_tokens_must_release() {
 }
 
 impl To {
-    /// As `run::cancel` does with a token that is given up; whether it has ended the thread.
+    /// Gives a token up, as `run::cancel` does. True: this has ended the thread.
     fn give_up(self) -> bool {
         match self.frame().state.begin_to_end() {
             Begun::Run => {
@@ -384,10 +382,10 @@ impl To {
         }
     }
 
-    /// As `run::end_now`.
+    /// Ends the thread, as `run::end_now` does.
     fn end(self) {
         let frame = self.frame();
-        // INV-RUN: loom sees two runners.
+        // INV-RUN: loom reports two runners.
         frame.polls.set(frame.polls.get() + 1);
         match frame.state.complete(frame.local_refs.replace(0)) {
             Completed::Free => self.free(),
@@ -398,17 +396,17 @@ impl To {
     }
 }
 
-/// INV-SEIZE: a thread has run, and is woken. Who has its token keeps it for a while, and gives
-/// it up; another one, who has not got it from anybody, revokes the thread. One of them ends it, and
-/// sees it as its last runner left it; it is freed after all uses.
+/// INV-SEIZE: a thread has run, and is woken. The holder of its token keeps it for a while, and
+/// gives it up. Meanwhile another OS thread, which never got the token, revokes the thread. One of
+/// them ends it, and sees it as its last runner left it. It is freed after all uses.
 fn seized_while_given_up() {
     let to = To::new(State::new_host(), u32::MAX);
     let life = Arc::clone(&to.frame().life);
-    // A waker's reference, beside the handle's.
+    // The waker has a reference, beside the handle's.
     to.frame().state.retain();
     assert!(!to.run(|_| ()), "nobody has woken it");
     let holder = thread::spawn(move || to.tell() && to.give_up());
-    // As a machine that ends: claims what is idle, else revokes.
+    // This acts as a machine that ends: it claims an idle thread, and revokes any other.
     let claimed = to.frame().state.claim(true);
     let ended = if claimed {
         to.give_up()
@@ -432,9 +430,9 @@ fn a_thread_is_seized_or_given_up() {
     check(seized_while_given_up);
 }
 
-/// INV-SEIZE: a thread runs, and is woken by one who hides its token. The seizer, whom nobody has handed
-/// anything, sees what the runner and the waker did. (That it is not polled any more the
-/// seizer knows by other ways, here by its count of those who were told.)
+/// INV-SEIZE: a thread runs, and is woken by a waker that hides its token. The revoker, which
+/// nobody has handed anything, sees the writes of the runner and the waker. (It knows by other
+/// means that the thread is not polled any more: here by the count `told`.)
 fn seized_from_who_hides_it() {
     let to = To::new(State::new_host(), u32::MAX);
     to.frame().state.retain();
@@ -462,7 +460,8 @@ fn seizing_must_acquire() {
     needs("state_wake", Release, seized_from_who_hides_it);
 }
 
-/// INV-STALE, INV-FREE: as before, and the token is found by another OS thread, which may be the last.
+/// INV-STALE, INV-FREE: a queued thread is stolen and completes. Another OS thread finds its token,
+/// and may be the last to refer to it.
 fn found_by_another() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -483,8 +482,8 @@ fn stale_tokens_may_be_the_last() {
     check(found_by_another);
 }
 
-/// INV-STALE: a thread is stolen, blocks, and is woken, so that its first token is good again: who finds
-/// that sees the frame as the stealer left it.
+/// INV-STALE: a thread is stolen, blocks, and is woken, so that its first token is good again. The
+/// finder of the token sees the frame as the stealer left it.
 fn revived_for_another() {
     let to = To::new(State::new_host(), 1);
     let life = Arc::clone(&to.frame().life);
@@ -513,8 +512,9 @@ fn revived_tokens_must_be_acquired() {
     needs("state_found", Relaxed, revived_for_another);
 }
 
-/// INV-STEAL, INV-FREE: a thread waits in a queue, out of which its demander takes the token, while
-/// another finds it there. `handles`: with another one, whose holder looks at the thread and gives it up.
+/// INV-STEAL, INV-FREE: a thread waits in a queue. Its demander takes the token out, while another
+/// OS thread may find it there. `handles`: there is another handle, and its holder looks at the
+/// thread and gives it up.
 fn withdrawn_while_found(handles: usize) {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -562,8 +562,8 @@ fn withdrawn_threads_run_once() {
     check(|| withdrawn_while_found(2));
 }
 
-/// INV-STEAL: two demand a thread, one of them with its token: one is the runner, the other's token or
-/// demand is dead.
+/// INV-STEAL: two callers demand a thread, one of them with its token. One becomes the runner; the
+/// token or the demand of the other is dead.
 fn withdrawn_while_demanded() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -582,7 +582,7 @@ fn withdrawn_while_demanded() {
     if to.frame().state.steal_with_token(true) {
         assert!(!to.poll(|_| ()), "it is complete");
     } else {
-        // As it is queued again, and found.
+        // The token is queued again, and found.
         to.run_on();
     }
     give_up();
@@ -590,7 +590,8 @@ fn withdrawn_while_demanded() {
     assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
 }
 
-/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another revokes it.
+/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another OS thread
+/// revokes it.
 fn withdrawn_while_seized() {
     let to = To::new(State::new_host(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -626,8 +627,8 @@ fn withdrawals_must_see_the_uses_end() {
     needs("state_withdraw", Relaxed, || withdrawn_while_found(2));
 }
 
-/// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
-/// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
+/// INV-STEAL of a delayed thread: two callers demand its value, and one of them runs it. It is
+/// freed after both are gone. If `told` is 0 nobody demands it, and it never runs.
 fn demanded_by_two(demands: bool) {
     let to = To::new(State::new_delayed(), 0);
     let life = Arc::clone(&to.frame().life);
@@ -656,8 +657,8 @@ fn delayed_threads_that_nobody_wants_are_freed() {
     check(|| demanded_by_two(false));
 }
 
-/// INV-STEAL, INV-FREE: a shutdown claims a delayed thread while its last handles go: one of
-/// them ends it. (Its memory stays meanwhile.)
+/// INV-STEAL, INV-FREE: a shutdown claims a delayed thread while its last handles are dropped. One
+/// of them ends it. (Its memory stays meanwhile.)
 fn claimed_while_nobody_wants_it(handles: usize) {
     let to = To::new(State::new_delayed(), 0);
     let drop_frame = move || {
@@ -696,9 +697,9 @@ fn delayed_threads_end_once_in_a_shutdown() {
     check(|| claimed_while_nobody_wants_it(2));
 }
 
-/// INV-FREE without a read-modify-write: a parasite lends a waker, another
-/// thread copies it and looks at the frame through the copy; the lent one comes
-/// back. Once the word says that nobody else is left, the frame is recycled.
+/// INV-FREE without a read-modify-write: a parasite lends a waker. Another thread clones it, looks
+/// at the frame through the clone, and returns the lent one. Once the word says that nobody else is
+/// left, the frame is recycled.
 fn recycled_in_place() {
     let to = To::new(State::new_parasite(), 0);
     let back = Arc::new(crate::sync::Lock::new(false));
@@ -707,7 +708,7 @@ fn recycled_in_place() {
     let other = {
         let back = Arc::clone(&back);
         thread::spawn(move || {
-            // The copy, while we have the one that was lent.
+            // The clone is used while the lent waker is held.
             to.frame().state.retain();
             *back.lock() = true;
             to.frame().shared.get();
@@ -722,7 +723,7 @@ fn recycled_in_place() {
     if frame.state.is_private() && frame.local_refs.get() == 0 {
         to.free();
     } else {
-        // It is the slow path's: see the other models.
+        // The slow path frees it: see the other models.
         other.join().unwrap();
         return to.free();
     }
@@ -739,7 +740,7 @@ fn private_acquire_is_needed() {
     needs("state_private", Relaxed, recycled_in_place);
 }
 
-/// A thread is determined for those who look: what it did is seen.
+/// An observer that finds a thread determined sees the thread's writes.
 fn determined() {
     let to = To::new(State::new_host(), 0);
     let runner = thread::spawn(move || {
@@ -767,22 +768,22 @@ fn observe_acquire_is_needed() {
     needs("state_observe", Relaxed, determined);
 }
 
-/// What a joiner and the thread share: as `Thread` and `HostFrame` do.
+/// The state that a joiner and the thread share, as `Thread` and `HostFrame` do.
 struct Joined {
     state: State,
     joiners: Joiners,
     result: Cell<u32>,
-    /// What the thread did before its end.
+    /// A write of the thread before its end.
     deed: Cell<u32>,
 }
 
-// SAFETY: the state word says who may touch what; loom checks.
+// SAFETY: the state word says who may access each field, and loom checks it.
 unsafe impl Sync for Joined {}
-// SAFETY: as above.
+// SAFETY: no field is bound to an OS thread; loom checks the accesses.
 unsafe impl Send for Joined {}
 
 impl Joined {
-    /// As `run::complete`.
+    /// Runs and completes the thread, as `run::complete` does.
     fn complete(&self) {
         assert_eq!(self.state.begin(), Begun::Run);
         self.deed.set(1);
@@ -792,13 +793,13 @@ impl Joined {
             Completed::Requested => unreachable!("nothing is asked"),
             Completed::Kept => (),
             Completed::Inherited => {
-                // SAFETY: as in `run::complete`.
+                // SAFETY: the thread is complete, and the joiners live as long as `self`.
                 let waker = unsafe { Joiners::complete_heir(&self.joiners) };
                 waker.into_iter().for_each(Waker::wake);
             }
             Completed::Awaited { inherited } => {
                 let mut wakes = WakeList::new();
-                // SAFETY: as in `run::complete`.
+                // SAFETY: the thread is complete, and the joiners live as long as `self`.
                 unsafe { self.joiners.complete_all(inherited, &mut wakes) };
                 wakes.queue();
                 let _ = self.state.release();
@@ -820,7 +821,7 @@ impl Joined {
         thread::spawn(move || joined.complete())
     }
 
-    /// As a single synchronization on `JoinBranch`; true: it took the result.
+    /// Joins as a single synchronization on `JoinBranch`. True: it took the result.
     fn join(&self) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
         let at = Offering {
@@ -834,7 +835,7 @@ impl Joined {
         // SAFETY: neither moves, and the offer is unlinked before its end.
         match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
-                // A lost completion is a thread that waits for ever.
+                // If the completion were lost, this loop would not end.
                 while group.outcome().is_none() {
                     thread::yield_now();
                 }
@@ -845,9 +846,8 @@ impl Joined {
         self.take()
     }
 
-    /// As a synchronization on the handle itself, alone or in a choice, which
-    /// is polled again with another waker if `renews`, and dropped before its
-    /// end if `drops`.
+    /// Joins as a synchronization on the handle itself, alone or in a choice. With `renews` it is
+    /// polled again with another waker. With `drops` it is dropped before its end.
     fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
         let (waker, other) = (count_waker(), count_waker());
@@ -860,7 +860,7 @@ impl Joined {
         if renews {
             drop(group.renew(&other.1, |f| Joiners::locked_heir(&self.state, &offer, f)));
             if group.outcome().is_none() {
-                // Whoever completes it now wakes the other.
+                // A completion from now on wakes the other waker.
                 while other.0.load(Acquire) == 0 {
                     thread::yield_now();
                 }
@@ -879,7 +879,7 @@ impl Joined {
     }
 }
 
-/// A waker that counts.
+/// A waker that counts its wakes.
 fn count_waker() -> (Arc<AtomicU32>, Waker) {
     struct Count(Arc<AtomicU32>);
     impl std::task::Wake for Count {
@@ -900,8 +900,7 @@ fn joined() -> Arc<Joined> {
     })
 }
 
-/// The handle's owner waits: it is told by the last access to its offer, and
-/// sees the result.
+/// The handle's owner waits. The last access to its offer tells it, and it sees the result.
 fn inherited(single: bool) {
     let joined = joined();
     let runner = Joined::run(&joined);
@@ -923,8 +922,8 @@ fn heirs_must_publish_and_observe() {
     needs("state_inherit", Release, || inherited(true));
 }
 
-/// The handle's owner drops its synchronization at any time: the completer is
-/// done with the offer when it is freed.
+/// The handle's owner drops its synchronization at any time. The completer is done with the offer
+/// when the offer is freed.
 fn disinherited(single: bool) {
     let joined = joined();
     let runner = Joined::run(&joined);
@@ -945,7 +944,7 @@ fn dropped_heirs_need_to_see_the_end() {
     needs("offer_unlink", Relaxed, || disinherited(false));
 }
 
-/// The handle's owner moves to another task: that one is told.
+/// The handle's owner moves to another task, and that task is told.
 fn moved_heir() {
     let joined = joined();
     let runner = Joined::run(&joined);
@@ -959,8 +958,8 @@ fn heirs_that_move_are_told() {
     check(moved_heir);
 }
 
-/// The announcement of a joiner and the completion meet under the queue's lock:
-/// the joiner is told, sees the result, and takes it; who comes later does not.
+/// The announcement of a joiner and the completion meet under the queue's lock: the joiner is told,
+/// sees the result, and takes it. A later joiner does not get it.
 fn joined_twice() {
     let joined = joined();
     let runner = Joined::run(&joined);
@@ -985,25 +984,25 @@ fn joins_need_to_see_the_publication() {
     needs("group_observe", Relaxed, joined_twice);
 }
 
-/// What is left of an arena when its owner goes: the return list, the count of
-/// what is out, and the slabs, which whoever is last frees.
+/// The remains of an arena after its owner leaves: the return list, the count of missing frames,
+/// and the slabs, which the last one frees.
 struct Orphan {
     returns: Stack<Frame>,
     missing: Missing,
     slabs: Cell<u32>,
 }
 
-/// INV-HOME: two frames come home while the owner leaves. Exactly one of the
-/// three is told that it is the last, and frees the slabs after every use.
+/// INV-HOME: two frames return while the owner leaves. Exactly one of the three is told that it is
+/// the last, and frees the slabs after every use.
 fn orphaned() {
     let arena = Arc::new(Orphan { returns: Stack::new(), missing: Missing::new(), slabs: Cell::new(0) });
     let frames = [(); 2].map(|()| {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
             let to = To::new(State::new_host(), 0);
-            // A use of the slab that the frame lies in.
+            // This is a use of the slab that the frame lies in.
             arena.slabs.get();
-            // SAFETY: the frame is ours.
+            // SAFETY: the frame belongs to this OS thread until it is pushed.
             let closed = unsafe { arena.returns.push(to.0) }.is_err();
             let last = closed && arena.missing.come_home();
             if last {

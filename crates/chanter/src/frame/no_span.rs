@@ -1,4 +1,5 @@
-//! What stands for `span.rs` without the feature `tracing`: nothing, of size nothing.
+//! The replacement of `span.rs` without the feature `tracing`: types of size zero, and functions
+//! that do nothing.
 
 use std::ptr::NonNull;
 

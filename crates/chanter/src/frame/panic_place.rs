@@ -1,8 +1,9 @@
-//! Where a panic happened. The payload that is caught does not say; the panic hook is told.
+//! The places of panics. A caught payload does not name its place; only the panic hook learns it.
 //!
-//! Our hook runs behind the one that was there when the first machine was built. It notes the place for whoever
-//! catches the panic on the same OS thread, and tells the name of the thread, which the one before
-//! it takes for the OS thread's. A hook that a program sets later replaces it: then places are not known.
+//! Our hook contains the hook that was there when the first machine was built. It first notes the
+//! place for the code that catches the panic on the same OS thread. Then it calls the earlier hook,
+//! which can only name the OS thread, and adds the name of the Chanter thread. A hook that a
+//! program sets later replaces ours: then places are not known.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -48,7 +49,7 @@ fn note(info: &PanicHookInfo<'_>) {
 }
 
 fn keep(latest: Option<Latest>) -> Option<Latest> {
-    // In the destructor of another thread-local there may be no place any more.
+    // In the destructor of another thread-local this one may be gone.
     LATEST
         .try_with(|place| {
             place.try_borrow_mut().ok().and_then(|mut place| std::mem::replace(&mut *place, latest))
@@ -66,19 +67,19 @@ fn name_thread() {
     }
 }
 
-/// Where the panic happened whose payload has just been caught on this OS thread, if that is known.
+/// The place of the panic whose payload has just been caught on this OS thread, if it is known.
 pub(crate) fn of(payload: &(dyn Any + Send)) -> Option<String> {
     let latest = keep(None)?;
-    // It may be another one's: of a panic that was caught and passed on by hand.
+    // It may belong to another panic, if this one was caught and raised again by hand.
     (latest.message.as_deref() == message_of(payload)).then_some(latest.place)
 }
 
-/// For one who is going to raise a panic again that happened on another OS thread.
+/// Sets the place of a panic that the caller is about to raise again on this OS thread.
 pub(crate) fn pass_on(place: Option<String>, payload: &(dyn Any + Send)) {
     keep(place.map(|place| Latest { place, message: message_of(payload).map(str::to_owned) }));
 }
 
-/// The message of a panic, if it has one.
+/// The message of a panic, if its payload is a string.
 pub(crate) fn message_of<'a>(payload: &'a (dyn Any + 'static)) -> Option<&'a str> {
     payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }

@@ -1,10 +1,9 @@
-//! Polling a thread to ask it something, without letting go of it.
+//! Probes: the poll of a blocked thread that asks what it waits for. The caller keeps its token.
 //!
-//! Its waker is *masked*: the same thread's, but no future can have seen it
-//! before. So a future that waits for something foreign takes a copy, as its
-//! contract demands ("only the waker of the latest poll should be woken"), and
-//! that is noticed. The copy is an ordinary waker; our own synchronizations
-//! look behind the mask and copy nothing.
+//! The waker of a probe is *masked*: it wakes the same thread, but no future can have seen it
+//! before. So a future that waits for something foreign must clone it ("only the waker of the
+//! latest poll should be woken"), and the clone is noticed. The clone is an ordinary waker. Our own
+//! synchronizations look behind the mask and clone nothing.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -16,35 +15,37 @@ use crate::policy::Ready;
 use crate::sched::Vp;
 use crate::thread::request::apply;
 
-/// A borrowed waker: only its copies are owned.
+/// The vtable of a borrowed waker: only its clones own a reference.
 static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());
 
 unsafe fn clone_masked(data: *const ()) -> RawWaker {
     if let Some(vp) = Vp::current() {
         vp.answer(|waits| waits.strangers = true);
     }
-    // SAFETY: the data is that of a waker of ours, and the runner's right to the
-    // frame stands for its reference. The copy is counted as any is.
+    // SAFETY: the data is a frame, as for a waker of ours, and the runner's right to the frame
+    // stands for its reference. The clone is counted as any other.
     let copy = unsafe { ManuallyDrop::new(Waker::new(data, &WAKER)) }.clone();
     let copy = ManuallyDrop::new(copy);
     RawWaker::new(copy.data(), copy.vtable())
 }
 
 unsafe fn wake_masked(data: *const ()) {
-    // SAFETY: as above; the reference stays.
+    // SAFETY: the data is a frame, as for a waker of ours, and the runner's right to the frame
+    // stands for its reference. A wake by reference gives nothing up.
     unsafe { ManuallyDrop::new(Waker::new(data, &WAKER)) }.wake_by_ref();
 }
 
-/// The waker behind a mask, if it wears one.
+/// The waker behind the mask, if `waker` is masked.
 pub(crate) fn unmasked(waker: &Waker) -> Option<ManuallyDrop<Waker>> {
     let masked = ptr::eq(waker.vtable(), &MASKED);
-    // SAFETY: the same thread's; borrowed, as the mask is.
+    // SAFETY: the data is a frame, as for a waker of ours. The result is borrowed, as the masked
+    // waker is.
     masked.then(|| unsafe { ManuallyDrop::new(Waker::new(waker.data(), &WAKER)) })
 }
 
-/// Polls a thread with a masked waker. `Some`: it still blocks, and the caller
-/// has its token, hence the right to look into its frame; to be given to
-/// [`let_go`]. `None`: it has been woken, or has ended.
+/// Polls a thread with a masked waker. `Some`: it still blocks. The caller has its token, and so
+/// the right to look into its frame, and must pass it to [`let_go`]. `None`: it has been woken, or
+/// has ended.
 ///
 /// # Safety
 /// `vp` is the current virtual processor.
@@ -71,18 +72,18 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
     let result = unsafe { poll(frame, &mut Context::from_waker(&waker)) };
     vp.running.set(outer);
     if result.is_pending() && !header.state.is_notified() {
-        // SAFETY: still ours: nothing has moved the state word.
+        // SAFETY: the token is still ours, since no transition of ours has given it up.
         return Some(unsafe { Ready::from_frame(frame) });
     }
-    // SAFETY: we are the runner, for the last time.
+    // SAFETY: we are the runner, and do not touch the frame afterwards.
     unsafe { settle(vp, frame, result) };
     None
 }
 
-/// Gives a thread back to whoever wakes it, or has woken it meanwhile.
+/// Ends a probe: the thread goes back to its wakers, or is queued if it was woken meanwhile.
 ///
 /// # Safety
-/// `vp` is the current virtual processor, and the token comes from [`ask`].
+/// `vp` is the current virtual processor, and the token comes from [`probe`].
 pub(crate) unsafe fn let_go(vp: &Vp, thread: Ready) {
     // SAFETY: the token's holder is its runner.
     unsafe { settle(vp, thread.into_frame(), Poll::Pending) };

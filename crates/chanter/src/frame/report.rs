@@ -1,4 +1,4 @@
-//! What a blocked synchronization waits on.
+//! The vocabulary of reports: the things that a blocked synchronization waits for.
 
 use std::fmt;
 use std::panic::Location;
@@ -8,70 +8,70 @@ use std::time::Instant;
 
 use crate::event::Offer;
 
-/// Something that a blocked thread waits on. Channels are numbered from 1 in
-/// the order in which a report, or the explorer's account of the schedule before it,
-/// names them, and so are locks.
+/// Something that a blocked thread waits for. Channels are numbered from 1, in the order in which a
+/// report names them, or the explorer's account of the schedule before it. Locks are numbered
+/// likewise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// To send on a channel.
+    /// The thread waits to send on a channel.
     Send {
         /// The channel's number in this report.
         channel: usize,
     },
-    /// To receive from a channel.
+    /// The thread waits to receive from a channel.
     Receive {
         /// The channel's number in this report.
         channel: usize,
     },
-    /// For the end of a thread.
+    /// The thread waits for the end of another thread.
     Join {
-        /// Which one, if it is known.
+        /// The number of that thread, if it is known.
         thread: Option<u64>,
     },
-    /// For a lock, or for permits of a semaphore.
+    /// The thread waits for a lock, or for permits of a semaphore.
     Lock {
         /// The lock's number in this report.
         lock: usize,
-        /// What it is, and what is wanted of it.
+        /// The kind of lock, and the access that the thread wants.
         wants: Wanted,
-        /// The type of what it protects.
+        /// The type of the value that it protects.
         of: &'static str,
-        /// The threads that are known to hold it. A report of the explorer knows
-        /// them all, others know none.
+        /// The numbers of the threads that are known to hold it. A report of the explorer knows all
+        /// of them; other reports know none.
         holders: Vec<u64>,
     },
-    /// For an `IVar` to be written.
+    /// The thread waits until an `IVar` is written.
     Read,
-    /// For a negative acknowledgement.
+    /// The thread waits for a negative acknowledgement.
     Nack,
-    /// For a point in time.
+    /// The thread waits for a point in time.
     Time(Instant),
-    /// For a socket.
+    /// The thread waits for a socket.
     Io,
-    /// For somebody to attach it, after `reify`.
+    /// The thread waits to be attached, after `reify`.
     Attach,
-    /// For what is always ready: a thread passes it, and does not block there.
+    /// The event is always ready: a thread passes it without blocking.
     Always,
-    /// For what never happens.
+    /// The event never happens.
     Never,
-    /// For something else.
+    /// The thread waits for something else, which the text names.
     Other(&'static str),
 }
 
-/// What a thread that waits for a lock wants of it.
+/// The access that a thread wants which waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wanted {
-    /// A `Mutex`.
+    /// The lock of a `Mutex`.
     Mutex,
-    /// An `RwLock`, to read.
+    /// Read access to an `RwLock`.
     Read,
-    /// An `RwLock`, to write.
+    /// Write access to an `RwLock`.
     Write,
-    /// So many permits of a `Semaphore`.
+    /// This number of permits of a `Semaphore`.
     Permits(usize),
-    /// An object, to run a method of it.
+    /// An object, in order to run one of its methods.
     Object,
 }
 
@@ -109,30 +109,32 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Collects what one thread waits on.
+/// Collects the things that one thread waits for.
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// Channels by their addresses, threads by their frames' (until numbered).
+    /// The things it waits for. Until they are numbered, channels stand by their addresses, and
+    /// threads by the addresses of their frames.
     pub(crate) list: Vec<Waiting>,
-    /// Entries of `list` that cannot be ready before somebody else does something.
+    /// Indices of entries of `list` that cannot become ready before another thread acts.
     pub(crate) shut: Vec<usize>,
-    /// Those of which only an attempt can tell.
+    /// Indices of entries whose readiness only an attempt can show.
     pub(crate) unsure: Vec<usize>,
-    /// Where the thread awaits, if that is known.
+    /// The place of the thread's `await`, if it is known.
     pub(crate) place: Option<Place>,
-    /// Frames of threads that are waited for, by their place in `list`.
+    /// The threads that are waited for: indices into `list`, and addresses of frames.
     pub(crate) joins: Vec<(usize, usize)>,
-    /// Channels that are waited for.
+    /// The channels that are waited for.
     pub(crate) channels: Vec<Probe>,
-    /// Locks that are waited for.
+    /// The locks that are waited for.
     pub(crate) locks: Vec<LockProbe>,
-    /// The offers that it has left there.
+    /// The offers that the thread has left at these channels.
     pub(crate) offers: Vec<Waiter>,
-    /// The handles that it is known to hold, and where.
+    /// The handles that the thread is known to hold, each list with the address of the object that
+    /// holds them.
     pub(crate) held: Vec<(usize, Vec<Held>)>,
-    /// The thread went on instead.
+    /// True if the thread went on instead of blocking.
     pub(crate) went_on: bool,
-    /// It waits, besides, for something that is no event of ours.
+    /// True if the thread also waits for something that is no event of ours.
     pub(crate) strangers: bool,
 }
 
@@ -141,23 +143,23 @@ pub(crate) type Place = &'static Location<'static>;
 
 /// A lock that a blocked thread waits for.
 pub(crate) struct LockProbe {
-    /// Its address.
+    /// The address of the lock.
     pub(crate) lock: usize,
     pub(crate) line: Arc<dyn Gauged>,
 }
 
-/// An offer that waits at a channel.
+/// An offer that waits in a channel's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) channel: usize,
     pub(crate) sends: bool,
-    /// It counts among the channel's events.
+    /// True if it counts among the channel's events.
     pub(crate) counts: bool,
     pub(crate) offer: NonNull<Offer>,
 }
 
-/// A sender or a receiver, and how many events it has lent without having told
-/// its channel.
+/// A sender or a receiver, and the number of events that it has lent without having told its
+/// channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) channel: usize,
@@ -165,28 +167,28 @@ pub(crate) struct Held {
     pub(crate) lent: u32,
 }
 
-/// How many share one side of a channel.
+/// The number of users of one side of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Census {
     pub(crate) handles: u32,
-    /// Events, less what handles have lent and not told; modulo 2^40.
+    /// The number of events, less those that handles have lent and not told, modulo 2^40.
     pub(crate) events: u64,
 }
 
 /// Looks at a channel; see [`Probe::census`].
 pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
 
-/// A channel that a blocked thread waits on: it lives while that wait does.
+/// A channel that a blocked thread waits for. It lives as long as that wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub(crate) channel: NonNull<()>,
-    /// How many senders and receivers it has, not counting events.
+    /// Returns the numbers of its senders and of its receivers, without events.
     pub(crate) handles: unsafe fn(NonNull<()>) -> [u32; 2],
-    /// Who shares it, if all these offers of it still wait.
+    /// Counts the users of both sides, if all the given offers still wait at the channel.
     pub(crate) census: Look,
-    /// Takes a share of both of its sides: keeps it alive, and open.
+    /// Takes a share of both sides, which keeps the channel alive, and open.
     pub(crate) retain: unsafe fn(NonNull<()>),
-    /// Gives those shares up again.
+    /// Gives these shares up.
     pub(crate) release: unsafe fn(NonNull<()>),
 }
 
@@ -195,7 +197,7 @@ impl Waits {
         self.list.push(wait);
     }
 
-    /// As `push`, of what may be ready now, or not.
+    /// As `push`, for a wait that is ready now if `is_open`.
     pub(crate) fn push_if(&mut self, is_open: bool, wait: Waiting) {
         if !is_open {
             self.shut.push(self.list.len());
@@ -203,7 +205,7 @@ impl Waits {
         self.push(wait);
     }
 
-    /// As `push`, of what says whether it is ready only when it is tried.
+    /// As `push`, for a wait whose readiness only an attempt can show.
     pub(crate) fn push_unsure(&mut self, wait: Waiting) {
         self.unsure.push(self.list.len());
         self.push(wait);
@@ -226,41 +228,41 @@ impl Waits {
     }
 }
 
-/// What others wait for, by the address of the channel or the lock.
+/// A resource that others wait for, by the address of its channel or its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
     Sender(usize),
     Receiver(usize),
-    /// A guard, or a permit.
+    /// A lock's guard, or a semaphore's permit.
     Lock(usize),
 }
 
 impl Resource {
-    /// An end of a channel.
+    /// The sending or the receiving end of a channel.
     pub(crate) fn end(channel: usize, sends: bool) -> Self {
         if sends { Self::Sender(channel) } else { Self::Receiver(channel) }
     }
 }
 
-/// A thread that can end the wait of others by what it holds.
+/// A thread that holds a resource, and so can end the wait of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) resource: Resource,
     pub(crate) thread: u64,
 }
 
-/// Those who wait for a lock.
+/// The waiters of a lock.
 pub(crate) trait Gauged {
-    /// Follows how many permits of the lock are free.
+    /// Returns a gauge that follows the number of free permits of the lock.
     fn gauge(self: Arc<Self>) -> Box<dyn Gauge>;
 }
 
-/// Tells how many permits of a lock are free, also when the lock is gone.
+/// Tells the number of free permits of a lock, even after the lock is gone.
 pub(crate) trait Gauge {
     fn free(&self) -> usize;
 }
 
-/// Threads by their numbers.
+/// Formats threads by their numbers.
 struct Threads<'a>(&'a [u64]);
 
 impl fmt::Display for Threads<'_> {
@@ -271,5 +273,5 @@ impl fmt::Display for Threads<'_> {
     }
 }
 
-/// Where a thread was spawned.
+/// The place where a thread was spawned.
 pub(crate) type Site = &'static Location<'static>;

@@ -27,7 +27,7 @@ pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake,
 #[inline(always)]
 pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     let frame = thread.into_frame();
-    // SAFETY: the token is ours until `end` or `complete`; a stale one is a
+    // SAFETY: the token is ours until `end` or `complete`, and keeps the frame. A stale one is a
     // reference until `begin`.
     let header = unsafe { frame.as_ref() };
     match header.state.begin() {
@@ -53,7 +53,7 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     unsafe { run_begun(vp, frame) };
 }
 
-/// Polls a thread whose runner the caller is.
+/// Polls a thread of which the caller is the runner.
 ///
 /// # Safety
 /// As for [`run`].
@@ -70,7 +70,7 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
     }
 }
 
-/// The thread is here now; the caller is its runner, and drives `vp`.
+/// Notes that the thread runs on `vp` now. The caller is its runner, and drives `vp`.
 #[inline(always)]
 pub(super) fn arrive(vp: &Vp, header: &Header) {
     let from = header.vp.load(Ordering::Relaxed);
@@ -78,7 +78,7 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
         header.state.unbias();
         let has_run = header.rest.has_run();
         header.rest.break_streak();
-        // On a stand-in it runs for the principal.
+        // On a spare worker's virtual processor it runs for the principal.
         let vp_of = vp.principal();
         if !ptr::eq(from, vp_of) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
@@ -108,13 +108,13 @@ pub(crate) unsafe fn polling<R>(
     // Borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller is the frame's runner and keeps the frame, and `poll` does not unwind.
     let result = unsafe { span::within(frame, || poll(&mut Context::from_waker(&waker))) };
     vp.running.set(outer);
     result
 }
 
-/// Ends a poll.
+/// Ends a poll, with its outcome.
 ///
 /// # Safety
 /// As for [`polling`]; the frame must not be touched afterwards.
@@ -123,12 +123,12 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
     match poll {
-        // What was handed out stays borrowed, while the number is sane. (If it
-        // is not, that may say YIELDED.)
+        // References that were handed out stay in `local_refs` while their number is moderate. (If
+        // it is not, it may be YIELDED.)
         Poll::Pending
             if header.local_refs.get().unsigned_abs() < 1 << 30
                 && header.state.park_local(&header.rest, &vp.home) => {}
-        // SAFETY: the runner is the caller, and it does not rest.
+        // SAFETY: the caller is the runner, and the thread does not rest.
         Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete, and we drive `vp`.
         Poll::Ready(()) => unsafe { complete_here(vp, frame, header.local_refs.replace(0)) },
@@ -165,18 +165,19 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
 /// The caller is the runner, and the body is complete.
 #[inline(never)]
 pub(crate) unsafe fn complete(frame: NonNull<Header>, local_refs: i32) {
-    // SAFETY: the caller's contract; `Free` makes the frame ours.
+    // SAFETY: the caller is the runner, and the body is complete. `Free` makes the frame ours.
     unsafe { complete_and(frame, local_refs, || drop_frame(frame)) };
 }
 
-/// As [`complete`], where most frames come from, and go back to.
+/// As [`complete`], on the worker that runs `vp`, where most frames come from and return to.
 ///
 /// # Safety
 /// As for [`complete`]; the caller drives `vp`.
 #[inline(never)]
 unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
     vp.thread_ends();
-    // SAFETY: the caller's contract; `Free` makes the frame ours.
+    // SAFETY: the caller is the runner, drives `vp`, and the body is complete. `Free` makes the
+    // frame ours.
     unsafe {
         complete_and(frame, local_refs, || {
             if frame.as_ref().vtable.get().needs_no_drop {
@@ -188,7 +189,7 @@ unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
     }
 }
 
-/// Completes a thread; `free` is called if nobody else refers to its frame.
+/// Completes a thread, and calls `free` if nobody else refers to its frame.
 ///
 /// # Safety
 /// As for [`complete`].
@@ -208,7 +209,7 @@ unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnc
                 if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame)
                     && let Some(waker) = Joiners::complete_heir(joiners.as_ptr())
                 {
-                    // A foreign waker may panic, and its thread is not ours.
+                    // A foreign waker may panic, and this must not end our thread's completion.
                     catch_panic(|| waker.wake());
                 }
             }
@@ -224,10 +225,11 @@ unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnc
     }
 }
 
-/// Ends a thread without polling it: its future is dropped.
+/// Ends a thread without polling it, and drops its future.
 pub(crate) fn cancel(thread: Ready) {
     let frame = thread.into_frame();
-    // SAFETY: the token makes us the runner, unless it is stale.
+    // SAFETY: the token keeps the frame, and makes us the runner unless it is stale. `Free` makes
+    // the frame ours.
     unsafe {
         match frame.as_ref().state.begin_to_end() {
             Begun::Run | Begun::Requested => end_now(frame),
@@ -240,32 +242,32 @@ pub(crate) fn cancel(thread: Ready) {
 /// # Safety
 /// The caller is the runner, and has begun to end the thread.
 unsafe fn end_now(frame: NonNull<Header>) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller is the runner. Its use of the body ends with `complete`.
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().cancel)(frame));
         complete(frame, frame.as_ref().local_refs.replace(0));
     }
 }
 
-/// A token is dropped: ends its thread, here if it may. From any OS thread, and also when
-/// the thread, or its machine, has ended long ago.
+/// Ends the thread of a token that is dropped, here if that is allowed. May be called from any OS
+/// thread, and also when the thread, or its machine, has ended long ago.
 #[cold]
 pub(crate) fn give_up(thread: Ready) {
     let Some(thread) = forget_if_stale(thread) else { return };
     let is_elsewhere = thread.kind() == Kind::Local && !Vp::is_driving(thread.header());
     if is_elsewhere || Vp::current().is_some_and(Vp::saves_tokens) {
-        // Its body must not be dropped on this OS thread; or its policy is to blame.
+        // Its body must not be dropped on this OS thread, or its policy has panicked.
         Vp::send_home(thread);
     } else {
         cancel(thread);
     }
 }
 
-/// Forgets a token that is dead; one that is not is handed back.
+/// Forgets a token that is dead, and hands back one that is not.
 pub(crate) fn forget_if_stale(thread: Ready) -> Option<Ready> {
     let frame = thread.into_frame();
-    // SAFETY: a token keeps its frame; `Free` says that it was the last to do so. `None`: it is
-    // ours still.
+    // SAFETY: a token keeps its frame. `None`: the token is still ours. `Free`: it was the last
+    // reference, so the frame is ours to drop.
     unsafe {
         match frame.as_ref().state.give_up_stale() {
             None => return Some(Ready::from_frame(frame)),
@@ -276,36 +278,40 @@ pub(crate) fn forget_if_stale(thread: Ready) -> Option<Ready> {
     None
 }
 
-/// The right to end a thread that was taken from its token.
+/// The right to end a thread that was revoked: its token is dead.
 pub(crate) struct Revoked(NonNull<Header>);
 
 impl Revoked {
-    /// Takes a thread that nobody waits to wake from its token, wherever that is.
+    /// Revokes a thread that has a token, wherever that is. `None`: it has none, or is about to
+    /// end.
     ///
     /// # Safety
-    /// The frame is in use, and was not claimed by [`claim`]. Nobody runs its
-    /// thread, or is about to: it is bound to the caller's OS thread, which polls nothing now,
-    /// or no driver of its machine is left but the caller, of whom the same holds.
+    /// The frame is in use, and was not claimed by [`claim`]. Nobody runs its thread or is about
+    /// to. Either the thread is bound to the caller's OS thread, or the caller is the last worker
+    /// of the machine; and the caller polls nothing now.
     pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
+        // stays.
         unsafe { frame.as_ref() }.state.revoke_thread(false).then_some(Self(frame))
     }
 
-    /// The same while other drivers end their threads, and wait, but do not run any from
-    /// their queues: takes a thread that has a token, and is not bound to another OS thread than `vp`'s.
+    /// As [`take`](Self::take), while other workers end their threads and wait, but run none from
+    /// their queues. Left alone are threads bound to another OS thread than `vp`'s, threads at
+    /// rest, and stolen ones.
     ///
     /// # Safety
-    /// The frame is in use. The caller drives `vp`, and polls nothing; no driver runs
-    /// threads but those that it demands.
+    /// The frame is in use. The caller drives `vp`, and polls nothing. No worker runs threads,
+    /// except those that it demands.
     pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, vp: &Vp) -> Option<Self> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
+        // stays.
         let header = unsafe { frame.as_ref() };
         let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp.load(Ordering::Relaxed), vp);
         let is_misplaced = !is_bound && !header.rest.seems_to_rest() && header.state.revoke_thread(true);
         is_misplaced.then_some(Self(frame))
     }
 
-    /// Ends it, on the OS thread that has seized it.
+    /// Ends the thread, on the OS thread that has revoked it.
     pub(crate) fn end(self) {
         // SAFETY: INV-SEIZE: we are the runner, and end it once.
         unsafe { end_now(self.0) };
@@ -331,7 +337,7 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
     // SAFETY: nobody else refers to the frame.
     unsafe {
         if frame.as_ref().state.is_requested() {
-            // A delayed thread, of which something was asked.
+            // It was a delayed thread with pending requests.
             close(frame);
         }
         if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
@@ -342,8 +348,8 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
     }
 }
 
-/// Demands the value of a thread that has not run: runs it here, on this
-/// stack, if it may; else a delayed one is scheduled.
+/// Demands the value of a thread that has not run. Runs the thread here, on this stack, if that is
+/// allowed. Otherwise schedules it if it is delayed.
 ///
 /// # Safety
 /// The caller has a reference.
@@ -351,7 +357,8 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
 pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let header = unsafe { frame.as_ref() };
-    // SAFETY: as above.
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
+    // processor.
     let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
     let here = Vp::current().filter(|vp| vp.is_of_same_machine(home));
     let may_run_here = |vp: &&Vp| {
@@ -360,10 +367,10 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     };
     match here.filter(may_run_here) {
         Some(vp) => {
-            // SAFETY: the caller's reference.
+            // SAFETY: the caller has a reference, and drives `vp`.
             if unsafe { withdraw(vp, frame) } || header.state.demand(true) == Demanded::Stolen {
                 vp.counters.stolen.add_one();
-                // SAFETY: we are its runner, and drive `vp`.
+                // SAFETY: we are the thread's runner, and drive `vp`.
                 unsafe {
                     if header.state.is_requested() {
                         arrive(vp, header);
@@ -375,31 +382,32 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
                 }
             }
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has a reference; no other virtual processor is named.
         None => drop(unsafe { schedule(frame, None) }),
     }
 }
 
-/// Takes the token of a thread that has not run, if it is at hand here; the caller is its runner then.
+/// Takes the token of a thread that has not run, if `vp` has it at hand. True: the caller is the
+/// thread's runner.
 ///
 /// # Safety
 /// The caller has a reference, and drives `vp`.
 #[inline(always)]
 unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
     let Some(token) = vp.withdraw(frame) else { return false };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller has a reference, which keeps the frame.
     if unsafe { frame.as_ref() }.state.steal_with_token(vp.polls.get() > 0) {
-        // It stands for the runner now.
+        // The token stands for the runner now.
         token.into_frame();
         return true;
     }
-    // Somebody was faster: it is dead.
+    // Somebody was faster: the token is dead.
     vp.enqueue(token, Reason::New);
     false
 }
 
-/// Runs a delayed thread on this stack, if it may. True: its value is in
-/// `place`, and its frame is gone; if not, the thread goes its usual way.
+/// Runs a delayed thread on this stack, if that is allowed. True: its value is in `place`, and the
+/// caller's reference is gone. False: the thread takes its usual way.
 ///
 /// # Safety
 /// The caller's handle is the only reference to the thread; `place` is of its
@@ -410,14 +418,14 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
     let Some(vp) = Vp::current() else { return false };
     if !ptr::eq(vp, home) || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place()) {
-        // The usual way knows what to do.
+        // The usual way covers these cases.
         return false;
     }
     header.state.steal_alone();
     vp.counters.stolen.add_one();
     let evaluate = header.vtable.get().evaluate;
-    // SAFETY: we are the runner, and drive `vp`. When the value is there, and
-    // nobody has come to know the thread, its frame is ours to free.
+    // SAFETY: we are the runner, and drive `vp`. If the value is there and nobody else knows the
+    // thread, its frame is ours to free.
     unsafe {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
@@ -429,17 +437,19 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     }
 }
 
-/// A thread has blocked on its stealer's stack, or failed, or others know it.
+/// Ends an evaluation whose thread has blocked on its stealer's stack, or failed, or is known to
+/// others.
 ///
 /// # Safety
 /// As for [`settle`].
 #[inline(never)]
 unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
     let is_over = evaluated != Evaluated::Blocked;
-    // SAFETY: the caller's contract; the handle's reference keeps the frame.
+    // SAFETY: the caller is the runner. The handle's reference keeps the frame, and is given up
+    // only after the last use.
     unsafe {
         if evaluated == Evaluated::Value {
-            // It is with the stealer, and not in the frame.
+            // The stealer has the value; the frame does not hold it.
             frame.as_ref().state.take_result();
         }
         settle(vp, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });
@@ -450,8 +460,8 @@ unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated)
     evaluated == Evaluated::Value
 }
 
-/// Schedules a delayed thread, `on` a virtual processor or where it pleases;
-/// false: it is not delayed any more.
+/// Schedules a delayed thread on the virtual processor `on`, or with `None` on the current one, or
+/// else its home. False: it is not delayed any more.
 ///
 /// # Safety
 /// The caller has a reference; `on` is of the thread's machine.
@@ -461,7 +471,8 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     if header.state.demand(false) != Demanded::Token {
         return false;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
+    // processor.
     let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
     // SAFETY: `Token` says so.
     let thread = unsafe { Ready::from_frame(frame) };
@@ -469,7 +480,7 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
         Some(vp) if on.is_none_or(|on| ptr::eq(on, vp)) => vp.enqueue(thread, Reason::New),
         _ => {
             let there = on.unwrap_or(home);
-            // It is to be taken for one that lives there, or it is sent home.
+            // The thread must count as one of that processor, or it would be sent home.
             header.vp.store(ptr::from_ref(there).cast_mut(), Ordering::Relaxed);
             there.push(thread);
         }
@@ -477,21 +488,21 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     true
 }
 
-/// Wakes through `waker`; if it is a parasite's, attaches it to this stack
-/// when that is possible. Only at await points.
+/// Wakes through `waker`. A parasite is attached to this stack if that is possible. Called only at
+/// await points.
 #[inline]
 pub(crate) fn wake_attached(waker: Waker) {
     wake_here(waker, Turn::Soon, || true);
 }
 
-/// As [`wake_attached`], at an await point of `owner`, if that is the thread
-/// that is polled here; else the parasite is queued to its `turn`, as others are.
+/// As [`wake_attached`], if `owner` is the thread that is polled here. Otherwise the parasite is
+/// queued with the priority `turn`, as other threads are.
 #[inline]
 pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: Turn) {
     wake_here(waker, turn, || is_own(owner));
 }
 
-/// Wakes through `waker`; a thread of ours is queued to its `turn`.
+/// Wakes through `waker`. A thread of ours is queued with the priority `turn`.
 pub(crate) fn wake_next(waker: Waker, turn: Turn) {
     if is_ours(&waker) {
         wake_here(waker, turn, || false);
@@ -504,7 +515,8 @@ pub(crate) fn wake_next(waker: Waker, turn: Turn) {
 fn wake_here(waker: Waker, turn: Turn, attach: impl FnOnce() -> bool) {
     if is_ours(&waker) {
         let waker = ManuallyDrop::new(waker);
-        // SAFETY: our vtable's data is a frame; its reference is given up.
+        // SAFETY: our vtable's data is a frame. The waker, which is not dropped, gives its
+        // reference up.
         unsafe { wake_frame::<true>(frame_of(waker.data()), turn, attach) };
     } else {
         // A foreign waker may panic, and the caller has a result to deliver.
@@ -512,39 +524,39 @@ fn wake_here(waker: Waker, turn: Turn, attach: impl FnOnce() -> bool) {
     }
 }
 
-/// Whether `waker` is that of the thread that this OS thread polls now: then
-/// a clone is a plain increment, and no user code.
+/// Whether `waker` belongs to the thread that this OS thread polls now. Then a clone is a plain
+/// increment, and no user code.
 #[inline(always)]
 pub(crate) fn is_own(waker: &Waker) -> bool {
     // SAFETY: our vtable's data is a frame.
     ptr::eq(waker.vtable(), &WAKER) && is_running(unsafe { frame_of(waker.data()) })
 }
 
-/// Whether `waker` is that of a thread of ours: a copy is no user code.
+/// Whether `waker` belongs to a thread of ours. Then a clone runs no user code.
 #[inline(always)]
 pub(crate) fn is_ours(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER)
 }
 
-/// A copy of a waker that [is ours](is_ours).
+/// A clone of a waker that [is ours](is_ours).
 #[inline(always)]
 pub(crate) fn clone_ours(waker: &Waker) -> Waker {
     debug_assert!(is_ours(waker));
-    // SAFETY: our vtable's data is a frame, which the waker keeps alive; the
-    // copy is counted.
+    // SAFETY: our vtable's data is a frame, which the waker keeps alive; the clone is counted.
     unsafe {
         count_clone(frame_of(waker.data()));
         Waker::new(waker.data(), &WAKER)
     }
 }
 
-/// The waker of a thread, for its runner.
+/// A waker of a thread, for its runner.
 ///
 /// # Safety
 /// The caller owns the reference that it takes over, or never drops it.
 #[inline(always)]
 pub(crate) unsafe fn waker_of(frame: NonNull<Header>) -> Waker {
-    // SAFETY: `WAKER`'s functions take such pointers; the caller's contract.
+    // SAFETY: `WAKER`'s functions take pointers to frames. The caller owns the reference, or never
+    // drops the waker.
     unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) }
 }
 
@@ -552,7 +564,8 @@ pub(crate) unsafe fn waker_of(frame: NonNull<Header>) -> Waker {
 /// The caller has a reference.
 #[inline(always)]
 unsafe fn count_clone(frame: NonNull<Header>) {
-    // SAFETY: the caller's reference; `local_refs` is the runner's.
+    // SAFETY: the caller's reference keeps the frame. `local_refs` belongs to the runner, which is
+    // this OS thread if the thread is running.
     unsafe {
         if is_running(frame) {
             borrow(frame.as_ref());
@@ -562,7 +575,7 @@ unsafe fn count_clone(frame: NonNull<Header>) {
     }
 }
 
-/// The runner counts a reference, plainly while the number is sane.
+/// The runner counts a reference, with a plain store while the number is moderate.
 #[inline(always)]
 fn borrow(header: &Header) {
     let local_refs = header.local_refs.get();
@@ -576,7 +589,7 @@ fn borrow(header: &Header) {
 /// # Safety
 /// `data` comes from [`WAKER`].
 unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
-    // SAFETY: never null.
+    // SAFETY: the data of `WAKER` points to a frame, and is never null.
     unsafe { NonNull::new_unchecked(data.cast_mut().cast()) }
 }
 
@@ -585,21 +598,22 @@ unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
 /// # Safety
 /// The caller has a reference.
 pub(crate) unsafe fn wake_by(frame: NonNull<Header>) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller has a reference, and keeps it.
     unsafe { wake_frame::<false>(frame, Turn::Soon, || false) };
 }
 
 /// # Safety
-/// The caller has a reference; with `GIVE_UP` it goes.
+/// The caller has a reference; with `GIVE_UP` it is given up.
 #[inline(always)]
 unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, attach: impl FnOnce() -> bool) {
-    // SAFETY: the caller's reference.
+    // SAFETY: the caller has a reference, which keeps the frame.
     let header = unsafe { frame.as_ref() };
-    // SAFETY: a frame's machine lives as long as the frame, and never changes.
+    // SAFETY: a frame's machine, and so the virtual processor that it names, lives as long as the
+    // frame.
     let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
     if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(last)) {
-        // SAFETY: `vp` is current and of the frame's machine; the token is
-        // ours where we are told so.
+        // SAFETY: `vp` is current and of the frame's machine. The token is ours where the state
+        // word says so, and `Free` makes the frame ours.
         unsafe {
             if header.state.wake_local(&header.rest, &vp.home) {
                 if GIVE_UP {
@@ -624,55 +638,57 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
     let token = match header.state.wake(false, 0) {
         // SAFETY: `Token` says so.
         Woken::Token => Some(unsafe { Ready::from_frame(frame) }),
-        // SAFETY: the caller's reference stays.
+        // SAFETY: `Elsewhere` says that REVOKING is set. The caller's reference is not given up
+        // here.
         Woken::Elsewhere(home) => unsafe { revoke::<false>(frame, home) },
         Woken::Already | Woken::Free => None,
     };
     if let Some(thread) = token {
-        // SAFETY: as for `last`. Read again: its last run is over now.
+        // SAFETY: the frame keeps its machine, and so every virtual processor that it names. The
+        // pointer is read again, since the thread's last run is over only now.
         let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
         last.push(thread);
     }
     if GIVE_UP {
-        // SAFETY: the caller's reference goes.
+        // SAFETY: the caller has a reference, and gives it up.
         unsafe { release(frame) };
     }
 }
 
-/// The second step of a wake of, or a claim to, a thread that may rest on
-/// virtual processor `home`: its token, if it does.
+/// The second step of a wake or a claim of a thread that may rest on virtual processor `home`.
+/// Returns its token if it does rest.
 ///
 /// # Safety
-/// The caller has set REVOKING and has a reference; with `GIVE_UP` it goes.
+/// The caller has set REVOKING and has a reference; with `GIVE_UP` it is given up.
 #[cold]
 unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
     let rested = header.state.revoke(&header.rest, last.home_of(home));
     if GIVE_UP {
-        // Not given back to `local_refs`: the thread may have been seized.
-        // SAFETY: the caller's reference goes.
+        // The reference is not given back to `local_refs`, since the thread may have been revoked.
+        // SAFETY: the caller has a reference, and gives it up.
         unsafe { release(frame) };
     }
-    // SAFETY: it rested. The token keeps the frame.
+    // SAFETY: the thread rested, so its token is ours. The token keeps the frame.
     rested.then(|| unsafe { Ready::from_frame(frame) })
 }
 
-/// The holder of the token gives up a reference.
+/// Gives up a reference of the holder of the token.
 #[inline(always)]
 fn give_back(header: &Header) {
     header.local_refs.set(header.local_refs.get().wrapping_sub(1));
 }
 
-/// Claims the token of a thread that waits for somebody to wake it; that of a
-/// delayed one only if `delayed`.
+/// Claims the token of a thread that waits for a wake; with `delayed` also that of a delayed
+/// thread.
 ///
 /// # Safety
 /// The frame's memory, and its machine, stay for the time of the call.
 pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Ready> {
-    // SAFETY: the caller's contract; a frame that is in use names a virtual
-    // processor of its machine (one that is not may name none). The token is
-    // ours where we are told so.
+    // SAFETY: the frame's memory and its machine stay for the time of the call. A frame that is in
+    // use names a virtual processor of its machine; another may name none. The token is ours where
+    // the state word says so.
     unsafe {
         let header = frame.as_ref();
         let last = header.vp.load(Ordering::Relaxed).as_ref()?;
@@ -693,7 +709,7 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
 unsafe fn run_attached(vp: &Vp, thread: Ready) {
     vp.counters.attached.add_one();
     vp.depth.set(vp.depth.get() + 1);
-    // SAFETY: the caller's contract.
+    // SAFETY: `vp` is the current virtual processor.
     unsafe { run(vp, thread) };
     vp.depth.set(vp.depth.get() - 1);
 }
@@ -707,7 +723,7 @@ fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
         }
         Kind::Parasite | Kind::Host => vp.enqueue_woken(thread, turn),
         Kind::Pinned | Kind::Local => {
-            // SAFETY: the token's thread lives, so does its machine.
+            // SAFETY: the token keeps its frame, and the frame keeps its machine.
             let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
             if ptr::eq(home, vp) {
                 vp.enqueue_woken(thread, turn);
@@ -727,7 +743,8 @@ fn is_running(frame: NonNull<Header>) -> bool {
 unsafe fn clone_waker(data: *const ()) -> RawWaker {
     // SAFETY: the waker that is cloned keeps the frame alive.
     unsafe {
-        // (Only here: copies for offers take memory each, and do not fit into it so often.)
+        // Only this path is bounded: clones for offers take memory each, and memory bounds their
+        // number.
         frame_of(data).as_ref().state.bound_references();
         count_clone(frame_of(data));
     }
@@ -745,7 +762,8 @@ unsafe fn wake_by_ref(data: *const ()) {
 }
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the waker's reference is given up; `local_refs` is the runner's.
+    // SAFETY: the waker's reference is given up. `local_refs` belongs to the runner, which is this
+    // OS thread if the thread is running.
     unsafe {
         let frame = frame_of(data);
         let local_refs = &frame.as_ref().local_refs;

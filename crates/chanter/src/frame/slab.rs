@@ -1,9 +1,9 @@
-//! Slabs: the memory that frames are cut from, and the sizes of these.
+//! Slabs, the memory that frames are allocated from, and the size classes of frames.
 //!
-//! A slab holds frames of one size class and is aligned to its size, so that a frame's address says where its slab
-//! begins. The first slabs of an arena are allocated one by one; an arena that has grown asks for huge pages, several slabs each:
-//! to touch small ones for the first time was half of what a million threads cost that are spawned at once. So such an arena may have 2 MiB
-//! that it does not use.
+//! A slab holds frames of one size class and is aligned to its size, so that a frame's address says
+//! where its slab begins. The first slabs of an arena are allocated one by one. An arena that has
+//! grown asks for huge pages of several slabs each. The first touch of small pages was half the
+//! cost of a million threads spawned at once. So such an arena may hold 2 MiB that it does not use.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -14,32 +14,34 @@ use crate::sync::atomic::AtomicU64;
 const SLAB: usize = 256 * 1024;
 /// The bytes of a slab before its first frame.
 pub(super) const SLAB_HEADER: usize = 64;
-/// What frames may use of a slab; a little is left so that a full slab's end
-/// still lies inside it.
+/// The number of bytes of a slab that frames may use. A few bytes are spared, so that the end of
+/// the frames of a full slab still lies inside it.
 const SLAB_CAPACITY: usize = SLAB - SLAB_HEADER - 32;
-/// A huge page.
+/// The size of a huge page in bytes.
 const HUGE: usize = 8 * SLAB;
-/// An arena with so many slabs has grown.
+/// The number of slabs from which on an arena counts as grown.
 const FEW: usize = 8;
 
-/// The largest body that a frame holds; larger ones are boxed.
+/// The size in bytes of the largest frame. A body that needs a larger one is boxed.
 pub(crate) const LARGEST: usize = 2048;
-/// The alignment of every frame.
+/// The alignment of every frame in bytes.
 pub(crate) const ALIGN: usize = 16;
-/// Frames of more bytes than these have whole cache lines for themselves: two threads that have parted, and run on two
-/// processors, would take a line from each other with every turn. (Eight pairs of parasites that had parted took 1.6 times the
-/// processor's time, packed at 160 bytes.) Smaller ones are those of threads that have nothing to keep.
+/// The size in bytes above which frames get whole cache lines. Otherwise two threads that were
+/// spawned side by side, and run on two processors, would take a line from each other with every
+/// turn. Eight such pairs of parasites took 1.6 times the processor time when they were packed at
+/// 160 bytes. Threads with smaller frames have little state of their own.
 const SMALL: usize = 128;
 const LINE: usize = 64;
 const MIDDLE: usize = 512;
 const STEP: usize = 256;
 
-/// The classes up to [`SMALL`] and [`MIDDLE`], and all of them.
+/// The numbers of size classes up to [`SMALL`], up to [`MIDDLE`], and in all.
 const SMALL_CLASSES: usize = SMALL / ALIGN;
 const MIDDLE_CLASSES: usize = SMALL_CLASSES + (MIDDLE - SMALL) / LINE;
 pub(super) const CLASSES: usize = MIDDLE_CLASSES + (LARGEST - MIDDLE) / STEP;
 
-/// The size class for a frame of `size` bytes: steps of [`ALIGN`] up to [`SMALL`], of a cache line up to [`MIDDLE`], then of [`STEP`].
+/// The size class for a frame of `size` bytes. Classes are [`ALIGN`] bytes apart up to [`SMALL`], a
+/// cache line up to [`MIDDLE`], and then [`STEP`] bytes.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= SMALL {
         size.div_ceil(ALIGN) - 1
@@ -60,15 +62,14 @@ pub(super) const fn class_size(class: usize) -> usize {
     }
 }
 
-/// What a slab begins with.
+/// The header of a slab.
 #[repr(C)]
 pub(super) struct Slab {
-    /// Where its frames go when they die; null if that is written down first.
+    /// The arena that its frames return to; null if their threads' ends must be recorded first.
     pub(super) arena: *const Arena,
     pub(super) owner: *const Arena,
     pub(super) class: usize,
-    /// The numbers of the threads in its frames, 0 for none, if their genealogy
-    /// is kept.
+    /// The numbers of the threads in its frames, 0 for none. Empty if no genealogy is kept.
     pub(super) numbers: Box<[AtomicU64]>,
 }
 
@@ -76,9 +77,9 @@ pub(super) struct Slab {
 #[derive(Default)]
 pub(super) struct Slabs {
     all: Vec<NonNull<Slab>>,
-    /// Their memory, and how much each has.
+    /// The allocations of the slabs, each with its layout.
     allocated: Vec<(NonNull<u8>, Layout)>,
-    /// The end of the newest huge page that no slab has: so many bytes, counted from its end.
+    /// The number of bytes at the end of the newest allocation that no slab uses yet.
     spare: usize,
 }
 
@@ -91,7 +92,8 @@ impl Slabs {
         self.all.iter().copied()
     }
 
-    /// A new one for frames of that class, which come home to `arena`.
+    /// Adds a slab for frames of a class, which return to `arena`. `is_told`: their genealogy is
+    /// kept.
     pub(super) fn add(&mut self, arena: &Arena, class: usize, is_told: bool) -> NonNull<Slab> {
         if self.spare == 0 {
             let size = if self.all.len() < FEW { SLAB } else { HUGE };
@@ -105,7 +107,7 @@ impl Slabs {
             self.spare = size;
         }
         let (memory, layout) = self.allocated[self.allocated.len() - 1];
-        // SAFETY: `spare` bytes at the end of that memory are nobody's yet.
+        // SAFETY: the last `spare` bytes of that memory are unused.
         let slab = unsafe { memory.add(layout.size() - self.spare) }.cast::<Slab>();
         self.spare -= SLAB;
         let frames = if is_told { SLAB_CAPACITY / class_size(class) } else { 0 };
@@ -119,7 +121,7 @@ impl Slabs {
     }
 
     /// # Safety
-    /// No frame in them is used any more, nor is anything that has come from them.
+    /// No frame of these slabs, nor any other pointer into them, is used any more.
     pub(super) unsafe fn free(self) {
         for slab in self.all {
             // SAFETY: written in `add`.
@@ -132,10 +134,10 @@ impl Slabs {
     }
 }
 
-/// Asks the system for one page in place of 512: it may say no.
+/// Asks the system for one huge page instead of 512 small ones. The system may refuse.
 fn advise_huge(memory: NonNull<u8>) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: our own memory, which is aligned to pages; what it holds stays.
+    // SAFETY: the memory is ours and aligned to pages, and its content does not change.
     unsafe {
         libc::madvise(memory.as_ptr().cast(), HUGE, libc::MADV_HUGEPAGE);
     }
@@ -151,7 +153,8 @@ impl Slab {
         unsafe { NonNull::new_unchecked(slab.cast()) }
     }
 
-    /// Bytes of a slab that hold frames of that class, its header included, if `fresh` is where memory of the class that was never used begins.
+    /// The number of bytes of a slab that hold frames, its header included. `fresh` is the
+    /// beginning of the unused memory of the slab's class.
     pub(super) fn used(slab: NonNull<Self>, class: usize, fresh: *mut u8) -> usize {
         let (start, fresh) = (slab.as_ptr() as usize, fresh as usize);
         if (start..start + SLAB).contains(&fresh) {
@@ -161,8 +164,8 @@ impl Slab {
     }
 }
 
-/// Bytes left in the slab that `fresh` points into. Frames never fill a slab
-/// to its last byte, so `fresh` never points past it.
+/// The number of bytes left in the slab that `fresh` points into. Frames never fill a slab to its
+/// last byte, so `fresh` never points past it.
 pub(super) fn room(fresh: *mut u8) -> usize {
     let offset = fresh as usize & (SLAB - 1);
     (SLAB_HEADER + SLAB_CAPACITY).saturating_sub(offset)
@@ -189,7 +192,7 @@ mod tests {
         let mut last = 0;
         for index in 0..3 * FEW {
             let slab = slabs.add(&arena, index % CLASSES, index % 2 == 1);
-            // SAFETY: all of it is ours.
+            // SAFETY: the slab is new, so nobody else uses it.
             unsafe { slab.cast::<u8>().add(SLAB_HEADER).write_bytes(0xAA, SLAB_CAPACITY) };
             let at = slab.as_ptr() as usize;
             assert_eq!(at % SLAB, 0);
@@ -198,7 +201,7 @@ mod tests {
         }
         assert_eq!(slabs.allocated.len(), FEW + 2);
         assert_eq!(slabs.iter().count(), 3 * FEW);
-        // SAFETY: nobody has anything from them.
+        // SAFETY: no pointer into the slabs is used any more.
         unsafe { slabs.free() };
     }
 }

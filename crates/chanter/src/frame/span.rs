@@ -1,14 +1,17 @@
 //! A span of `tracing` for each thread (feature `tracing`; without it `no_span.rs` stands here).
 //!
-//! The header of a frame has a pointer to the thread's span, null if it has none: then a poll costs a look at it.
-//! The span is made at the spawn, below the one that is current there, and goes when the thread is determined. It
-//! is entered while the thread is polled, wherever that is, and while its future is dropped.
+//! The header of a frame has a pointer to the thread's span, or null; then a poll costs one
+//! comparison. The span is made at the spawn, as a child of the current one, and is closed when the
+//! thread is determined. It is entered while the thread is polled, wherever that is, and while its
+//! future is dropped.
 //!
-//! Polls nest on a stack: a parasite is attached within the poll of another thread, a thread that blocks an OS thread has
-//! others run above it. The innermost [`Entered`] of an OS thread is the head of a list through its stack. A fiber that is
-//! suspended takes the part of that list with it that lies on its own stack ([`Parked`]).
+//! Polls nest on a stack: a parasite is attached within the poll of another thread, and others run
+//! above a thread that blocks its OS thread. The innermost [`Entered`] of an OS thread is the head
+//! of a list through its stack. A suspended fiber keeps the part of this list on its own stack
+//! ([`Parked`]).
 //!
-//! INV-SPAN: the pointer is the runner's, and before the first poll the spawner's. It is null in a frame that is free.
+//! INV-SPAN: the pointer belongs to the runner, and before the first poll to the spawner. It is
+//! null in a free frame.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -21,17 +24,17 @@ use super::header::{Header, Kind};
 use super::report::Site;
 use crate::inspect::genealogy::{body_of, id_of, name_of, path_of};
 
-/// How much attention the spans ask for.
+/// The level of the spans.
 const LEVEL: Level = Level::INFO;
 
-/// The type of a fiber's body, up to that of its closure.
+/// The beginning of the type name of a fiber's body, up to the name of its closure.
 const FIBER: &str = "chanter::thread::fiber::body::Body<";
 
 thread_local! {
     static INNERMOST: Cell<*const Entered> = const { Cell::new(ptr::null()) };
 }
 
-/// What a header has.
+/// The pointer in a header to the thread's span; null if it has none.
 pub(crate) struct Place(Cell<*mut Span>);
 
 impl Place {
@@ -41,14 +44,14 @@ impl Place {
     }
 
     fn put(&self, span: Span) {
-        // Disabled by a filter: as if there were none.
+        // A span that a filter disables counts as none.
         if !span.is_disabled() {
             self.0.set(Box::into_raw(Box::new(span)));
         }
     }
 }
 
-/// Whether anybody may want spans.
+/// Whether a subscriber may want spans.
 #[inline(always)]
 fn is_wanted() -> bool {
     LEVEL <= STATIC_MAX_LEVEL && LEVEL <= LevelFilter::current()
@@ -58,14 +61,15 @@ fn make(kind: &str, name: Option<&str>, id: Option<u64>, site: Site) -> Span {
     tracing::span!(target: "chanter::thread", LEVEL, "thread", kind, name, id, site = %site)
 }
 
-/// A thread has been made, and has not run.
+/// Opens the span of a thread that has been made, and has not run.
 ///
 /// # Safety
 /// The caller has made it.
 #[inline(always)]
 pub(crate) unsafe fn open(frame: NonNull<Header>, site: Site) {
     if is_wanted() {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has made the thread, so the frame is initialized and nobody polls it
+        // yet.
         unsafe { open_now(frame, site) };
     }
 }
@@ -74,11 +78,11 @@ pub(crate) unsafe fn open(frame: NonNull<Header>, site: Site) {
 /// As for [`open`].
 #[cold]
 unsafe fn open_now(frame: NonNull<Header>, site: Site) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller has made the thread, so the frame is initialized and nobody polls it yet.
     unsafe {
         let header = frame.as_ref();
         if !header.span.0.get().is_null() {
-            // It was polled outside of the machine first.
+            // The thread was polled outside of the machine first, and has its span.
             return;
         }
         let body = (header.vtable.get().body)();
@@ -94,14 +98,16 @@ unsafe fn open_now(frame: NonNull<Header>, site: Site) {
     }
 }
 
-/// A parasite is about to be polled where it is spawned: its frame does not know its type.
+/// Opens the span of a parasite that is about to be polled where it is spawned. Its frame does not
+/// know its type.
 ///
 /// # Safety
 /// As for [`open`].
 #[inline(always)]
 pub(crate) unsafe fn open_in_place(frame: NonNull<Header>, body: fn() -> &'static str, site: Site) {
     if is_wanted() {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has made the thread, so the frame is initialized and nobody polls it
+        // yet.
         unsafe { open_in_place_now(frame, body(), site) };
     }
 }
@@ -110,11 +116,11 @@ pub(crate) unsafe fn open_in_place(frame: NonNull<Header>, body: fn() -> &'stati
 /// As for [`open`].
 #[cold]
 unsafe fn open_in_place_now(frame: NonNull<Header>, body: &'static str, site: Site) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller has made the thread, so the frame is initialized and nobody polls it yet.
     unsafe { frame.as_ref().span.put(make("parasite", path_of(body), id_of(frame), site)) };
 }
 
-/// The thread is determined, or its frame is about to be freed.
+/// Closes the span: the thread is determined, or its frame is about to be freed.
 ///
 /// # Safety
 /// INV-SPAN: the caller is the runner, or alone with the frame.
@@ -130,11 +136,13 @@ pub(crate) unsafe fn close(frame: NonNull<Header>) {
 #[cold]
 fn close_now(place: &Place) {
     let span = place.0.replace(ptr::null_mut());
-    // SAFETY: made in `put`, and taken once. A subscriber that panics harms nobody.
+    // SAFETY: the box was made in `put`, and the pointer is taken once. A panic of a subscriber is
+    // caught.
     super::body::catch_panic(|| drop(unsafe { Box::from_raw(span) }));
 }
 
-/// A thread that is polled on this OS thread, and whose span is entered meanwhile. It lies on the stack.
+/// A thread that is polled on this OS thread, with its span entered. It lies on the stack of the
+/// poll.
 struct Entered {
     span: *const Span,
     outer: Cell<*const Entered>,
@@ -145,11 +153,11 @@ impl Entered {
     /// The caller is the runner of `frame`, and keeps it until [`Entered::leave`].
     #[inline(always)]
     unsafe fn new(frame: NonNull<Header>) -> Self {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is the runner of `frame`, and keeps it, and so its span (INV-SPAN).
         Self { span: unsafe { frame.as_ref() }.span.0.get(), outer: Cell::new(ptr::null()) }
     }
 
-    /// Before the poll. From here on it must not be moved.
+    /// Enters the span, before the poll. From here on `self` must not be moved.
     #[inline(always)]
     fn enter(&self) {
         if !self.span.is_null() {
@@ -163,7 +171,7 @@ impl Entered {
         self.tell(true);
     }
 
-    /// After the poll.
+    /// Leaves the span, after the poll.
     #[inline(always)]
     fn leave(&self) {
         if !self.span.is_null() {
@@ -199,7 +207,8 @@ impl Entered {
 /// The caller is the runner of `frame`, and keeps it, or is alone with it.
 #[inline(always)]
 pub(super) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller is the runner of `frame`, or alone with it, and keeps it until the call
+    // returns.
     let entered = unsafe { Entered::new(frame) };
     entered.enter();
     let result = f();
@@ -207,11 +216,11 @@ pub(super) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) ->
     result
 }
 
-/// The threads that are polled on the stack of a fiber, which is suspended.
+/// The threads whose polls are on the stack of a suspended fiber.
 pub(crate) struct Parked {
-    /// The innermost; null if there is none.
+    /// The innermost of them; null if there is none.
     top: Cell<*const Entered>,
-    /// What was innermost below the fiber's stack when it was last run.
+    /// The innermost thread below the fiber's stack when the fiber was last run.
     base: Cell<*const Entered>,
 }
 
@@ -220,7 +229,8 @@ impl Parked {
         Self { top: Cell::new(ptr::null()), base: Cell::new(ptr::null()) }
     }
 
-    /// The fiber is about to run. Not on its stack, nor as the current fiber: this calls subscribers, which may block.
+    /// Enters the spans again: the fiber is about to run. Not called on its stack, nor as the
+    /// current fiber, because this calls subscribers, which may block.
     #[inline]
     pub(crate) fn resume(&self) {
         let base = INNERMOST.get();
@@ -232,7 +242,7 @@ impl Parked {
         let mut nested = Vec::new();
         let mut next = top;
         while !ptr::eq(next, old) {
-            // SAFETY: those on the fiber's stack live as long as that is suspended.
+            // SAFETY: the entries on the fiber's stack live while it is suspended.
             let entered = unsafe { &*next };
             nested.push(entered);
             next = entered.outer.get();
@@ -244,19 +254,21 @@ impl Parked {
         INNERMOST.set(top);
     }
 
-    /// The fiber has been suspended, or has ended. As for [`resume`](Self::resume).
+    /// Leaves the spans: the fiber has been suspended, or has ended. Called under the same
+    /// conditions as [`resume`](Self::resume).
     #[inline]
     pub(crate) fn suspend(&self) {
         let (top, base) = (INNERMOST.get(), self.base.get());
         if ptr::eq(top, base) {
             return;
         }
-        // First of all: a subscriber that blocks has others run on this stack.
+        // The list is cut first, because others run on this stack if a subscriber blocks.
         self.top.set(top);
         INNERMOST.set(base);
         let mut next = top;
         while !ptr::eq(next, base) {
-            // SAFETY: those on the fiber's stack live as long as that is suspended, which is until we return.
+            // SAFETY: the entries on the fiber's stack live while it is suspended, which is at
+            // least until we return.
             let entered = unsafe { &*next };
             entered.tell(false);
             next = entered.outer.get();
@@ -264,7 +276,8 @@ impl Parked {
     }
 }
 
-/// A parasite that is polled on an OS thread outside of the machine, before it has a frame.
+/// The span of a parasite that is polled on an OS thread outside of the machine, before it has a
+/// frame.
 pub(crate) struct Outside(Place);
 
 impl Outside {
@@ -285,12 +298,12 @@ impl Outside {
         result
     }
 
-    /// It has blocked, and got a frame.
+    /// Moves the span to the frame that the parasite gets when it blocks.
     ///
     /// # Safety
     /// The caller has made the frame.
     pub(crate) unsafe fn move_to(self, frame: NonNull<Header>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has made the frame, so it is initialized and nobody polls it yet.
         unsafe { frame.as_ref() }.span.0.set(self.0.0.replace(ptr::null_mut()));
     }
 }

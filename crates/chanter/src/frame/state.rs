@@ -17,10 +17,9 @@
 //! | `next`, `vp`            | the holder of the token, the runner                |
 //! | the result              | the completer; then whoever set TAKEN              |
 //!
-//! A thread is ACTIVE from the moment somebody wakes it until its poll ends:
-//! the waker makes the *token* ([`Ready`](crate::policy::Ready)), and to begin
-//! the poll needs no transition. A wake of an ACTIVE thread sets NOTIFIED:
-//! the poll that follows, or another one, must see it.
+//! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the
+//! *token* ([`Ready`](crate::policy::Ready)), and the beginning of the poll needs no transition. A
+//! wake of an ACTIVE thread sets NOTIFIED: the poll that follows, or another one, must see it.
 //!
 //! * INV-TOKEN: while ACTIVE (or NOTIFIED, between edge 4 and edge 2), exactly
 //!   one token or runner exists; a token alone may begin a poll.
@@ -29,37 +28,37 @@
 //! * INV-FREE: the frame is freed once, by the transition that finds COMPLETE
 //!   and no reference left.
 //!
-//! The upper bits count references: one for the thread's existence until it
-//! is COMPLETE, one for each handle and each waker. A runner that registers
-//! its own waker does not touch the word: it counts in `local_refs`, and
-//! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
-//! below zero while ACTIVE is set; nobody looks at it then. It has 40 bits, and must not wrap
-//! above: whoever copies a waker or a handle finds that far too many were leaked, and ends the process.
+//! The upper bits count references: one for the thread's existence until it is COMPLETE, one for
+//! each handle and each waker. A runner that registers its own waker does not touch the word: it
+//! counts in `local_refs`, and [`State::end`] or [`State::complete`] adds the sum. So the count may
+//! wrap below zero while ACTIVE is set; nobody looks at it then. It has 40 bits, and must not wrap
+//! above: a copy of a waker or a handle that finds far too many references (leaked ones) ends the
+//! process.
 //!
-//! A host that has not run is FRESH. One without a token is *delayed*: it has no
-//! reference of its own, and dies with its last handle: who drops that sets ACTIVE
-//! first, since a shutdown may claim it, too. Whoever demands the
-//! value of a FRESH thread may steal it: becomes its runner, on its own stack.
-//! The token of a *scheduled* thread stays in its queue then, as a STALE one:
-//! whoever finds it there clears STALE and forgets it, unless a wake-up has been
-//! faster, and has cleared STALE to make it the thread's token again (a frame
-//! is in one queue at a time).
+//! A host that has not run is FRESH. One without a token is *delayed*: it has no reference of its
+//! own, and ends with its last handle. The drop of that handle sets ACTIVE first, since a shutdown
+//! may claim the thread, too. A caller that demands the value of a FRESH thread may steal it: the
+//! caller becomes its runner, on the caller's own stack. The token of a *scheduled* thread then
+//! stays in its queue as a STALE one. Its finder clears STALE and forgets it. A wake may come
+//! first: it clears STALE to make it the thread's token again, since a frame is in one queue at a
+//! time.
 //!
-//! * INV-STEAL: FRESH is cleared once, by the stealer or by who found the token.
-//! * INV-STALE: STALE is cleared once: by who found the token, or by who needed
-//!   one.
+//! * INV-STEAL: FRESH is cleared once, by the stealer or by the finder of the token.
+//! * INV-STALE: STALE is cleared once: by the finder of the token, or by a waker that needed one.
 //!
-//! Tokens are values in the hands of policies, which may keep them for ever. A thread that
-//! must end is then *seized*: its token, wherever it is, becomes a STALE one, and who has seized it
-//! ends it, without another poll (ENDING). So a token that is kept beyond
-//! the end of its thread is a reference, and no more.
+//! Tokens are values in the hands of policies, which may keep them for ever. A thread that must end
+//! is then *revoked*: its token, wherever it is, becomes a STALE one, and the revoker ends the
+//! thread without another poll (ENDING). So a token that is kept beyond the end of its thread is
+//! only a reference.
 //!
-//! * INV-SEIZE: of those who revoke a thread and who gives its token up, one ends it. Nobody
-//!   may be about to poll it meanwhile, since `begin` is not a read-modify-write:
-//!   drivers revoke what only they may run, and a machine's end what nobody runs any more.
+//! * INV-SEIZE: of those that revoke a thread, and the holder that gives its token up, exactly one
+//!   ends it. Nobody may be about to poll it meanwhile, since `begin` is not a read-modify-write.
+//!   So a worker revokes threads that only it may run, and the end of a machine revokes threads
+//!   that nobody runs any more.
 //!
-//! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
-//! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
+//! Edges 3 and 1 have a cheaper form for threads that stay on one virtual processor: see
+//! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
+//! polls it.
 
 use super::local_park;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -68,25 +67,26 @@ use crate::sync::order;
 pub(super) const ACTIVE: u64 = 1;
 pub(super) const NOTIFIED: u64 = 1 << 1;
 pub(super) const COMPLETE: u64 = 1 << 2;
-/// A joiner waits: `complete` has to look at the wait queue.
+/// A joiner waits, so `complete` has to look at the wait queue.
 const AWAITED: u64 = 1 << 3;
-/// The result is gone.
+/// The result has been taken, or somebody has the right to take it.
 const TAKEN: u64 = 1 << 4;
-/// The owner of the handle waits, by itself: its offer is the completer's, see
-/// `join.rs`.
+/// The owner of the handle waits, alone. Its offer belongs to the completer: see `join.rs`.
 const OWNER_WAITER: u64 = 1 << 5;
-/// It has not run yet: *delayed*, or *scheduled* if it is ACTIVE.
+/// The thread has not run yet: it is *delayed*, or *scheduled* if it is ACTIVE.
 const FRESH: u64 = 1 << 6;
-/// Its token in some queue is dead, since it was stolen, and counts as a
-/// reference.
+/// The thread's token, in some queue, is dead, since the thread was stolen or revoked; the token
+/// counts as a reference.
 pub(super) const STALE: u64 = 1 << 7;
-/// It was stolen by one who demanded its value.
+/// The thread was stolen: a caller that demanded its value has begun it.
 const STOLEN: u64 = 1 << 8;
-/// Something has been asked of it that it has not done with: see `request`.
+/// The thread has pending requests: see `request`.
 const REQUESTED: u64 = 1 << 9;
-/// It is ended without another poll, by who has given its token up, or has seized it.
+/// The thread is ended without another poll, by the holder that gave its token up, or by its
+/// revoker.
 const ENDING: u64 = 1 << 10;
-/// The lowest bit of the field that says where the thread rests.
+/// The lowest bit of the field that names the processor where the thread may rest: see
+/// `local_park.rs`.
 pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
 /// The word of a stolen thread that only its stealer knows: the handle's
@@ -97,154 +97,155 @@ const STOLEN_ALONE: u64 = ACTIVE | STOLEN | (2 * REFERENCE);
 #[derive(Debug)]
 pub(crate) struct State(pub(super) AtomicU64);
 
-/// What a wake found.
+/// The outcome of [`State::wake`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// The thread was idle: the caller holds its token now.
     Token,
-    /// Somebody else will poll it.
+    /// Somebody else will poll the thread, or it is complete.
     Already,
-    /// It may rest on the virtual processor of this number: the caller, whose
-    /// reference has not been given up, must [`State::revoke`].
+    /// The thread may rest on the virtual processor of this number. The caller's reference has not
+    /// been given up, and it must call [`State::revoke`].
     Elsewhere(usize),
     /// The thread is complete and the caller gave up its last reference: it
     /// must free the frame.
     Free,
 }
 
-/// What a token was good for.
+/// The outcome of [`State::begin`], and of giving up a token.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// The holder is the runner now.
     Run,
-    /// The same, and it has to look at the thread's requests.
+    /// The holder is the runner now, and has to look at the thread's requests.
     Requested,
-    /// Nothing: the thread was stolen.
+    /// The token is dead: the thread was stolen or revoked.
     Stale,
-    /// Nothing, and it was the last reference: the holder must free the frame.
+    /// The token is dead and was the last reference: the holder must free the frame.
     Free,
 }
 
-/// What a demand for the value of a thread found.
+/// The outcome of [`State::demand`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demanded {
-    /// The caller is its runner now.
+    /// The caller is the thread's runner now.
     Stolen,
-    /// The caller holds its token now; it is still FRESH.
+    /// The caller holds the thread's token now; the thread is still FRESH.
     Token,
-    /// It has run, or is about to.
+    /// The thread has run, or is about to.
     Running,
 }
 
-/// Where a thread is on its way, as far as it can be seen from outside.
+/// The progress of a thread from its spawn to its value, as far as it can be seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It runs when somebody demands its value, or schedules it.
+    /// The thread has not run; it will when somebody demands its value, or schedules it.
     Delayed,
-    /// It waits for its first turn.
+    /// The thread waits for its first turn.
     Scheduled,
-    /// It has begun to run.
+    /// The thread has begun to run.
     Evaluating,
-    /// It has begun to run on the stack of somebody who demanded its value.
+    /// The thread has begun to run on the stack of a thread that demanded its value.
     Stolen,
-    /// It has its value, or has failed.
+    /// The thread has its value, or has failed.
     Determined,
 }
 
-/// What the end of a poll found.
+/// The outcome of [`State::end`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The frame belongs to whoever wakes it; the runner must not touch it.
+    /// The frame belongs to the next waker; the runner must not touch it.
     Idle,
-    /// It was woken meanwhile: the runner holds its token again.
+    /// The thread was woken meanwhile: the runner holds its token again.
     Token,
 }
 
-/// What a body holds at its end.
+/// The content of a body at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// The thread has never run.
+    /// The future: the thread has never run.
     Future,
-    /// Nobody took it.
+    /// The result: nobody took it.
     Result,
-    /// The result has been taken.
+    /// Nothing: the result has been taken.
     Nothing,
 }
 
-/// What completion found.
+/// The outcome of [`State::complete`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Completed {
-    /// Not yet: requests are to be refused first.
+    /// The thread is not complete yet: its pending requests must be refused first.
     Requested,
-    /// Nobody else refers to the frame: free it.
+    /// Nobody else refers to the frame: the caller must free it.
     Free,
     /// References remain.
     Kept,
-    /// The heir waits: complete its offer, which is the last use of the frame.
+    /// The owner of the handle waits: the caller completes its offer, which is the last use of the
+    /// frame.
     Inherited,
-    /// Joiners may wait: wake them, then call [`State::release`].
+    /// Joiners may wait: the caller wakes them, and then calls [`State::release`].
     Awaited {
-        /// The heir is among them.
+        /// True if the owner of the handle is among them.
         inherited: bool,
     },
 }
 
 impl State {
-    /// A host's first state: it has a token and one handle.
+    /// The first state of a host: it has a token and one handle.
     pub(crate) fn new_host() -> Self {
         Self(AtomicU64::new(ACTIVE | FRESH | (2 * REFERENCE)))
     }
 
-    /// The first state of a host that nobody has asked for: one handle.
+    /// The first state of a delayed host: it has one handle, and no token.
     pub(crate) fn new_delayed() -> Self {
         Self(AtomicU64::new(FRESH | REFERENCE))
     }
 
-    /// A parasite's first state: its spawner polls it, or queues it.
+    /// The first state of a parasite: its spawner polls it, or queues it.
     #[inline(always)]
     pub(crate) fn new_parasite() -> Self {
         Self(AtomicU64::new(ACTIVE | REFERENCE))
     }
 
-    /// A frame that is never polled: one reference, its owner's, and complete.
+    /// The state of a frame that is never polled: complete, with one reference, its owner's.
     #[inline(always)]
     pub(crate) fn new_complete() -> Self {
         Self(AtomicU64::new(COMPLETE | REFERENCE))
     }
 
-    /// The word of a frame on a free list: that of a new parasite (INV-FRESH).
+    /// Sets the word of a frame on a free list, which equals that of a new parasite (INV-FRESH).
     #[inline(always)]
     pub(crate) fn freshen(&self) {
         self.0.store(ACTIVE | REFERENCE, Ordering::Relaxed);
     }
 
-    /// The frame is not in use any more, and on its way home.
+    /// Marks the frame as not in use, on its way back to its arena.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the frame is in use (shutdown looks through the arenas).
+    /// Whether the frame is in use. A shutdown that looks through the arenas asks this.
     pub(crate) fn in_use(&self) -> bool {
-        // ORDER: Relaxed: who looks through an arena has seen its frames born.
+        // ORDER: Relaxed: a caller that looks through an arena has seen its frames made.
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Nobody but the runner has ever known this parasite: its frame can be
-    /// recycled without a read-modify-write.
+    /// Whether nobody but the runner knows this parasite: its frame can then be recycled without a
+    /// read-modify-write.
     #[inline(always)]
     pub(crate) fn is_private(&self) -> bool {
-        // ORDER: Acquire pairs with `release` and `wake`: what those who gave
-        // their references up did to the frame is over.
+        // ORDER: Acquire pairs with `release` and `wake`: callers that gave their references up
+        // have ended their use of the frame.
         self.0.load(order::state_private()) == ACTIVE | REFERENCE
     }
 
-    /// Edge 1, by one who drives the home whose bits are `me`, or none (0).
-    /// With `give_up` the caller's reference goes with it.
+    /// Edge 1: wakes the thread. `me` is the bits of the home that the caller drives, or 0 if it
+    /// drives none. With `give_up` the caller's reference is given up as well.
     #[inline]
     pub(crate) fn wake(&self, give_up: bool, me: u64) -> Woken {
         let gift = if give_up { REFERENCE } else { 0 };
@@ -284,12 +285,12 @@ impl State {
         }
     }
 
-    /// Edge 2: the holder of a token starts a poll, if the token is good. A
-    /// read-modify-write only for the first poll of a thread that others know,
-    /// and if there were more wakes than the one that made the token.
+    /// Edge 2: the holder of a token starts a poll, if the token is good. It is a read-modify-write
+    /// only for the first poll of a thread that others know, and after more wakes than the one that
+    /// made the token.
     #[inline(always)]
     pub(crate) fn begin(&self) -> Begun {
-        // ORDER: Acquire: whoever revived a stale token did so with Release.
+        // ORDER: Acquire: a waker that revived a stale token did so with Release.
         if self.0.load(order::state_found()) & (NOTIFIED | FRESH | STALE | REQUESTED) == 0 {
             return Begun::Run;
         }
@@ -298,9 +299,9 @@ impl State {
 
     #[inline(never)]
     fn begin_slowly(&self) -> Begun {
-        // ORDER: as in `begin`: it may have been revived since that look.
+        // ORDER: Acquire: the token may have been revived since the look in `begin`, with Release.
         let mut word = self.0.load(order::state_revived());
-        // Nobody else knows it.
+        // Nobody else knows the thread.
         if word == ACTIVE | FRESH | REFERENCE {
             self.0.store(ACTIVE | REFERENCE, Ordering::Relaxed);
             return Begun::Run;
@@ -308,26 +309,27 @@ impl State {
         while word & (FRESH | STALE) != 0 {
             let is_stale = word & STALE != 0;
             let next = if is_stale { forget_stale(word) } else { word & !FRESH };
-            // ORDER: as in `release` for the stale one (the last look has acquired, but
-            // references may have come and gone since); of a fresh one the queue has published all.
+            // ORDER: for a stale token Release and Acquire are needed as in `release`: the last
+            // look has acquired, but references may have come and gone since. A fresh thread was
+            // published by its queue.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) if is_stale && is_free(next) => return Begun::Free,
                 Ok(()) if is_stale => return Begun::Stale,
                 Ok(()) => word = next,
-                // ORDER: as above.
+                // ORDER: Acquire: the token may have been revived with Release since the last look.
                 Err(_) => word = self.0.load(order::state_revived()),
             }
         }
         if word & NOTIFIED != 0 {
             self.begin_notified();
         }
-        // A request that is noted behind this line causes another poll.
+        // A request that is made after this line causes another poll.
         if self.is_requested() { Begun::Requested } else { Begun::Run }
     }
 
-    /// Edge 2 of a thread that is to end without another poll: its token is given up. (Never
-    /// [`Begun::Requested`].) Anybody may be at [`State::revoke_thread`] meanwhile, so this is always a
-    /// read-modify-write.
+    /// Edge 2 of a thread that is to end without another poll, because its token is given up. It
+    /// never returns [`Begun::Requested`]. Another caller may be in [`State::revoke_thread`]
+    /// meanwhile, so this is always a read-modify-write.
     pub(crate) fn begin_to_end(&self) -> Begun {
         let mut word = self.word();
         loop {
@@ -343,8 +345,8 @@ impl State {
         }
     }
 
-    /// Gives a dead token up, if it is one: [`Begun::Stale`] or [`Begun::Free`]. `None`: the
-    /// caller still has the thread's token.
+    /// Gives up a token if it is dead, and returns [`Begun::Stale`] or [`Begun::Free`]. `None`: it
+    /// is alive, and the caller still has it.
     pub(crate) fn give_up_stale(&self) -> Option<Begun> {
         let mut word = self.word();
         while word & STALE != 0 {
@@ -358,19 +360,20 @@ impl State {
         None
     }
 
-    /// Takes a thread that has a token from whoever holds that, or is about to: the token is dead
+    /// Revokes a thread that has a token, from its present or future holder: the token is dead
     /// (STALE) from now on. True: the caller is the runner, and ends the thread.
     ///
-    /// The caller has tried to [`claim`](State::claim) it, or knows that it does not rest, and that nobody polls
-    /// it or is about to: then every holder will ask whether its token is dead.
-    /// `spares_stolen`: unless it was demanded, perhaps by one who polls it on a stack where
-    /// nobody looks.
+    /// The caller has tried to [`claim`](State::claim) the thread, or knows that it does not rest.
+    /// It also knows that nobody polls the thread or is about to: then every holder will ask
+    /// whether its token is dead. `spares_stolen`: a thread that was demanded is left alone. Its
+    /// stealer may be polling it on a stack that the caller does not look at.
     pub(crate) fn revoke_thread(&self, spares_stolen: bool) -> bool {
         let spared = COMPLETE | STALE | ENDING | if spares_stolen { STOLEN } else { 0 };
         let mut word = self.word();
         while word & (ACTIVE | NOTIFIED) != 0 && word & spared == 0 {
             let next = (to_end(word) | STALE).wrapping_add(REFERENCE);
-            // ORDER: as in `wake`.
+            // ORDER: Release publishes to the next holder of the token, and Acquire lets the caller
+            // use the frame, as in `wake`.
             match self.change(word, next, order::state_wake()) {
                 Ok(()) => return true,
                 Err(now) => word = now,
@@ -382,8 +385,8 @@ impl State {
     fn begin_notified(&self) {
         // ACTIVE is ours to change, so a plain look is enough.
         let active = self.0.load(Ordering::Relaxed) & ACTIVE != 0;
-        // ORDER: Acquire sees what the wakers did who set NOTIFIED. One who
-        // sets it after this line causes another poll.
+        // ORDER: Acquire sees the writes of the wakers that set NOTIFIED. A waker that sets it
+        // after this line causes another poll.
         if active {
             self.0.fetch_and(!NOTIFIED, order::state_begin());
         } else {
@@ -392,7 +395,7 @@ impl State {
         }
     }
 
-    /// What it does, as far as the word says.
+    /// The thread's state, as seen from outside, as far as the word says.
     pub(super) fn activity(&self) -> Activity {
         let word = self.word();
         if word & COMPLETE != 0 {
@@ -406,8 +409,8 @@ impl State {
         }
     }
 
-    /// Demands the value of a thread: steals it, if it has not run; only makes
-    /// its token, if it is delayed and not to be stolen.
+    /// Demands the value of a thread. With `steals`, steals it if it has not run. Otherwise makes
+    /// its token if it is delayed.
     pub(crate) fn demand(&self, steals: bool) -> Demanded {
         let mut word = self.word();
         while word & FRESH != 0 && (steals || word & ACTIVE == 0) {
@@ -419,8 +422,8 @@ impl State {
             if steals {
                 next = (next & !FRESH) | STOLEN | if is_delayed { 0 } else { STALE };
             }
-            // ORDER: Acquire sees the frame as it was made: a handle may come
-            // from anywhere. Release: as in `wake`.
+            // ORDER: Acquire sees the frame as it was made, since a handle may come from any OS
+            // thread. Release publishes to the next holder of the token, as in `wake`.
             match self.change(word, next, order::state_wake()) {
                 Ok(()) => return if steals { Demanded::Stolen } else { Demanded::Token },
                 Err(now) => word = now,
@@ -429,12 +432,13 @@ impl State {
         Demanded::Running
     }
 
-    /// As `demand` by the holder of the token, who becomes the runner. False: it was stolen, and the
-    /// token is dead. The caller has a reference beside the token, which nobody else uses meanwhile.
-    /// `plainly`: nor does anybody [`revoke_thread`](State::revoke_thread) it.
+    /// Demands the value of a thread as the holder of its token, and becomes the runner. False: it
+    /// was stolen, and the token is dead. The caller has a reference beside the token, which nobody
+    /// else uses meanwhile. `plainly`: nobody [revokes](State::revoke_thread) the thread meanwhile
+    /// either.
     pub(crate) fn steal_with_token(&self, plainly: bool) -> bool {
-        // ORDER: Acquire sees the uses end of those who have known it: what follows may be plain
-        // stores, up to the end of the frame.
+        // ORDER: Acquire sees the end of all uses by those that have known the thread. Plain stores
+        // may follow, up to the end of the frame.
         let mut word = self.0.load(order::state_withdraw());
         if plainly && word == ACTIVE | FRESH | (2 * REFERENCE) {
             // The caller's two references are all, so nobody can come by another.
@@ -451,34 +455,34 @@ impl State {
         false
     }
 
-    /// It is delayed, and the caller's handle is all that refers to it: nobody
-    /// else can come by another.
+    /// Whether the thread is delayed and the caller's handle is the only reference, so that nobody
+    /// else can make another.
     #[inline(always)]
     pub(crate) fn is_delayed_alone(&self) -> bool {
-        // ORDER: Acquire sees the uses end of those who have known it.
+        // ORDER: Acquire sees the end of all uses by those that have known the thread.
         self.0.load(order::state_last()) == FRESH | REFERENCE
     }
 
-    /// The caller, who alone refers to a delayed thread, becomes its runner.
+    /// Makes the caller, which alone refers to a delayed thread, its runner.
     #[inline(always)]
     pub(crate) fn steal_alone(&self) {
         self.0.store(STOLEN_ALONE, Ordering::Relaxed);
     }
 
-    /// Nobody but its stealer knows the thread.
+    /// Whether nobody but its stealer knows the thread.
     #[inline(always)]
     pub(crate) fn is_stolen_alone(&self) -> bool {
-        // ORDER: as in `is_private`.
+        // ORDER: Acquire: the uses by those that gave their references up are over, as in
+        // `is_private`.
         self.0.load(order::state_private()) == STOLEN_ALONE
     }
 
-    /// Something is to be asked of the thread, under its pending requests' lock. False:
-    /// it is complete.
+    /// Marks that the thread has pending requests. The caller holds the lock of these. False: the
+    /// thread is complete.
     pub(crate) fn request(&self) -> bool {
         let mut word = self.word();
         while word & COMPLETE == 0 {
-            // ORDER: Relaxed: the lock, and the wake that follows, publish what
-            // is asked.
+            // ORDER: Relaxed: the lock, and the wake that follows, publish the request.
             match self.change(word, word | REQUESTED, Ordering::Relaxed) {
                 Ok(()) => return true,
                 Err(now) => word = now,
@@ -487,31 +491,31 @@ impl State {
         false
     }
 
-    /// Nothing is asked of the thread any more, says its pending requests' lock.
+    /// Marks that the thread has no pending requests. The caller holds the lock of these.
     pub(crate) fn forget_requests(&self) {
         if self.is_requested() {
             self.0.fetch_and(!REQUESTED, Ordering::Relaxed);
         }
     }
 
-    /// Whether something is asked of it.
+    /// Whether the thread has pending requests.
     #[inline(always)]
     pub(crate) fn is_requested(&self) -> bool {
         self.word() & REQUESTED != 0
     }
 
-    /// Whether it waits to be demanded.
+    /// Whether the thread is delayed.
     pub(crate) fn is_delayed(&self) -> bool {
         self.word() & (FRESH | ACTIVE) == FRESH
     }
 
-    /// Whether it has not run yet.
+    /// Whether the thread has not run yet.
     #[inline(always)]
     pub(crate) fn is_fresh(&self) -> bool {
         self.word() & FRESH != 0
     }
 
-    /// Where it is on its way.
+    /// The thread's progress.
     pub(crate) fn progress(&self) -> Progress {
         let word = self.word();
         if word & COMPLETE != 0 {
@@ -525,13 +529,13 @@ impl State {
         }
     }
 
-    /// Edges 3 and 4: the poll returned `Pending`; `local_refs` references
-    /// were handed out during it. `bias`: see [`State::earn_rest`].
+    /// Edges 3 and 4: the poll returned `Pending`. `local_refs` is the number of references that
+    /// were handed out during it. `bias` comes from [`State::earn_rest`].
     #[inline]
     pub(crate) fn end(&self, local_refs: i32, bias: u64) -> Ended {
         let delta = references(local_refs).wrapping_add(bias).wrapping_sub(ACTIVE);
-        // ORDER: Release publishes the frame to the next runner. What a waker
-        // did is seen by the `begin` that follows.
+        // ORDER: Release publishes the frame to the next runner. The `begin` that follows sees the
+        // writes of wakers.
         let before = self.0.fetch_add(delta, order::state_end());
         debug_assert!(before & ACTIVE != 0, "INV-RUN: {before:#x}");
         if before & NOTIFIED == 0 {
@@ -550,14 +554,16 @@ impl State {
         if self.word() & STALE == 0 { Ended::Token } else { self.revive() }
     }
 
-    /// The runner holds the token of a thread that has a stale one as well.
+    /// The runner holds the token of a thread that has a stale one, too: only one of them may
+    /// remain.
     #[cold]
     fn revive(&self) -> Ended {
         let mut word = self.word();
         while word & STALE != 0 {
-            // ORDER: Release publishes the frame to who finds the token (if `end` has not).
+            // ORDER: Release publishes the frame to the finder of the token, if `end` has not done
+            // so.
             match self.change(word, forget_stale(word), order::state_end()) {
-                // The frame is theirs now.
+                // The frame belongs to the finder of the token now.
                 Ok(()) => return Ended::Idle,
                 Err(now) => word = now,
             }
@@ -568,9 +574,9 @@ impl State {
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, local_refs: i32) -> Completed {
         if local_refs == 0 && self.is_private() {
-            // Nobody else knows the thread: nothing has to be published. (Who
-            // claims threads that may rest elsewhere has no reference at first,
-            // so one with a bias ends by a read-modify-write.)
+            // Nobody else knows the thread, so nothing has to be published. (A claim of a thread
+            // that may rest elsewhere begins without a reference. So a thread with a bias ends by a
+            // read-modify-write.)
             return Completed::Free;
         }
         let mut word = self.0.load(Ordering::Relaxed);
@@ -584,11 +590,11 @@ impl State {
             if !awaited {
                 next = next.wrapping_sub(REFERENCE);
             }
-            // ORDER: Release publishes the result to the joiners; Acquire
-            // sees the end of every use of the frame before it is freed.
+            // ORDER: Release publishes the result to the joiners. Acquire sees the end of every use
+            // of the frame before it is freed.
             match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
                 Ok(_) if awaited => return Completed::Awaited { inherited: word & OWNER_WAITER != 0 },
-                // The heir's reference keeps the frame.
+                // The reference of the handle's owner keeps the frame.
                 Ok(_) if word & OWNER_WAITER != 0 => return Completed::Inherited,
                 Ok(_) if is_free(next) => return Completed::Free,
                 Ok(_) => return Completed::Kept,
@@ -597,7 +603,7 @@ impl State {
         }
     }
 
-    /// What the body of a frame that nobody uses any more holds.
+    /// The content of the body of a frame that nobody uses any more.
     #[inline(always)]
     pub(super) fn left(&self) -> Left {
         match self.word() {
@@ -607,28 +613,29 @@ impl State {
         }
     }
 
-    /// Another handle or waker.
+    /// Counts another handle or waker.
     pub(crate) fn retain(&self) {
         // ORDER: Relaxed: the caller has a reference already.
         bound_references(self.0.fetch_add(REFERENCE, Ordering::Relaxed));
     }
 
-    /// The runner is about to hand out a reference that it counts by itself.
+    /// Checks the number of references: the runner is about to hand one out that it counts in
+    /// `local_refs`.
     pub(crate) fn bound_references(&self) {
         bound_references(self.word());
     }
 
-    /// The caller's reference to a complete thread is the only one: nobody
-    /// else can come by another.
+    /// Whether the thread is complete and the caller's reference is the only one, so that nobody
+    /// else can make another.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
-        // ORDER: Acquire sees the others' uses end.
+        // ORDER: Acquire sees the end of the others' uses.
         let word = self.0.load(order::state_last());
         word & COMPLETE != 0 && word / REFERENCE == 1
     }
 
-    /// One reference less; true: the caller must free the frame. Its thread is
-    /// complete, or delayed for ever.
+    /// Gives up one reference. True: the caller must free the frame, whose thread is complete, or
+    /// delayed and never to run.
     #[must_use]
     #[inline]
     pub(crate) fn release(&self) -> bool {
@@ -637,101 +644,103 @@ impl State {
         }
         let mut word = self.word();
         while word & (FRESH | ACTIVE) == FRESH {
-            // Delayed. A shutdown may claim it meanwhile, so the last handle is not given up:
-            // who has it takes the thread, as the shutdown does.
+            // Delayed. A shutdown may claim it meanwhile, so the last handle is not simply given
+            // up: its holder takes the thread, as the shutdown does.
             let is_last = word / REFERENCE == 1;
-            // ENDING, so that nobody revokes it either.
+            // ENDING is set, so that nobody revokes it either.
             let next = if is_last { word | ACTIVE | ENDING } else { word - REFERENCE };
-            // ORDER: as below.
+            // ORDER: Release ends the caller's use of the frame; Acquire sees the end of the
+            // others' uses.
             match self.change(word, next, order::state_release()) {
                 Ok(()) => return is_last,
                 Err(now) => word = now,
             }
         }
-        // ORDER: Release ends the caller's use of the frame before it is
-        // freed; Acquire sees the others' uses end.
+        // ORDER: Release ends the caller's use of the frame before it is freed. Acquire sees the
+        // end of the others' uses.
         let before = self.0.fetch_sub(REFERENCE, order::state_release());
         is_free(before.wrapping_sub(REFERENCE))
     }
 
-    /// Whether the result is there.
+    /// Whether the thread is complete.
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         // ORDER: Acquire pairs with `complete`.
         self.0.load(order::state_observe()) & COMPLETE != 0
     }
 
-    /// Whether it waits for somebody to wake it.
+    /// Whether the thread waits for somebody to wake it.
     pub(crate) fn is_idle(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE | FRESH) == 0
     }
 
-    /// Whether the one who drives the thread now has been told to go on.
+    /// Whether the thread has been woken since its runner took it.
     pub(crate) fn is_notified(&self) -> bool {
         self.0.load(Ordering::Relaxed) & NOTIFIED != 0
     }
 
-    /// A joiner announces that it will wait; false: complete already.
+    /// A joiner announces that it will wait. False: the thread is complete already.
     pub(crate) fn await_completion(&self) -> bool {
-        // ORDER: Acquire sees the result if it is there; the joiner's queue
-        // is under its own lock.
+        // ORDER: Acquire sees the result if it is there. The queue of joiners is under its own
+        // lock.
         self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
     }
 
-    /// The heir has left its offer, and waits; false: complete already.
+    /// The owner of the handle has left its offer, and waits. False: the thread is complete
+    /// already.
     pub(crate) fn await_inheritance(&self) -> bool {
-        // ORDER: Release publishes the offer to `complete`; Acquire sees the
-        // result if it is there.
+        // ORDER: Release publishes the offer to `complete`. Acquire sees the result if it is there.
         self.0.fetch_or(OWNER_WAITER, order::state_inherit()) & COMPLETE == 0
     }
 
-    /// The heir does not wait any more; false: the thread completes, or has
+    /// The owner of the handle does not wait any more. False: the thread completes, or has
     /// completed, and its completer uses the offer.
     pub(crate) fn forgo_inheritance(&self) -> bool {
-        // ORDER: Relaxed: `complete` sees the bit, or not; what it does to the
-        // offer is published there.
+        // ORDER: Relaxed: `complete` sees the bit, or does not. Its changes to the offer are
+        // published there.
         self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
     }
 
-    /// The right to take the result; false: it is gone. The caller has a
-    /// reference.
+    /// Claims the right to take the result of a complete thread. False: somebody else has it. The
+    /// caller has a reference.
     pub(crate) fn take_result(&self) -> bool {
         if self.is_last() {
             let word = self.word();
             self.0.store(word | TAKEN, Ordering::Relaxed);
             return word & TAKEN == 0;
         }
-        // ORDER: Relaxed: the caller has seen the completion; the winner is
-        // alone with the result.
+        // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
+        // the result.
         self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
     }
 
-    /// The word, for decisions that something else confirms.
+    /// The word, for decisions that a later operation confirms.
     #[inline(always)]
     pub(super) fn word(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// `word` becomes `next`, or says what it is now.
+    /// Replaces `word` by `next`; the error is the present word.
     #[inline(always)]
     pub(super) fn change(&self, word: u64, next: u64, order: Ordering) -> Result<(), u64> {
         self.0.compare_exchange_weak(word, next, order, Ordering::Relaxed).map(drop)
     }
 
-    /// Claims an idle thread's token, that of a delayed one only if `delayed`; one that rests is the business of
-    /// [`State::wake_local`] and [`State::revoke`].
+    /// Claims the token of an idle thread, or with `delayed` also that of a delayed one. For a
+    /// thread that rests there are [`State::wake_local`] and [`State::revoke`].
     pub(crate) fn claim(&self, delayed: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while (delayed || word & FRESH == 0) && word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
-            // ORDER: as in `wake`.
+            // ORDER: Release publishes to the next holder of the token, and Acquire lets the caller
+            // use the frame, as in `wake`.
             let mut next = word | ACTIVE;
             if word & FRESH != 0 {
-                // Delayed: it is to have a reference of its own.
+                // A delayed thread gets a reference of its own.
                 next = (next & !FRESH).wrapping_add(REFERENCE);
             }
             if word & STALE != 0 {
-                // Who finds the token has one.
+                // The finder of the token has one.
                 next = (next & !STALE).wrapping_sub(REFERENCE);
             }
             match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
@@ -748,18 +757,18 @@ fn references(count: i32) -> u64 {
     (i64::from(count) as u64).wrapping_mul(REFERENCE)
 }
 
-/// A stale token is forgotten, or becomes the thread's token again.
+/// The word after a stale token is forgotten, or becomes the thread's token again.
 fn forget_stale(word: u64) -> u64 {
     (word & !STALE).wrapping_sub(REFERENCE)
 }
 
-/// A thread with a token begins to end.
+/// The word after a thread with a token begins to end.
 fn to_end(word: u64) -> u64 {
     (word | ACTIVE | ENDING) & !(FRESH | NOTIFIED)
 }
 
-/// Ends the process if there are 2^38 references or more. A poll hands out at most 2^30 without a look, so the count,
-/// which is signed, does not reach 2^39.
+/// Ends the process if there are 2^38 references or more. A poll hands out at most 2^30 without a
+/// check, so the count, which is signed, does not reach 2^39.
 #[inline]
 fn bound_references(word: u64) {
     if (word as i64) / (REFERENCE as i64) >= 1 << 38 {
@@ -788,7 +797,8 @@ mod tests {
         state.bound_references();
         state.retain();
         assert_eq!(state.0.load(Ordering::Relaxed) / REFERENCE, 1 << 38);
-        // What a runner has handed out and others have given up already.
+        // The count is negative when others have given up references that a runner has handed out
+        // but not yet added.
         with_references(-(1 << 30)).retain();
         let name = "frame::state::tests::leaked_references_end_the_process_before_their_count_wraps";
         aborts(name, || with_references(1 << 38).retain());
@@ -802,9 +812,8 @@ mod tests {
     }
 }
 
-/// What a thread does right now: its dynamic state, as far as it can be seen
-/// from outside. It may be another one at any moment; only
-/// [`Activity::Terminated`] is final.
+/// The dynamic state of a thread, as far as it can be seen from outside. It may change at any
+/// moment; only [`Activity::Terminated`] is final.
 ///
 /// ```text
 ///   Progress:  Delayed ──run──► Scheduled ──turn──► Evaluating ──────► Determined
@@ -821,17 +830,17 @@ mod tests {
 /// STING, section 3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Nothing of it has run: it is delayed or scheduled.
+    /// The thread has not run: it is delayed or scheduled.
     Initialized,
-    /// It waits for its turn, or lends its stack to a thread that it has
-    /// attached.
+    /// The thread waits for its turn, or lends its stack to a thread that it has attached.
     Ready,
-    /// A virtual processor runs it.
+    /// A virtual processor runs the thread.
     Running,
-    /// It waits on an event; or for a condition, see [`Thread::block`](crate::Thread::block).
+    /// The thread waits on an event, or for a condition: see
+    /// [`Thread::block`](crate::Thread::block).
     Blocked,
-    /// It waits for its resumption, see [`Thread::suspend`](crate::Thread::suspend).
+    /// The thread waits for its resumption: see [`Thread::suspend`](crate::Thread::suspend).
     Suspended,
-    /// It has its value, or has failed.
+    /// The thread has its value, or has failed.
     Terminated,
 }

@@ -1,4 +1,4 @@
-//! `Acquire`: the event of taking permits, for every kind of lock.
+//! `Acquire`, the event of taking permits, for every kind of lock.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,23 +8,24 @@ use super::waiter_queue::Waiter;
 use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waits, Wanted};
 
-/// What is acquired, and how it is handed out. Implemented by this crate only.
+/// The permits that an [`Acquire`] asks for, and the guard that it yields. Only this crate
+/// implements this trait.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub trait Request {
-    /// What the event yields.
+    /// The value that the event yields.
     type Output;
     #[doc(hidden)]
     fn permits(&self) -> &Permits;
-    /// How many permits, and how many bypasses are borne.
+    /// The number of permits that are wanted, and the number of bypasses that the waiter accepts.
     #[doc(hidden)]
     fn terms(&self) -> (usize, u32);
-    /// For a report: what is wanted, and the type of what the lock protects.
+    /// For a report: the access that is wanted, and the type of the value that the lock protects.
     #[doc(hidden)]
     fn wanted(&self) -> (Wanted, &'static str);
-    /// The permits are the result's, if they were granted.
+    /// Makes the result, which owns the permits if they were granted.
     #[doc(hidden)]
     fn hand_out(self, outcome: Outcome) -> Self::Output;
-    /// It waits in line. No lock is held.
+    /// Called after the request has joined the wait queue. No internal lock is held.
     #[doc(hidden)]
     #[inline(always)]
     fn joined(&self) {}
@@ -32,9 +33,9 @@ pub trait Request {
 
 /// The event of acquiring a lock or permits of a semaphore.
 ///
-/// Commits when it is polled and finds free what it wants; nothing is granted
-/// to it before (see [the module](crate::sync)). Not chosen, or dropped: it leaves the
-/// line, and whoever comes next is told.
+/// It commits when it is polled and finds enough free permits; nothing is granted to it before (see
+/// [the module](crate::sync)). If it is not chosen, or dropped, it leaves the wait queue, and a
+/// notification goes to the next waiter.
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Acquire<R> {
@@ -56,8 +57,8 @@ impl<R> fmt::Debug for Acquire<R> {
 
 into_future!([R: Request] Acquire<R>, R::Output);
 
-// SAFETY: the branch holds the request and a waiter, which is `Send` by the
-// rules of the line.
+// SAFETY: the branch holds the request and a waiter, which is `Send`: it is touched only under the
+// wait queue's lock.
 unsafe impl<R: Request> Event for Acquire<R> {
     type Branch = AcquireBranch<R>;
 
@@ -69,9 +70,9 @@ unsafe impl<R: Request> Event for Acquire<R> {
 
 #[doc(hidden)]
 pub struct AcquireBranch<R: Request> {
-    /// Gone with the result.
+    /// `None` after the result was handed out.
     request: Option<R>,
-    /// Committed, and not taken yet.
+    /// The outcome of a commit that was not handed out yet.
     outcome: Option<Outcome>,
     waiter: Waiter,
 }
@@ -88,14 +89,15 @@ impl<R: Request> AcquireBranch<R> {
         Self { request: Some(request), outcome: None, waiter: Waiter::new() }
     }
 
-    /// What acquires again, once the caller's permits have been given back.
+    /// A branch that holds the caller's permits. It acquires them again after they have been given
+    /// back.
     pub(super) fn held(request: R) -> Self {
         let mut branch = Self::new(request);
         branch.outcome = Some(Outcome::Granted);
         branch
     }
 
-    /// Gives back what is held.
+    /// Gives the held permits back.
     pub(super) fn give_back(self: Pin<&mut Self>, wakes: &mut WakeList) {
         let (request, outcome, _) = self.parts();
         if let (Some(request), Some(Outcome::Granted)) = (request, outcome.take()) {
@@ -106,7 +108,7 @@ impl<R: Request> AcquireBranch<R> {
     /// The request and the outcome are not pinned; the waiter stays.
     #[inline(always)]
     fn parts(self: Pin<&mut Self>) -> (&mut Option<R>, &mut Option<Outcome>, &Waiter) {
-        // SAFETY: see above.
+        // SAFETY: the request and the outcome are not pinned, and the waiter is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         (&mut this.request, &mut this.outcome, &this.waiter)
     }
@@ -114,8 +116,8 @@ impl<R: Request> AcquireBranch<R> {
     fn attempt(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let (request, outcome, waiter) = self.parts();
         let Some(request) = request else { unreachable!("polled before its end") };
-        // SAFETY: the waiter is pinned with the branch, and leaves in `settle`
-        // or `drop`.
+        // SAFETY: the waiter is pinned with the branch, belongs to this lock, and leaves in
+        // `settle` or `drop`.
         match unsafe { request.permits().attempt(waiter, request.terms(), at, wakes) } {
             Attempt::Ended(how) => {
                 *outcome = Some(how);
@@ -146,8 +148,8 @@ impl<R: Request> AcquireBranch<R> {
     }
 }
 
-// SAFETY: no offer is ever linked: the waiter is in the lock's line, which it
-// leaves in `settle` or `drop`.
+// SAFETY: no offer is ever linked. The waiter is in the lock's wait queue, which it leaves in
+// `settle` or `drop`.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<R: Request> Branch for AcquireBranch<R> {
     type Output = R::Output;
@@ -171,7 +173,7 @@ unsafe impl<R: Request> Branch for AcquireBranch<R> {
 
     #[inline(always)]
     fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        // A choice has been through `try_leaf`, and has to claim its group.
+        // A choice has called `try_leaf` already, and must claim its group first.
         if at.single && self.as_mut().try_leaf(leaf, wakes) {
             return at.commit_alone();
         }

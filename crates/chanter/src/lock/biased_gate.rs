@@ -1,11 +1,13 @@
-//! The gate of an object: many may be inside at a time, or one alone; and who uses it often goes in and
-//! out without a read-modify-write.
+//! The gate of an object: a lock that many may enter at a time, or one alone. Its frequent user
+//! enters and leaves without a read-modify-write.
 //!
-//! A gate is the permits of a read-write lock. Behind a streak of uses by one OS thread it is *biased* to
-//! that one: from then on all permits are the bias's, and the owner notes its own holds in a *mark*, with plain
-//! stores. Unlike a [`BiasedLock`](crate::sync::BiasedLock), which is held for a few instructions, a gate is held
-//! while user code runs, and beyond suspensions. So nobody spins for it: who wants it ends the bias, which gives back
-//! all permits but those that the marked holds are worth, and waits for the rest in line, as for any lock.
+//! A gate has the permits of a read-write lock. After a streak of uses by one OS thread it is
+//! *biased* to that OS thread, its owner. From then on all permits belong to the bias. The owner
+//! counts its own holds in the *hold count*, with plain stores; such a hold is *marked*. A
+//! [`BiasedLock`](crate::sync::BiasedLock) is held for a few instructions; a gate is held while
+//! user code runs, and across suspensions. So nobody spins for it. Another OS thread that wants it
+//! ends the bias. This gives back all permits except those of the marked holds, and these it awaits
+//! in the wait queue, as for any lock.
 //!
 //! ```text
 //!   enter:  owner mine?  hold_count free?  hold_count := hold_count + hold;  light fence;  owner still mine?  inside
@@ -15,25 +17,29 @@
 //!
 //! INV-MARK:
 //!
-//! 1. A mark is written by the OS thread that is biased, or was last, and by nobody else.
-//! 2. While a gate is biased, all permits are the bias's.
-//! 3. Behind the end of a bias, each hold that is marked has its permits *kept* until it ends.
-//! 4. Who ended a marked hold behind the end of the bias, or took a mark back, *settles*: gives back what
-//!    is kept for nothing.
+//! 1. The hold count is written only by the OS thread that has the bias, or had it last.
+//! 2. While a gate is biased, all permits belong to the bias.
+//! 3. After the end of a bias, the permits of each marked hold are *kept* until the hold ends.
+//! 4. An OS thread that ends a marked hold after the end of the bias, or takes a mark back,
+//!    *settles*: it gives back the permits that are kept in vain.
 //!
-//! The fences are those of INV-BIAS. If the owner's store of its mark lies before the heavy fence, the look at the mark
-//! behind that finds it: the hold's permits are kept. If not, the owner's second look finds no bias: it
-//! takes its mark back, settles, since the mark may have been seen nevertheless, and goes in line. So for the leave: either the mark
-//! has been seen without the hold, or the owner sees that the bias has ended, and settles.
+//! The fences are those of INV-BIAS. If the owner's store to the hold count precedes the heavy
+//! fence, the read after the fence finds it, and the hold's permits are kept. If not, the owner's
+//! second look finds no bias. It takes its mark back, settles (the mark may have been seen
+//! nevertheless), and joins the wait queue. The same holds when it leaves: either the hold count
+//! was read without the hold, or the owner sees that the bias has ended, and settles.
 //!
-//! A marked hold may end on another OS thread (a thread has moved while it was suspended). That one cannot write the mark (1):
-//! it ends the bias, and counts the hold as one that has *left*.
+//! A marked hold may end on another OS thread, if its thread has moved while it was suspended. That
+//! OS thread may not write the hold count (1). It ends the bias, and counts the hold as one that
+//! has *left*.
 //!
-//! The owner of a bias that ended without its consent may be late between its first look and its second, and write the mark
-//! in vain at any time. So the next bias is its own, or begins when it has agreed ([`Announcement::request_release`]).
+//! The owner of a bias that ended without its consent may be *late*. Between its first look and its
+//! second it may write the hold count in vain, at any time. So the next bias goes to the same OS
+//! thread, or begins after it has agreed ([`Announcement::request_release`]).
 //!
-//! Who joins the line looks for a bias afterwards, and who biases a gate for a line: one of them sees the other,
-//! by a whole fence on either side, and ends the bias. So nobody waits at a biased gate.
+//! A waiter that has joined the wait queue then looks for a bias. An OS thread that has biased a
+//! gate then looks for waiters. By a full fence on either side one of them sees the other, and ends
+//! the bias. So nobody waits at a biased gate.
 
 use std::fmt;
 
@@ -47,23 +53,25 @@ use crate::sync::{
     os_thread_as_upper_half, os_thread_if_numbered,
 };
 
-/// In `owner`: nobody's. Half of it is no number of an OS thread, nor what one without has.
+/// The value of `owner` without a bias. Its upper half is neither the number of an OS thread nor
+/// the value for one without a number.
 const UNBIASED: u64 = 1 << 63;
-/// In `late`: nobody is.
+/// The value of `late` if no owner may be late.
 const NOBODY: u32 = u32::MAX;
-/// In a mark: the hold of one who is alone. Below it, a number of holds that share.
+/// The bit of the hold count for a hold in [`Mode::Alone`]. The bits below count the holds in
+/// [`Mode::Shared`].
 const ALONE: u32 = 1 << 31;
-/// Uses in a row that earn a bias. It is less than what a revocation costs is worth, which most
-/// objects never see; each revocation that was dear doubles it for this gate.
+/// The number of uses in a row that earn a bias. It is too low to pay for a revocation, but most
+/// objects never see one. Each costly revocation doubles it for its gate.
 const STREAK: u16 = 64;
 const LONGEST: u16 = 1 << 13;
 
-/// How one goes in.
+/// The way to enter a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With others that share.
+    /// Enters with others that share the gate.
     Shared,
-    /// While nobody else is inside.
+    /// Enters while nobody else is inside.
     Alone,
 }
 
@@ -85,7 +93,7 @@ impl Mode {
     }
 }
 
-/// What is in `owner`, if it is that OS thread's, for those who have that ticket.
+/// The value of `owner` for a bias to this OS thread, for callers with this ticket.
 #[inline(always)]
 fn key(owner: u32, ticket: u32) -> u64 {
     u64::from(owner) << 32 | u64::from(ticket)
@@ -97,54 +105,56 @@ fn owner_of(key: u64) -> u32 {
     (key >> 32) as u32
 }
 
-/// What marked holds are worth.
+/// The number of permits of marked holds.
 fn permits_of(hold_counts: u32) -> usize {
     if hold_counts & ALONE != 0 { MAX } else { hold_counts as usize }
 }
 
-/// A bias: whose, and for which ticket.
+/// A bias: its OS thread and its ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
 impl Key {
-    /// The ticket.
+    /// The ticket of the bias.
     #[inline(always)]
     pub fn ticket(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// How a hold was noted: its end has to know.
+/// The kind of a hold: how it was counted. Its end must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
-    /// In the mark of the gate's owner, which has this key.
+    /// The hold is counted in the hold count of the gate's owner, whose bias has this key.
     Marked(Key),
-    /// In the permits.
+    /// The hold has permits.
     Counted,
 }
 
-/// A lock for an object's methods; see the file.
+/// A lock for an object's methods. The file's comment describes the protocol.
 pub struct BiasedGate {
-    /// The OS thread that it is biased to, and the ticket of those who may go in by that. Written under `aside`'s lock.
+    /// The OS thread that the gate is biased to, and the ticket that allows to enter by the bias.
+    /// It is written under `aside`'s lock.
     owner: AtomicU64,
-    /// The owner's holds (INV-MARK 1).
+    /// The number of the owner's marked holds (INV-MARK 1).
     hold_count: AtomicU32,
     permits: Permits,
-    /// Who was inside last, and how often it has to come for a bias: hints.
+    /// The number of the OS thread that was inside last: a hint, like the next two. `streak` counts
+    /// down its uses until a bias, and `earns` is the length of the streak.
     last: AtomicU32,
     streak: AtomicU16,
     earns: AtomicU16,
     aside: Lock<Aside>,
 }
 
-/// Of a bias that has ended.
+/// The state of a bias that has ended.
 #[derive(Debug)]
 struct Aside {
-    /// The marked holds whose permits are kept.
+    /// The marked holds with kept permits.
     kept: u32,
-    /// Marked holds that have ended, and are in the mark still.
+    /// The marked holds that have ended elsewhere, and are still in the hold count.
     left: u32,
-    /// Its owner, if that may be late.
+    /// The number of its owner, if that may be late.
     late: u32,
 }
 
@@ -162,7 +172,7 @@ impl Default for BiasedGate {
 
 impl BiasedGate {
     const_unless_loom! {
-        /// Nobody is inside.
+        /// Makes a gate with nobody inside, and no bias.
         pub fn new() -> Self {
             Self {
                 owner: AtomicU64::new(UNBIASED),
@@ -176,10 +186,11 @@ impl BiasedGate {
         }
     }
 
-    /// Goes in by a bias, if the gate is the caller's for that ticket, and the mode allows it. One that is inside by a bias knows
-    /// that nobody has [ended](Self::end_bias) it since its ticket was good.
+    /// Enters by a bias, if the gate is biased to the caller for this ticket, and the mode allows
+    /// it. A caller that is inside by a bias knows that nobody has [ended](Self::end_bias) it since
+    /// its ticket was good.
     ///
-    /// A word above `1 << 63` is no ticket: nobody goes in by it.
+    /// A word above `1 << 63` is no ticket, and lets nobody enter.
     #[inline(always)]
     pub fn try_mark(&self, mode: Mode, ticket: u64) -> Option<Key> {
         debug_assert!(ticket >> 32 == 0 || ticket > 1 << 63);
@@ -195,12 +206,13 @@ impl BiasedGate {
         if is_barred {
             return None;
         }
-        // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
-        // that lies between them.
+        // ORDER: Relaxed: a reader of the hold count may read this store instead of the last
+        // leave's. But the fence of that leave lies between them.
         self.hold_count.store(hold_count + mode.hold_count(), Ordering::Relaxed);
         // ORDER: INV-MARK, the owner's side.
         fence_pair::light();
-        // ORDER: Relaxed: only we set this owner, so what others did before it is seen.
+        // ORDER: Relaxed: only this OS thread stores this owner, so the writes of others before it
+        // are seen.
         if self.owner.load(Ordering::Relaxed) == key {
             return Some(Key(key));
         }
@@ -208,8 +220,9 @@ impl BiasedGate {
         None
     }
 
-    /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell. Behind a streak
-    /// the gate is biased to the caller, for this ticket: so it looks, inside, whether that is good.
+    /// Enters, if that is possible now, and the thread's budget allows it. `None`: the caller
+    /// should [`enter`](Self::enter). After a streak the gate is biased to the caller, for this
+    /// ticket. So the caller must check, inside, that the ticket is good.
     #[inline]
     pub fn try_enter(&self, mode: Mode, ticket: u32) -> Option<HoldKind> {
         self.try_mark(mode, u64::from(ticket))
@@ -217,7 +230,8 @@ impl BiasedGate {
             .or_else(|| self.try_take(mode, ticket, true))
     }
 
-    /// The same, whatever the thread's budget: for who cannot wait.
+    /// As [`try_enter`](Self::try_enter), without regard to the thread's budget: for callers that
+    /// cannot wait.
     #[inline]
     pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<HoldKind> {
         self.try_mark(mode, u64::from(ticket))
@@ -225,21 +239,24 @@ impl BiasedGate {
             .or_else(|| self.try_take(mode, ticket, false))
     }
 
-    /// Ends the bias, if there is one: what the caller has stored before is seen by all who come in later, by a bias or not.
+    /// Ends the bias, if there is one. All that enter later, by a bias or not, see what the caller
+    /// has stored before.
     #[cold]
     pub fn end_bias(&self) {
         self.unbias();
     }
 
-    /// The event of going in: yields how that was noted.
+    /// The event of entering. It yields the kind of the hold.
     ///
-    /// Commits when it is polled and the mode allows it. Not chosen, or dropped: it was never inside. `of` is for reports.
+    /// It commits when it is polled and the mode allows it. If it is not chosen, or dropped, it was
+    /// never inside. `of` names the object in reports.
     pub fn enter(&self, mode: Mode, of: &'static str) -> Acquire<Entering<'_>> {
         Acquire::new(Entering { gate: self, mode, of })
     }
 
-    /// Goes out, on any OS thread. True: by a bias, which has not ended. Else the caller looks at what somebody may have
-    /// stored before it could not [shut](Self::try_shut) the gate.
+    /// Leaves, on any OS thread. True: the hold was marked, and the bias has not ended. False:
+    /// another caller may have failed to [shut](Self::try_shut) the gate, and the caller must look
+    /// at what that one stored before.
     #[inline]
     pub fn leave(&self, mode: Mode, hold_kind: HoldKind) -> bool {
         if let HoldKind::Marked(Key(key)) = hold_kind
@@ -251,7 +268,8 @@ impl BiasedGate {
         self.leave_here(mode, hold_kind)
     }
 
-    /// Goes out, on the OS thread that went in, if it is marked.
+    /// Leaves. A marked hold must be left on the OS thread that entered. Returns as
+    /// [`leave`](Self::leave).
     #[inline(always)]
     pub fn leave_here(&self, mode: Mode, hold_kind: HoldKind) -> bool {
         match hold_kind {
@@ -263,7 +281,7 @@ impl BiasedGate {
         }
     }
 
-    /// The same, of one that is marked.
+    /// Leaves a marked hold, on the OS thread that entered. Returns as [`leave`](Self::leave).
     #[inline(always)]
     pub fn leave_marked(&self, mode: Mode, Key(key): Key) -> bool {
         let others = match mode {
@@ -282,11 +300,13 @@ impl BiasedGate {
         false
     }
 
-    /// Nobody else is inside, and nobody comes in before [`open`](Self::open). False: somebody is, or is on its way; it sees
-    /// behind its [`leave`](Self::leave) what the caller has stored before. Bypasses those who wait.
+    /// Shuts the gate. True: nobody else is inside, and nobody enters before [`open`](Self::open).
+    /// False: somebody is inside or about to be, and will see after its [`leave`](Self::leave) what
+    /// the caller has stored before. Waiters are bypassed.
     pub fn try_shut(&self) -> bool {
         self.unbias();
-        // The order of the changes to one word: who gives permits back later sees what we stored; what came earlier we see.
+        // The order of the changes to one word decides. A later return of permits sees what we
+        // stored, and we see an earlier one.
         self.permits.touch();
         self.permits.take_at_once(MAX)
     }
@@ -305,17 +325,19 @@ impl BiasedGate {
 
     #[cold]
     fn take_mark_back(&self, hold_count: u32) {
-        // ORDER: as in `leave_here`: it stands for the holds before.
+        // ORDER: Release, as in `leave_marked`: this store replaces the one that published the
+        // earlier holds.
         self.hold_count.store(hold_count, order::gate_leave());
         self.settle(0);
     }
 
-    /// Everybody else's way in.
+    /// Enters without a bias.
     #[inline(never)]
     fn try_take(&self, mode: Mode, ticket: u32, may_wait: bool) -> Option<HoldKind> {
         let me = os_thread();
         let owner = self.owner.load(Ordering::Relaxed);
-        // By the owner's own mark; or the event has to look up.
+        // The owner enters by its bias only, or waits. Without budget the caller has to wait for
+        // the event.
         if owner == key(me, ticket) || !budget::pay() && may_wait {
             return None;
         }
@@ -328,9 +350,9 @@ impl BiasedGate {
         }
     }
 
-    /// One more of the streak.
+    /// Counts a use of the streak.
     fn taken(&self, me: u32, mode: Mode, ticket: u32) -> HoldKind {
-        // ORDER: Relaxed, here and below: hints.
+        // ORDER: Relaxed, here and below: these are hints.
         if self.last.load(Ordering::Relaxed) != me {
             self.last.store(me, Ordering::Relaxed);
             self.streak.store(self.earns.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -351,12 +373,13 @@ impl BiasedGate {
 
     #[cold]
     fn may_be_biased(me: u32) -> bool {
-        // An explorer sees the events of those who go in.
+        // An explorer must see the event of each caller that enters.
         let is_simulated = Vp::current().is_some_and(|vp| vp.simulated.is_some());
         !is_simulated && Announcement::exists(me) && fence_pair::is_available_yet() == Some(true)
     }
 
-    /// The caller is inside, with permits. True: from now on the gate is biased to it, and its hold is marked.
+    /// Biases the gate to the caller, which is inside with permits. True: the gate is biased to it
+    /// now, and its hold is marked.
     #[cold]
     fn bias(&self, key: u64, mode: Mode) -> bool {
         if mode == Mode::Shared && self.permits.try_take(MAX - 1) != Some(Outcome::Granted) {
@@ -365,7 +388,7 @@ impl BiasedGate {
         let mut aside = self.aside.lock();
         debug_assert_eq!(aside.kept, 0, "INV-MARK 2: all permits are the caller's");
         if aside.late != owner_of(key) && aside.late != NOBODY {
-            // SAFETY: it had a bias.
+            // SAFETY: that OS thread had a bias, so it has an announcement.
             if !unsafe { Announcement::of(aside.late) }.request_release() {
                 drop(aside);
                 if mode == Mode::Shared {
@@ -375,7 +398,7 @@ impl BiasedGate {
             }
         }
         (aside.left, aside.late) = (0, NOBODY);
-        // ORDER: Relaxed: who ends the bias has the lock first.
+        // ORDER: Relaxed: a caller that ends the bias takes the lock first.
         self.hold_count.store(mode.hold_count(), Ordering::Relaxed);
         self.owner.store(key, Ordering::Relaxed);
         drop(aside);
@@ -400,7 +423,7 @@ impl BiasedGate {
         self.owner.store(UNBIASED, Ordering::Relaxed);
         let owner = owner_of(owner);
         if owner != os_thread() {
-            // SAFETY: it had the bias.
+            // SAFETY: that OS thread had the bias, so it has an announcement.
             let announcement = unsafe { Announcement::of(owner) };
             announcement.count_revoked();
             if !announcement.request_release() {
@@ -420,12 +443,13 @@ impl BiasedGate {
     }
 
     fn look_at_mark(&self) -> u32 {
-        // ORDER: Acquire pairs with the Release of the owner's way out. What was done inside by the bias is thus before the
-        // permits that the caller gives back for it, also for a third who takes these.
+        // ORDER: Acquire pairs with the Release in `leave_marked`. So the owner's actions inside
+        // come before the return of the permits, also for a third OS thread that takes these.
         self.hold_count.load(order::gate_look())
     }
 
-    /// Marked holds have ended behind the end of the bias, `left` of them elsewhere.
+    /// Settles: marked holds have ended after the end of the bias, `left` of them on another OS
+    /// thread.
     #[cold]
     fn settle(&self, left: u32) {
         let mut aside = self.aside.lock();
@@ -438,7 +462,7 @@ impl BiasedGate {
         let inside = self.look_at_mark().wrapping_sub(aside.left);
         let (kept, wanted) = (permits_of(aside.kept), permits_of(inside));
         if wanted >= kept {
-            // A mark in vain may be among them: its owner settles when it has taken it back.
+            // A mark in vain may be among them. Its owner settles after it has taken the mark back.
             return;
         }
         aside.kept = inside;
@@ -453,11 +477,11 @@ impl BiasedGate {
         self.settle(mode.hold_count());
     }
 
-    /// The caller has joined the line.
+    /// Ends the bias, if there is one, after the caller has joined the wait queue.
     #[cold]
     fn joined(&self) {
-        // ORDER: store buffering: who joins has set the permits' flag and looks for a bias; who biases has set
-        // the owner, and looks at the flag.
+        // ORDER: this is store buffering. A joiner has set the permits' flag, and reads the owner.
+        // An OS thread that biases the gate has set the owner, and reads the flag.
         full_fence(order::gate_join());
         if self.owner.load(Ordering::Relaxed) != UNBIASED {
             self.unbias();
@@ -467,14 +491,14 @@ impl BiasedGate {
 
 #[cfg(all(test, loom))]
 impl BiasedGate {
-    /// As behind a streak, by one who is inside.
+    /// Biases the gate as after a streak, by a caller that is inside.
     pub(super) fn bias_to_me(&self, mode: Mode) -> Option<HoldKind> {
         let key = key(os_thread(), 0);
         self.bias(key, mode).then_some(HoldKind::Marked(Key(key)))
     }
 }
 
-/// What [`BiasedGate::enter`] asks for.
+/// The request of [`BiasedGate::enter`].
 #[derive(Clone)]
 pub struct Entering<'a> {
     gate: &'a BiasedGate,
@@ -501,7 +525,7 @@ impl Request for Entering<'_> {
     fn terms(&self) -> (usize, u32) {
         match self.mode {
             Mode::Shared => (1, BYPASSES),
-            // As a writer: see `RwLock`.
+            // A caller that enters alone accepts no bypass, as a writer of `RwLock`.
             Mode::Alone => (MAX, 0),
         }
     }

@@ -1,4 +1,5 @@
-//! Loom models of the gate: marks against the ends of biases (INV-MARK). How to run them: see `sync/models.rs`.
+//! Loom models of the gate: marked holds against the ends of biases (INV-MARK). How to run them:
+//! see `sync/models.rs`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,11 +19,11 @@ struct Object {
     calls: Cell<u32>,
 }
 
-// SAFETY: the gate guards the count: that is what the models are about.
+// SAFETY: the gate guards the count; the models check this.
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// One that is biased to the calling OS thread, and free.
+    /// A gate that is biased to the calling OS thread, with nobody inside.
     fn mine() -> Arc<Self> {
         let object = Arc::new(Self { gate: BiasedGate::new(), calls: Cell::new(0) });
         object.bias();
@@ -51,7 +52,7 @@ impl Object {
         self.gate.leave_here(Mode::Alone, hold_kind);
     }
 
-    /// Nobody is inside, and so many have been.
+    /// Asserts that nobody is inside, and that `calls` callers have been.
     fn assert_calls(&self, calls: u32) {
         assert!(self.gate.try_shut(), "somebody is inside for ever");
         assert_eq!(self.calls.get(), calls);
@@ -59,7 +60,8 @@ impl Object {
     }
 }
 
-/// INV-MARK: the owner comes in by its bias while another ends it; both go in, one at a time.
+/// INV-MARK: the owner enters by its bias while another OS thread ends it. Both enter, one at a
+/// time.
 fn revoked() {
     let object = Object::mine();
     let other = {
@@ -91,13 +93,14 @@ fn gate_leave_release_is_needed() {
     needs("gate_leave", Relaxed, revoked);
 }
 
-/// Twice in a row by the bias: who ends it may see the second mark only.
+/// The owner enters twice in a row by the bias. The OS thread that ends the bias may see only the
+/// second mark.
 fn in_again() {
     let object = Object::mine();
     let other = {
         let object = Arc::clone(&object);
         thread::spawn(move || {
-            // It reads, and looks at what was written by the hold before.
+            // It reads what the hold before has written.
             if let Some(hold_kind) = object.gate.try_enter(Mode::Shared, 0) {
                 let _ = object.calls.get();
                 object.gate.leave(Mode::Shared, hold_kind);
@@ -115,7 +118,7 @@ fn gate_is_shared_beyond_the_end_of_a_bias() {
     check(in_again);
 }
 
-/// Two end a bias, while its owner comes in: all three do.
+/// Two OS threads end a bias while its owner enters. All three enter.
 #[test]
 fn gate_serves_two_who_end_its_bias() {
     check_wide(|| {
@@ -132,8 +135,8 @@ fn gate_serves_two_who_end_its_bias() {
     });
 }
 
-/// A marked hold lasts beyond a suspension and ends on another OS thread, while the owner reads,
-/// and one more waits to be alone.
+/// A marked hold lasts across a suspension and ends on another OS thread. Meanwhile the owner
+/// reads, and a third OS thread waits to be alone.
 fn ended_elsewhere() {
     let object = Object::mine();
     let marked = object.enter(Mode::Shared);
@@ -159,13 +162,13 @@ fn gate_lets_holds_end_elsewhere() {
     check_wide(ended_elsewhere);
 }
 
-/// Permits that the mover gives back, for holds of the owner's, may be the writer's.
+/// The writer may get permits that the mover gives back for holds of the owner.
 #[test]
 fn gate_look_acquire_is_needed() {
     needs("gate_look", Relaxed, ended_elsewhere);
 }
 
-/// One is in line, or about to be, when the gate is biased: it is not forgotten.
+/// A waiter that is in the queue, or about to be, when the gate is biased is not forgotten.
 fn biased_beside_a_line() {
     let gate: &'static BiasedGate = Box::leak(Box::new(BiasedGate::new()));
     let mut hold_kind = gate.try_enter(Mode::Alone, 0).expect("nobody is inside");
@@ -177,7 +180,8 @@ fn biased_beside_a_line() {
         hold_kind = marked;
     }
     gate.leave_here(Mode::Alone, hold_kind);
-    // (Not a deadlock: a model that weakens something has to survive its failure.)
+    // It gives up instead of a deadlock: a model that weakens an ordering has to survive the
+    // failure.
     let mut waits = other.join().unwrap();
     let is_let_in = waits.as_mut().is_none_or(|event| poll_once(event.as_mut()).is_ready());
     assert!(is_let_in, "it waits at a biased gate");
@@ -198,7 +202,8 @@ fn gate_join_fence_is_needed() {
     needs("gate_join", Release, biased_beside_a_line);
 }
 
-/// Who ended a bias has the next, while its former owner comes again; then that has it again.
+/// The OS thread that ended a bias gets the next one, while the former owner enters again. Then the
+/// former owner gets the bias again.
 #[test]
 fn gate_is_biased_again() {
     check_wide(|| {
@@ -219,7 +224,7 @@ fn gate_is_biased_again() {
     });
 }
 
-/// One that waits is dropped while the holder goes out.
+/// A waiter is dropped while the holder leaves.
 #[test]
 fn gate_forgets_who_does_not_wait_any_more() {
     check(|| {
@@ -240,7 +245,8 @@ fn gate_forgets_who_does_not_wait_any_more() {
     });
 }
 
-/// An object that ends while one is inside is freed once, by the last: it sees the end, or who ends it sees it out.
+/// An object that ends while a caller is inside is freed once, by the last. Either the caller sees
+/// the end, or the OS thread that ends the object sees that the caller has left.
 fn last_out() {
     last_out_of(Object::mine());
 }
@@ -251,7 +257,7 @@ fn last_out_of(object: Arc<Object>) {
         let (object, freed) = (Arc::clone(&object), Arc::clone(&freed));
         move || {
             if object.gate.try_shut() {
-                // Each who finds it shut may look.
+                // Each caller that finds it shut may look.
                 if freed.load(Relaxed) == 0 {
                     object.count_one();
                     freed.store(1, Relaxed);
@@ -280,7 +286,7 @@ fn gate_last_out_sees_the_end() {
     check(last_out);
 }
 
-/// As above; the gate is not biased.
+/// An object that ends while a caller is inside, with a gate that is not biased.
 fn last_out_counted() {
     last_out_of(Arc::new(Object { gate: BiasedGate::new(), calls: Cell::new(0) }));
 }

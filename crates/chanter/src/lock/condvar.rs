@@ -1,4 +1,4 @@
-//! `Condvar`: waiting, with a mutex unlocked, until somebody notifies.
+//! `Condvar`, a condition variable.
 
 use std::fmt;
 use std::pin::Pin;
@@ -33,31 +33,30 @@ use crate::sync::const_unless_loom;
 /// # });
 /// ```
 ///
-/// Waiting may end without a notification, so ask for what you wait for in a
-/// loop. Channels and [`IVar`](crate::IVar)s are often simpler: they carry the
-/// news itself.
+/// A wait may end without a notification, so test the condition in a loop. Channels and
+/// [`IVar`](crate::IVar)s are often simpler: they carry the news itself.
 ///
-/// A notification, too, is given to nobody who is not polled: see
-/// [the module](crate::sync). One who was notified and is dropped before it has the
-/// mutex passes the notification on.
+/// A notification, like a lock, is not granted to a future that nobody polls: see [the
+/// module](super). A wait that was notified, and is dropped before it has the mutex, passes the
+/// notification on.
 pub struct Condvar {
     queue: LazyQueue,
 }
 
 impl Condvar {
     const_unless_loom! {
-        /// A condition variable for which nobody waits.
+        /// Makes a condition variable without waiters.
         pub fn new() -> Self {
             Self { queue: LazyQueue::new() }
         }
     }
 
-    /// The event of being notified and having the mutex again: *one* event.
+    /// The event of being notified and holding the mutex again: *one* event.
     ///
-    /// Whoever synchronizes on it first gets in line and then unlocks the
-    /// mutex. It commits when it has been notified, is polled and finds the
-    /// mutex free. Not chosen, or dropped: the mutex was unlocked and stays so,
-    /// and a notification goes to another one. So, with a time-out:
+    /// A synchronization on it first joins the wait queue and then unlocks the mutex. It commits
+    /// when it has been notified, is polled, and finds the mutex free. If it is not chosen, or
+    /// dropped, the mutex stays unlocked, and a notification that it got goes to another waiter.
+    /// With a time-out:
     ///
     /// ```
     /// # use std::time::Duration;
@@ -81,14 +80,14 @@ impl Condvar {
         Wait { condvar: self, guard }
     }
 
-    /// Wakes one of those who wait, if there are any.
+    /// Notifies one waiter, if there is one. Never blocks.
     pub fn notify_one(&self) {
         let mut wakes = WakeList::new();
         self.notify(1, &mut wakes);
         wakes.queue();
     }
 
-    /// Wakes all who wait.
+    /// Notifies all waiters. Never blocks.
     pub fn notify_all(&self) {
         let mut wakes = WakeList::new();
         self.notify(usize::MAX, &mut wakes);
@@ -99,7 +98,7 @@ impl Condvar {
         self.queue.get_or_make()
     }
 
-    /// Nobody has to be told if nobody has ever waited.
+    /// Notifies up to `waiters` waiters. There is no queue if nobody has ever waited.
     fn notify(&self, waiters: usize, wakes: &mut WakeList) {
         let Some(queue) = self.queue.get() else { return };
         let mut line = queue.lock();
@@ -122,12 +121,13 @@ impl fmt::Debug for Condvar {
     }
 }
 
-/// A guard of a [`Mutex`] that can be had again. Implemented by this crate only.
+/// A guard of a [`Mutex`], which [`Condvar::wait`] gives back and acquires again. Only this crate
+/// implements this trait.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub trait Guard: Sized {
     #[doc(hidden)]
     type Again: Request<Output = Self>;
-    /// Forgets the guard.
+    /// Forgets the guard, without a release of the mutex.
     #[doc(hidden)]
     fn into_request(self) -> Self::Again;
 }
@@ -148,7 +148,7 @@ impl<T: ?Sized> Guard for OwnedMutexGuard<T> {
     }
 }
 
-/// The event of being notified; see [`Condvar::wait`].
+/// The event of being notified: see [`Condvar::wait`].
 #[derive(Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Wait<'a, G> {
@@ -158,8 +158,8 @@ pub struct Wait<'a, G> {
 
 into_future!(['a, G: Guard] Wait<'a, G>, G);
 
-// SAFETY: the branch holds the guard or the mutex behind it, and a waiter,
-// which is `Send` by the rules of the line.
+// SAFETY: the branch holds the guard or the mutex behind it, and a waiter, which is `Send`: it is
+// touched only under the wait queue's lock.
 unsafe impl<'a, G: Guard> Event for Wait<'a, G> {
     type Branch = WaitBranch<'a, G>;
 
@@ -177,9 +177,9 @@ unsafe impl<'a, G: Guard> Event for Wait<'a, G> {
 pub struct WaitBranch<'a, G: Guard> {
     condvar: &'a Condvar,
     waiter: Waiter,
-    /// Was notified, and has not committed yet.
+    /// True if it was notified and has not committed yet.
     notified: bool,
-    /// Holds the mutex until it is in line; then locks it again.
+    /// Holds the mutex until the waiter is in the queue, and then locks it again.
     lock: AcquireBranch<G::Again>,
 }
 
@@ -191,18 +191,18 @@ impl<G: Guard> fmt::Debug for WaitBranch<'_, G> {
 
 impl<G: Guard> WaitBranch<'_, G> {
     fn lock(self: Pin<&mut Self>) -> Pin<&mut AcquireBranch<G::Again>> {
-        // SAFETY: `lock` is pinned with the whole.
+        // SAFETY: `lock` is pinned together with the branch.
         unsafe { self.map_unchecked_mut(|this| &mut this.lock) }
     }
 
-    /// In line, or notified: asks whether it is.
+    /// Whether the waiter, which is in the queue or was, has been notified.
     fn is_notified(self: Pin<&mut Self>, at: &Offering<'_>) -> bool {
         // SAFETY: the waiter is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.waiter.has_joined() {
             let waker = copy(at);
             let mut line = this.condvar.queue().lock();
-            // SAFETY: it has joined this line.
+            // SAFETY: the waiter has joined this queue.
             let old = unsafe {
                 if line.stage(&this.waiter) == Stage::Waiting {
                     line.answer(&this.waiter, waker)
@@ -217,12 +217,12 @@ impl<G: Guard> WaitBranch<'_, G> {
         this.notified
     }
 
-    /// It waits no more; a notification is for others, unless it was lost: the
-    /// line has gone on without it.
+    /// Ends the wait. A notification goes to another waiter, unless the queue has already gone on
+    /// without this one.
     fn give_up(&mut self, wakes: &mut WakeList) {
         let mut passes_on = std::mem::replace(&mut self.notified, false);
         if self.waiter.has_joined() {
-            // SAFETY: it has joined this line.
+            // SAFETY: the waiter has joined this queue.
             let (notified, old) = unsafe { self.condvar.queue().lock().leave(&self.waiter) };
             passes_on = notified;
             drop(old);
@@ -233,8 +233,8 @@ impl<G: Guard> WaitBranch<'_, G> {
     }
 }
 
-// SAFETY: no offer is ever linked: the waiter is in a line, which it leaves in
-// `settle` or `drop`; the mutex's branch does the same.
+// SAFETY: no offer is ever linked. The waiter is in a wait queue, which it leaves in `settle` or
+// `drop`. The mutex's branch does the same.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
     type Output = G;
@@ -242,7 +242,7 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
     const RETRIES: bool = true;
 
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        // Nobody can notify who has not waited.
+        // A waiter that has not joined cannot have been notified.
         false
     }
 
@@ -250,12 +250,14 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
         let waker = copy(at);
         let queue = self.condvar.queue();
         let mut line = queue.lock();
-        // SAFETY: pinned with the branch; leaves in `settle` or `drop`.
+        // SAFETY: the waiter is pinned with the branch and not in a queue; it leaves in `settle` or
+        // `drop`.
         unsafe { line.join(&self.waiter, 1, u32::MAX, waker) };
         let alarm = line.watch();
         drop(line);
         queue.set_alarm(alarm);
-        // In line: who locks the mutex and notifies from now on is heard.
+        // The waiter is in the queue: it hears any notification by a thread that locks the mutex
+        // from now on.
         self.lock().give_back(wakes);
         Offered::Idle
     }

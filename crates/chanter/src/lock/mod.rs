@@ -1,8 +1,8 @@
 //! Locks whose operations are events: [`Mutex`], [`RwLock`], [`Semaphore`], and
 //! [`Condvar`].
 //!
-//! They compose like every other event: wait for a lock *or* for a message,
-//! with a time-out, in any combination.
+//! They compose like every other event: you can wait for a lock *or* for a message, with a
+//! time-out, in any combination.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -21,44 +21,43 @@
 //!
 //! # Nothing is granted to a future that nobody polls
 //!
-//! Fair locks usually hand the lock to the first in line when it is given back.
-//! If that one is a future which its owner keeps but does not poll (a branch of
-//! a `select!` that lost, an element of a stream that is not asked), the lock is
-//! held by nobody who runs, and all others wait for ever: a *futurelock*.
+//! Fair locks usually hand the lock to the first waiter when it is released. That waiter may be a
+//! future that its owner keeps but does not poll: a losing branch of a `select!`, or an element of
+//! an idle stream. Then the lock is held, but nobody runs to release it, and all others wait for
+//! ever: a *futurelock*.
 //!
-//! Here giving back grants nothing. It wakes the first in line, which takes the
-//! lock when it is **polled**: the commit point of every event in this module.
+//! Here a release grants nothing. It wakes the first waiter, which takes the lock when it is
+//! **polled**. This poll is the commit point of every event in this module.
 //!
-//! * A future that was woken and is dropped, or whose choice commits another
-//!   branch, passes the wake-up on.
-//! * One that was woken and is not polled for a while holds nobody up: after a
-//!   millisecond or two the line goes on without it, and it has its old place
-//!   when it comes back. One that proved to be alive before gets longer, up to
-//!   64 ms. If many are dead, the time to get past them grows with the logarithm
-//!   of their number.
-//! * The same holds for one that waits for much (a writer, many permits) and
-//!   stands before others that could have what they want: now and then it is
-//!   polled to see whether it is alive.
+//! * A future that was woken passes the wake-up on if it is dropped, or if its choice commits
+//!   another branch.
+//! * A future that was woken and is not polled for a while delays others only shortly. After a
+//!   millisecond or two the next waiters are woken; a late future goes back to the front of the
+//!   queue. A future that was late before, and proved to be alive, gets more time, up to 64 ms. If
+//!   many waiters are never polled, the time to get past them grows with the logarithm of their
+//!   number.
+//! * A future that waits for much (a writer, or many permits) may stand before others that could
+//!   proceed. It is woken now and then, to find out whether it is still polled; if not, it is
+//!   passed as well.
 //!
-//! # Who is next
+//! # The order of waiters
 //!
-//! Who finds a lock free takes it, even if others wait who have not been polled
-//! yet: this saves a change of threads for each operation. The bound: the first
-//! in line, if it is polled when woken, sees at most **16** releases; then
-//! newcomers have to join the line until it has had its turn. So nobody starves,
-//! whether it wants one permit or many. A writer is first among unequals: while
-//! one is first in line, newcomers join the line at once. Those in line are
-//! served in the order of their coming, but for the exceptions above.
+//! A newcomer that finds a lock free takes it, even if others wait that have been woken but not yet
+//! polled. This saves a switch of threads for each operation. The bound: a first waiter that is
+//! polled when woken sees at most **16** releases. After these, newcomers have to join the queue
+//! until it has had its turn. So no waiter starves, whether it wants one permit or many. Writers
+//! are preferred: while a writer is the first waiter, newcomers join the queue at once. Apart from
+//! these exceptions, waiters are served in the order of their arrival.
 //!
 //! # Cost
 //!
-//! Without contention, one read-modify-write to take and one to give back; no
-//! allocation until somebody waits for the first time, one then.
+//! Without contention, a lock costs one read-modify-write to take and one to release. It allocates
+//! once, when somebody waits for the first time.
 //!
 //! # Poisoning
 //!
-//! There is none, as in `tokio` and `parking_lot`: if a holder panics, its guard
-//! gives the lock back. A panic ends a thread and nothing else.
+//! There is no poisoning, as in `tokio` and `parking_lot`: if a holder panics, its guard releases
+//! the lock. A panic ends a thread and nothing else.
 //!
 //! The protocol is in `waiter_queue.rs` and `permits.rs`.
 

@@ -1,9 +1,8 @@
-//! Loom models of the locks: calls against drops, commits and claims; giving
-//! back against joining the line; the alarm against answers.
+//! Loom models of the locks: notifications against drops, commits and claims; releases against
+//! joining the queue; the alarm against answers.
 //!
-//! Choices are biased here: a model must not depend on random numbers. Alarms do
-//! not ring by themselves: a model rings them. How to run them: see
-//! `sync/models.rs`.
+//! Choices are biased here, since a model must not depend on random numbers. Alarms do not ring by
+//! themselves: a model rings them. How to run them: see `sync/models.rs`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{block_on, check, check_wide, needs, poll_once};
 
-/// A value that loom checks, and its lock.
+/// A mutex around a value that loom checks.
 type Counter = Arc<Mutex<Cell<u32>>>;
 
 fn counter() -> Counter {
@@ -32,13 +31,13 @@ fn add_one(value: &Cell<u32>) {
     value.set(value.get() + 1);
 }
 
-/// Nobody has it; so often it was had.
+/// Asserts that nobody holds the lock, and that it was locked `times` times.
 fn assert_count(counter: &Counter, count: u32) {
     assert_eq!(counter.try_lock().expect("nobody has it").get(), count);
 }
 
-/// INV-SEEN, and mutual exclusion: two threads lock, and neither is forgotten;
-/// what one did under the lock the other sees.
+/// INV-SEEN, and mutual exclusion: two threads lock, and neither is forgotten. Each sees the writes
+/// of the other under the lock.
 fn two_lockers() {
     let counter = counter();
     let other = {
@@ -55,7 +54,7 @@ fn mutex_excludes_and_forgets_nobody() {
     check(two_lockers);
 }
 
-/// The same without the queue: whoever takes the permit sees what was done.
+/// Mutual exclusion without the queue: the taker of the permit sees the writes of the last holder.
 fn tried_lock() {
     let counter = counter();
     let other = {
@@ -92,7 +91,7 @@ fn queue_observe_acquire_is_needed() {
     needs("queue_observe", Relaxed, two_lockers);
 }
 
-/// INV-SEEN with three: two wait, each release calls one of them.
+/// INV-SEEN with three threads: two wait, and each release notifies one of them.
 #[test]
 fn two_waiters_are_both_called() {
     check_wide(|| {
@@ -107,9 +106,8 @@ fn two_waiters_are_both_called() {
     });
 }
 
-/// INV-CALL: the first in line is dropped while the lock is given back. Called
-/// or not, it does not keep the second from the lock, who is polled only when it
-/// is woken.
+/// INV-CALL: the first waiter is dropped while the lock is released. Notified or not, it does not
+/// keep the lock from the second waiter, which is polled only when it is woken.
 #[test]
 fn calls_race_with_drops() {
     check_wide(|| {
@@ -131,8 +129,8 @@ fn calls_race_with_drops() {
     });
 }
 
-/// INV-CALL: a choice that waits for the lock is called while a partner commits
-/// its other branch. It takes the lock or not; the second in line gets it.
+/// INV-CALL: a choice that waits for the lock is notified while a partner commits its other branch.
+/// Whether it takes the lock or not, the second waiter gets it.
 #[test]
 fn calls_race_with_partners() {
     check_wide(|| {
@@ -160,8 +158,7 @@ fn calls_race_with_partners() {
     });
 }
 
-/// Two locks in one choice, both given back: it takes one, and the other is
-/// free.
+/// A choice of two locks that are both released takes one, and the other is free.
 #[test]
 fn two_calls_commit_once() {
     check(|| {
@@ -181,8 +178,8 @@ fn two_calls_commit_once() {
     });
 }
 
-/// INV-WATCH: the alarm rings while the called one answers, and while the next
-/// one is polled. Each takes the permit once.
+/// INV-WATCH: the alarm rings while the notified waiter answers, and while the next one is polled.
+/// Each takes the permit once.
 #[test]
 fn alarms_race_with_answers() {
     check(|| {
@@ -192,7 +189,7 @@ fn alarms_race_with_answers() {
         let mut second = Box::pin(lock(&counter).sync());
         assert!(poll_once(first.as_mut()).is_pending());
         assert!(poll_once(second.as_mut()).is_pending());
-        // The first is called, and the alarm is set.
+        // The first is notified, and the alarm is set.
         drop(held);
         let alarm = {
             let counter = Arc::clone(&counter);
@@ -205,8 +202,8 @@ fn alarms_race_with_answers() {
     });
 }
 
-/// INV-WATCH: the called one is never polled; when the alarm rings, the second
-/// is called, though it is not polled in between.
+/// INV-WATCH: the notified waiter is never polled. When the alarm rings, the second is notified,
+/// though it is not polled in between.
 #[test]
 fn alarms_get_past_the_dead() {
     check(|| {
@@ -220,7 +217,7 @@ fn alarms_get_past_the_dead() {
         });
         add_one(&held);
         drop(held);
-        // Twice: the alarm may have been set before the second joined.
+        // It rings twice, since the alarm may have been set before the second joined.
         for _ in 0..3 {
             counter.permits.queue().tick();
             thread::yield_now();
@@ -232,7 +229,7 @@ fn alarms_get_past_the_dead() {
     });
 }
 
-/// A writer and a reader: never together.
+/// A writer and a reader are never inside together.
 #[test]
 fn writers_exclude_readers() {
     check(|| {
@@ -248,7 +245,7 @@ fn writers_exclude_readers() {
     });
 }
 
-/// Permits for two, given back one by one by two threads.
+/// A waiter wants two permits, which two threads give back one by one.
 #[test]
 fn wishes_for_many_are_called() {
     check(|| {
@@ -263,7 +260,7 @@ fn wishes_for_many_are_called() {
     });
 }
 
-/// A semaphore is closed while somebody joins the line: who waits is told.
+/// A semaphore is closed while somebody joins the queue: the waiter is told.
 #[test]
 fn closing_races_with_joining() {
     check(|| {
@@ -275,8 +272,8 @@ fn closing_races_with_joining() {
     });
 }
 
-/// A condition: whoever makes it true under the mutex and then notifies is
-/// heard, whether it came before or after the other joined the line.
+/// A condition is made true under the mutex, and then notified. The other thread hears it, whether
+/// it joins the queue before or after.
 #[test]
 fn notifications_are_heard() {
     check(|| {
@@ -297,8 +294,8 @@ fn notifications_are_heard() {
     });
 }
 
-/// One of two who wait for a condition is dropped while it is notified: the
-/// other is.
+/// One of two waiters for a condition is dropped while it is notified: the other one gets the
+/// notification.
 #[test]
 fn notifications_are_passed_on() {
     check(|| {

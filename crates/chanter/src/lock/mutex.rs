@@ -1,4 +1,4 @@
-//! `Mutex`: a value that one thread at a time may use.
+//! `Mutex`, a lock that protects a value.
 
 use std::any::type_name;
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ use super::permits::{BYPASSES, Outcome, Permits};
 use crate::frame::report::Wanted;
 use crate::sync::const_unless_loom;
 
-/// A value that one thread at a time may use, across await points if need be.
+/// A lock that protects a value: one thread at a time may use it, even across await points.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -28,23 +28,23 @@ use crate::sync::const_unless_loom;
 /// There is no poisoning, and no futurelock: see [the module](crate::sync).
 pub struct Mutex<T: ?Sized> {
     pub(super) permits: Permits,
-    // `std`'s: the value is no part of the protocol.
+    // This is `std`'s cell, not loom's, because the value is no part of the protocol.
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one guard at a time gives access to the value, so sharing the mutex
-// moves `T` between threads but never shares it.
+// SAFETY: only one guard at a time gives access to the value. So a shared mutex moves `T` between
+// threads but never shares it.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     const_unless_loom! {
-        /// A mutex that nobody has locked.
+        /// Makes an unlocked mutex.
         pub fn new(value: T) -> Self {
             Self { permits: Permits::new(1), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -53,21 +53,19 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// The event of locking the mutex; yields a guard.
     ///
-    /// Commits when it is polled and the mutex is free. Not chosen, or dropped:
-    /// it was never locked.
+    /// It commits when it is polled and the mutex is free. If it is not chosen, or dropped, the
+    /// mutex was never locked.
     ///
     /// Law: at most one guard exists at a time.
     ///
-    /// (The compiler does not yet see that a spawned future is `Send` if it
-    /// awaits a `wrap` whose closure takes a guard that borrows. There,
-    /// [`lock_owned`](Mutex::lock_owned) is the way.)
+    /// Limit: a spawned future that awaits a `wrap` over a guard that borrows is not yet seen as
+    /// `Send` by the compiler. Use [`lock_owned`](Mutex::lock_owned) there.
     #[inline]
     pub fn lock(&self) -> Acquire<&Self> {
         Acquire::new(self)
     }
 
-    /// Like [`Mutex::lock`]; the event and the guard share the mutex instead of
-    /// borrowing it.
+    /// Like [`Mutex::lock`], but the event and the guard share the mutex instead of borrowing it.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -85,20 +83,19 @@ impl<T: ?Sized> Mutex<T> {
         Acquire::new(self)
     }
 
-    /// Locks the mutex if it is free now and it is not others' turn. Never
-    /// blocks.
+    /// Locks the mutex if it is free now and no waiter has precedence. Never blocks.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.permits.try_take(1).map(|_| MutexGuard::new(self))
     }
 
-    /// As [`Mutex::try_lock`], with a guard that shares the mutex.
+    /// Like [`Mutex::try_lock`], but the guard shares the mutex. Never blocks.
     pub fn try_lock_owned(self: Arc<Self>) -> Option<OwnedMutexGuard<T>> {
         self.permits.try_take(1)?;
         Some(OwnedMutexGuard::new(self))
     }
 
-    /// The value. No locking is needed, because nobody else has the mutex.
+    /// Returns the value. No locking is needed, because nobody else has access to the mutex.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -174,59 +171,60 @@ impl<T: ?Sized> Request for Arc<Mutex<T>> {
     }
 }
 
-/// Access to the value of a [`Mutex`]; unlocks it when dropped, on any thread.
+/// Access to the value of a [`Mutex`]. The mutex is unlocked when the guard is dropped, on any
+/// thread.
 #[must_use = "the mutex is unlocked when this is dropped"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// The guard is `Send` and `Sync` as what it is like is.
+    /// Makes the guard `Send` and `Sync` under the same conditions as this type.
     like: PhantomData<&'a mut T>,
 }
 
-/// Access to the value of a shared [`Mutex`]; unlocks it when dropped, on any
-/// thread.
+/// Access to the value of a shared [`Mutex`]. The mutex is unlocked when the guard is dropped, on
+/// any thread.
 #[must_use = "the mutex is unlocked when this is dropped"]
 #[clippy::has_significant_drop]
 pub struct OwnedMutexGuard<T: ?Sized> {
     mutex: Arc<Mutex<T>>,
-    /// As above.
+    /// Makes the guard `Send` and `Sync` under the same conditions as this type.
     like: PhantomData<T>,
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The caller has the permit.
+    /// Makes a guard. The caller has the mutex's permit, which the guard owns now.
     #[inline(always)]
     fn new(mutex: &'a Mutex<T>) -> Self {
         Self { mutex, like: PhantomData }
     }
 
-    /// The mutex that it locks.
+    /// The mutex that the guard locks.
     pub fn mutex(guard: &Self) -> &'a Mutex<T> {
         guard.mutex
     }
 
-    /// The mutex; its permit is the caller's now.
+    /// Takes the guard apart, and returns the mutex. The caller owns its permit now.
     pub(super) fn into_request(self) -> &'a Mutex<T> {
         ManuallyDrop::new(self).mutex
     }
 }
 
 impl<T: ?Sized> OwnedMutexGuard<T> {
-    /// The caller has the permit.
+    /// Makes a guard. The caller has the mutex's permit, which the guard owns now.
     #[inline(always)]
     fn new(mutex: Arc<Mutex<T>>) -> Self {
         Self { mutex, like: PhantomData }
     }
 
-    /// The mutex that it locks.
+    /// The mutex that the guard locks.
     pub fn mutex(guard: &Self) -> &Arc<Mutex<T>> {
         &guard.mutex
     }
 
-    /// The mutex; its permit is the caller's now.
+    /// Takes the guard apart, and returns the mutex. The caller owns its permit now.
     pub(super) fn into_request(self) -> Arc<Mutex<T>> {
         let guard = ManuallyDrop::new(self);
-        // SAFETY: moved out once; the guard is never dropped.
+        // SAFETY: the field is moved out once, and the guard is never dropped.
         unsafe { std::ptr::read(&guard.mutex) }
     }
 }
@@ -245,7 +243,7 @@ macro_rules! guard {
         impl<$($generics)* T: ?Sized> DerefMut for $guard {
             #[inline(always)]
             fn deref_mut(&mut self) -> &mut T {
-                // SAFETY: as above, and the guard is borrowed exclusively.
+                // SAFETY: the guard has the only permit, and is borrowed exclusively.
                 unsafe { &mut *self.mutex.value.get() }
             }
         }

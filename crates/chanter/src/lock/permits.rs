@@ -1,8 +1,7 @@
-//! Permits: the core of the semaphore, the mutex and the read-write lock.
+//! Permits, the core of the semaphore, the mutex and the read-write lock.
 //!
-//! One word counts the free permits. Without contention, taking some is one
-//! compare-and-swap and giving them back one addition. Two flags in the word
-//! say when to look at the queue as well:
+//! One word counts the free permits. Without contention, taking some is one compare-and-swap and
+//! giving them back one addition. Flags in the word say when to look at the queue as well:
 //!
 //! | flag     | says                                     | written                 |
 //! |----------|------------------------------------------|-------------------------|
@@ -10,14 +9,14 @@
 //! | `BARRED` | who wants some asks whether it may       | under the queue's lock  |
 //! | `CLOSED` | nothing is granted any more              | once                    |
 //!
-//! Both are hints: the truth is in the line, and a flag may be set for nothing
-//! (the alarm, which knows the line only, leaves them alone).
+//! `QUEUED` and `BARRED` are hints: the truth is in the queue, and a flag may be set in vain. (The
+//! alarm knows only the queue, and leaves the flags unchanged.)
 //!
-//! INV-SEEN, no lost wake-up: who joins the line sets `QUEUED` and looks at the
-//! permits under the queue's lock. Giving back is a read-modify-write of the
-//! same word. If it comes later, it sees `QUEUED` and, when it gets the queue's
-//! lock, the one who has joined. If it comes earlier, its permits are seen; or
-//! `QUEUED` was set already, and it will get the queue's lock later and call.
+//! INV-SEEN, no lost wake-up: a waiter that joins the queue sets `QUEUED` and looks at the permits,
+//! under the queue's lock. A release is a read-modify-write of the same word. If the release comes
+//! later, it sees `QUEUED`, and the new waiter when it gets the queue's lock. If it comes earlier,
+//! the waiter sees its permits. If `QUEUED` was set already, the release will get the queue's lock
+//! later and notify.
 
 use std::task::Waker;
 
@@ -34,14 +33,13 @@ const BARRED: usize = 2;
 const CLOSED: usize = 4;
 const ONE: usize = 8;
 
-/// The most permits that there can be.
+/// The largest possible number of permits.
 pub(super) const MAX: usize = usize::MAX / ONE;
 
-/// How many permits the first in line sees come back before newcomers have to
-/// join the line.
+/// The number of releases that the first waiter sees before newcomers have to join the queue.
 pub(super) const BYPASSES: u32 = 16;
 
-/// A number of permits, and those who wait for some.
+/// A number of permits, and the queue of those that wait for some.
 #[derive(Debug)]
 pub(super) struct Permits {
     /// The free permits, in units of `ONE`, and the flags.
@@ -49,36 +47,36 @@ pub(super) struct Permits {
     queue: LazyQueue,
 }
 
-/// How an acquisition ended.
+/// The end of an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The permits are ours.
+    /// The caller has the permits.
     Granted,
     /// The semaphore is closed.
     Closed,
 }
 
-/// What a poll of an acquisition brought.
+/// The outcome of a poll of an acquisition.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// It ended, and the owner's group is committed.
+    /// The acquisition ended, and the owner's group is committed.
     Ended(Outcome),
     /// Another leaf of the same group has committed.
     Lost,
-    /// It is in line.
+    /// The waiter is in the queue.
     Waits,
 }
 
 impl Permits {
     const_unless_loom! {
-        /// So many free permits; no more than `MAX`.
+        /// Makes `free` free permits, which must be no more than `MAX`.
         pub(super) fn new(free: usize) -> Self {
             Self { state: AtomicUsize::new(free * ONE), queue: LazyQueue::new() }
         }
     }
 
-    /// The free permits.
+    /// The number of free permits.
     pub(super) fn free(&self) -> usize {
         self.state.load(Ordering::Relaxed) / ONE
     }
@@ -91,7 +89,7 @@ impl Permits {
         self.queue.get_or_make()
     }
 
-    /// For a report: adds what a thread waits for.
+    /// Adds to a report that a thread waits for permits.
     #[cold]
     pub(super) fn waits(&self, (wants, of): (Wanted, &'static str), permits: usize, waits: &mut Waits) {
         let lock = std::ptr::from_ref(self) as usize;
@@ -101,20 +99,20 @@ impl Permits {
         }
     }
 
-    /// Whether so many might be granted now (a hint), or never.
+    /// Whether `wants` permits might be granted now (a hint), or none ever because of a close.
     #[inline(always)]
     pub(super) fn may_grant(&self, wants: usize) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         state / ONE >= wants || state & CLOSED != 0
     }
 
-    /// Takes permits if they are free and nobody is to be let go first.
+    /// Takes permits if they are free and no waiter has precedence.
     #[inline(always)]
     pub(super) fn try_take(&self, wants: usize) -> Option<Outcome> {
         let state = self.state.load(Ordering::Relaxed);
         if state & (BARRED | CLOSED) == 0 && state / ONE >= wants {
-            // ORDER: Acquire pairs with the Release in `give`, of all who have
-            // given back since: read-modify-writes continue its sequence.
+            // ORDER: Acquire pairs with the Release in `give`, of every release since:
+            // read-modify-writes continue its release sequence.
             let taken = state - wants * ONE;
             if self.state.compare_exchange(state, taken, order::permit_take(), Ordering::Relaxed).is_ok() {
                 return Some(Outcome::Granted);
@@ -139,7 +137,8 @@ impl Permits {
         taken
     }
 
-    /// `may`: nobody is to be let go first.
+    /// Takes permits if they are free and `may` says that no waiter has precedence. `None`: it did
+    /// not.
     fn take(&self, wants: usize, may: bool) -> Option<Outcome> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -150,7 +149,7 @@ impl Permits {
                 return None;
             }
             let taken = state - wants * ONE;
-            // ORDER: as in `try_take`.
+            // ORDER: Acquire, as in `try_take`.
             match self.state.compare_exchange(state, taken, order::permit_take(), Ordering::Relaxed) {
                 Ok(_) => return Some(Outcome::Granted),
                 Err(changed) => state = changed,
@@ -158,27 +157,29 @@ impl Permits {
         }
     }
 
-    /// Takes permits if they are free, whoever waits for some.
+    /// Takes permits if they are free, without regard to waiters.
     pub(super) fn take_at_once(&self, wants: usize) -> bool {
         self.take(wants, true) == Some(Outcome::Granted)
     }
 
-    /// Between those who have given permits back and those who will: see `BiasedGate::try_shut`.
+    /// Writes the word unchanged, so that each release is ordered before or after the caller: see
+    /// `BiasedGate::try_shut`.
     pub(super) fn touch(&self) {
-        // ORDER: Release publishes what the caller has stored; Acquire sees the permits that have come back.
+        // ORDER: Release publishes the caller's stores. Acquire sees the stores before each earlier
+        // release.
         self.state.fetch_add(0, order::permit_touch());
     }
 
-    /// Whether anybody may be in line (a hint, unless the caller says why not).
+    /// Whether anybody may be in the queue: a hint, unless the caller's fences make it more.
     pub(super) fn has_line(&self) -> bool {
         // ORDER: Relaxed: see `BiasedGate::bias`.
         self.state.load(Ordering::Relaxed) & QUEUED != 0
     }
 
-    /// Takes permits, or joins the line, or stays in it: what a poll does.
+    /// Polls an acquisition: takes permits, or joins the queue, or stays in it.
     ///
     /// # Safety
-    /// The waiter is pinned, of this lock only, and leaves before it dies.
+    /// The waiter is pinned, is used for this lock only, and leaves before it is freed.
     pub(super) unsafe fn attempt(
         &self,
         waiter: &Waiter,
@@ -189,12 +190,13 @@ impl Permits {
         let queue = self.queue();
         let waker = copy(at);
         let mut line = queue.lock();
-        // See INV-SEEN. If it is set already, nobody unsets it now.
+        // INV-SEEN requires this flag. If it is set already, nobody clears it now, since the queue
+        // is locked.
         if self.state.load(Ordering::Relaxed) & QUEUED == 0 {
             // ORDER: Relaxed: the order of the changes to one word is enough.
             self.state.fetch_or(QUEUED, Ordering::Relaxed);
         }
-        // Only the owner's own group is claimed, so nothing is waited for here.
+        // Only the owner's own group is claimed, so nothing blocks here.
         let is_ours = at.single || at.group.claim();
         let taken = if is_ours { self.take(wants, line.may_take(waiter)) } else { None };
         line.free = self.free();
@@ -203,7 +205,7 @@ impl Permits {
             Some(outcome) => {
                 at.group.commit(at.leaf);
                 if waiter.has_joined() {
-                    // SAFETY: it has.
+                    // SAFETY: the waiter has joined this queue, as its owner knows.
                     old = unsafe { line.leave(waiter) }.1;
                 }
                 Attempt::Ended(outcome)
@@ -213,7 +215,8 @@ impl Permits {
                 if !at.single {
                     at.group.unclaim();
                 }
-                // SAFETY: the caller's contract.
+                // SAFETY: the waiter is pinned, is used for this lock only, and leaves before it is
+                // freed, as the caller has promised. Its owner knows whether it has joined.
                 unsafe {
                     if waiter.has_joined() {
                         old = line.answer(waiter, waker);
@@ -233,13 +236,13 @@ impl Permits {
         attempt
     }
 
-    /// A waiter wants nothing any more. If it was called, another is called in
-    /// its place.
+    /// Removes a waiter that does not want permits any more. If it was notified, another is
+    /// notified in its place.
     #[cold]
     pub(super) fn leave(&self, waiter: &Waiter, wakes: &mut WakeList) {
         let queue = self.queue();
         let mut line = queue.lock();
-        // SAFETY: it has joined: the owner says so.
+        // SAFETY: the waiter has joined this queue, as its owner says.
         let (_, old) = unsafe { line.leave(waiter) };
         line.free = self.free();
         line.notify(0, wakes);
@@ -250,7 +253,7 @@ impl Permits {
         drop(old);
     }
 
-    /// Gives permits back that were taken.
+    /// Gives back permits that were taken.
     #[inline(always)]
     pub(super) fn give(&self, permits: usize) {
         // ORDER: Release publishes what was done with the permits.
@@ -259,21 +262,21 @@ impl Permits {
         }
     }
 
-    /// As `give`, where others are woken anyway.
+    /// As `give`, for callers that collect wake-ups in `wakes`.
     pub(super) fn give_and(&self, permits: usize, wakes: &mut WakeList) {
-        // ORDER: as in `give`.
+        // ORDER: Release, as in `give`.
         if self.state.fetch_add(permits * ONE, order::permit_give()) & QUEUED != 0 {
             self.look(wakes);
         }
     }
 
-    /// New permits. False: there would be more than `MAX`.
+    /// Adds new permits. False: there would be more than `MAX`, and none was added.
     pub(super) fn add(&self, permits: usize) -> bool {
         if permits > MAX {
             return false;
         }
         let add = |state: usize| state.checked_add(permits * ONE);
-        // ORDER: as in `give`.
+        // ORDER: Release, as in `give`.
         match self.state.fetch_update(order::permit_give(), Ordering::Relaxed, add) {
             Ok(before) if before & QUEUED != 0 => self.call_next(),
             Ok(_) => (),
@@ -282,10 +285,10 @@ impl Permits {
         true
     }
 
-    /// Nothing is granted any more; all who wait are told.
+    /// Closes the permits: nothing is granted any more, and all waiters are notified.
     pub(super) fn close(&self) {
-        // ORDER: Relaxed: it publishes nothing. Who waits is found under the
-        // queue's lock, or has seen the flag there.
+        // ORDER: Relaxed: it publishes nothing. A waiter is found under the queue's lock, or has
+        // seen the flag there.
         if self.state.fetch_or(CLOSED, Ordering::Relaxed) & CLOSED == 0 {
             let mut wakes = WakeList::new();
             self.queue().lock().notify(usize::MAX, &mut wakes);
@@ -298,11 +301,11 @@ impl Permits {
     fn call_next(&self) {
         let mut wakes = WakeList::new();
         self.look(&mut wakes);
-        // In a destructor, often.
+        // This often runs in a destructor, which must not panic.
         catch_panic(|| wakes.queue());
     }
 
-    /// Permits have come back, and somebody may wait for them.
+    /// Notifies waiters after permits were given back.
     fn look(&self, wakes: &mut WakeList) {
         let queue = self.queue();
         let mut line = queue.lock();
@@ -315,13 +318,13 @@ impl Permits {
         queue.set_alarm(alarm);
     }
 
-    /// Brings the flags up to date; `line` is locked.
+    /// Brings the flags up to date, while `line` is locked.
     fn flag(&self, line: &super::waiter_queue::WaiterQueue) {
         let queued = if line.is_empty() { 0 } else { QUEUED };
         let barred = if line.is_barred() { BARRED } else { 0 };
         let (now, then) = (queued | barred, self.state.load(Ordering::Relaxed) & (QUEUED | BARRED));
-        // ORDER: Relaxed: hints, see above; INV-SEEN needs the order of the
-        // changes to one word only.
+        // ORDER: Relaxed: the flags are hints, and INV-SEEN needs only the order of the changes to
+        // one word.
         if now & !then != 0 {
             self.state.fetch_or(now, Ordering::Relaxed);
         }
@@ -331,8 +334,8 @@ impl Permits {
     }
 }
 
-/// A copy of the waker of the task that synchronizes. It is made before any
-/// lock is taken: a copy may be user code.
+/// Clones the waker of the task that synchronizes. This is done before any lock is taken, because a
+/// clone may run user code.
 pub(super) fn copy(at: &Offering<'_>) -> Waker {
     let task = at.task.expect("a combinator passes on `RETRIES` and `retry_leaf`");
     if frame::is_ours(task) { frame::clone_ours(task) } else { task.clone() }

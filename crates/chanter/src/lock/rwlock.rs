@@ -1,4 +1,4 @@
-//! `RwLock`: a value that many may read, or one may write.
+//! `RwLock`, a lock for many readers or one writer.
 
 use std::any::type_name;
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::frame::report::Wanted;
 use crate::sync::const_unless_loom;
 
-/// A value that many threads may read at a time, or one may write.
+/// A lock that protects a value: many threads may read it at a time, or one may write it.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -30,15 +30,14 @@ use crate::sync::const_unless_loom;
 /// # });
 /// ```
 ///
-/// While a writer that is alive is first in line, newcomers wait behind it; so
-/// a thread that reads and wants to read once more may wait for a writer that
-/// waits for it: let the first guard go before. Writers do not starve readers:
-/// those who wait are served in the order of their coming. There is no
-/// poisoning, and no futurelock: see [the module](crate::sync).
+/// While a writer that is still polled is the first waiter, newcomers wait behind it. So a reader
+/// should drop its guard before it reads again. Otherwise it may wait for a writer, and the writer
+/// for its guard. Writers do not starve readers: waiters are served in the order of their arrival.
+/// There is no poisoning, and no futurelock: see [the module](crate::sync).
 pub struct RwLock<T: ?Sized> {
-    /// A reader has one, a writer all of them.
+    /// The permits: a reader has one, a writer all of them.
     permits: Permits,
-    // `std`'s: the value is no part of the protocol.
+    // This is `std`'s cell, not loom's, because the value is no part of the protocol.
     value: UnsafeCell<T>,
 }
 
@@ -47,45 +46,43 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T> RwLock<T> {
     const_unless_loom! {
-        /// A lock that nobody has.
+        /// Makes an unlocked lock.
         pub fn new(value: T) -> Self {
             Self { permits: Permits::new(MAX), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// The event of locking for reading; yields a guard.
+    /// The event of locking for reading. It yields a guard.
     ///
-    /// Commits when it is polled, nobody writes, and no writer is first in
-    /// line. Not chosen, or dropped: it was never locked.
+    /// It commits when it is polled, nobody writes, and no writer is the first waiter. If it is not
+    /// chosen, or dropped, nothing was locked.
     #[inline]
     pub fn read(&self) -> Acquire<Reading<'_, T>> {
         Acquire::new(Reading(self))
     }
 
-    /// The event of locking for writing; yields a guard.
+    /// The event of locking for writing. It yields a guard.
     ///
-    /// Commits when it is polled and nobody reads or writes. Not chosen, or
-    /// dropped: it was never locked.
+    /// It commits when it is polled and nobody reads or writes. If it is not chosen, or dropped,
+    /// nothing was locked.
     #[inline]
     pub fn write(&self) -> Acquire<Writing<'_, T>> {
         Acquire::new(Writing(self))
     }
 
-    /// Like [`RwLock::read`]; the event and the guard share the lock instead of
-    /// borrowing it.
+    /// Like [`RwLock::read`], but the event and the guard share the lock instead of borrowing it.
     pub fn read_owned(self: Arc<Self>) -> Acquire<ReadingOwned<T>> {
         Acquire::new(ReadingOwned(self))
     }
 
-    /// Like [`RwLock::write`]; the event and the guard share the lock instead
-    /// of borrowing it.
+    /// Like [`RwLock::write`], but the event and the guard share the lock instead of borrowing it.
     pub fn write_owned(self: Arc<Self>) -> Acquire<WritingOwned<T>> {
         Acquire::new(WritingOwned(self))
     }
@@ -100,7 +97,7 @@ impl<T: ?Sized> RwLock<T> {
         self.permits.try_take(MAX).map(|_| WriteGuard { lock: self, like: PhantomData })
     }
 
-    /// The value. No locking is needed, because nobody else has the lock.
+    /// Returns the value. No locking is needed, because nobody else has access to the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -172,17 +169,17 @@ macro_rules! request {
 }
 
 request!(['a,]
-    /// What [`RwLock::read`] asks for.
+    /// The request of [`RwLock::read`].
     Reading(&'a RwLock<T>) -> ReadGuard<'a, T>, (1, BYPASSES), Wanted::Read);
 request!([]
-    /// What [`RwLock::read_owned`] asks for.
+    /// The request of [`RwLock::read_owned`].
     ReadingOwned(Arc<RwLock<T>>) -> OwnedReadGuard<T>, (1, BYPASSES), Wanted::Read);
-// A writer bears no bypass once it is first in line.
+// A writer accepts no bypass once it is the first waiter.
 request!(['a,]
-    /// What [`RwLock::write`] asks for.
+    /// The request of [`RwLock::write`].
     Writing(&'a RwLock<T>) -> WriteGuard<'a, T>, (MAX, 0), Wanted::Write);
 request!([]
-    /// What [`RwLock::write_owned`] asks for.
+    /// The request of [`RwLock::write_owned`].
     WritingOwned(Arc<RwLock<T>>) -> OwnedWriteGuard<T>, (MAX, 0), Wanted::Write);
 
 macro_rules! guard {
@@ -192,7 +189,7 @@ macro_rules! guard {
         #[clippy::has_significant_drop]
         pub struct $guard<$($generics)* T: ?Sized> {
             lock: $lock,
-            /// The guard is `Send` and `Sync` as what it is like is.
+            /// Makes the guard `Send` and `Sync` under the same conditions as this type.
             like: PhantomData<$like>,
         }
 
@@ -200,7 +197,7 @@ macro_rules! guard {
             type Target = T;
             #[inline(always)]
             fn deref(&self) -> &T {
-                // SAFETY: while the guard has its permits nobody else writes.
+                // SAFETY: nobody else writes while the guard has its permits.
                 unsafe { &*self.lock.value.get() }
             }
         }
@@ -221,16 +218,18 @@ macro_rules! guard {
 }
 
 guard!(['a,]
-    /// Access for reading; gives the lock back when dropped, on any thread.
+    /// Access for reading. The lock is released when the guard is dropped, on any thread.
     ReadGuard, &'a RwLock<T>, &'a T, 1);
 guard!([]
-    /// Access for reading that shares the lock; gives it back when dropped.
+    /// Access for reading that shares the lock. The lock is released when the guard is dropped, on
+    /// any thread.
     OwnedReadGuard, Arc<RwLock<T>>, T, 1);
 guard!(['a,]
-    /// Access for writing; gives the lock back when dropped, on any thread.
+    /// Access for writing. The lock is released when the guard is dropped, on any thread.
     WriteGuard, &'a RwLock<T>, &'a mut T, MAX);
 guard!([]
-    /// Access for writing that shares the lock; gives it back when dropped.
+    /// Access for writing that shares the lock. The lock is released when the guard is dropped, on
+    /// any thread.
     OwnedWriteGuard, Arc<RwLock<T>>, T, MAX);
 
 impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
@@ -244,13 +243,13 @@ impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
 impl<T: ?Sized> DerefMut for OwnedWriteGuard<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above.
+        // SAFETY: the guard has all permits, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
 
 impl<'a, T: ?Sized> WriteGuard<'a, T> {
-    /// Goes on as a reader; no writer comes in between.
+    /// Turns write access into read access. No writer comes in between. Never blocks.
     pub fn downgrade(guard: Self) -> ReadGuard<'a, T> {
         let lock = ManuallyDrop::new(guard).lock;
         lock.permits.give(MAX - 1);

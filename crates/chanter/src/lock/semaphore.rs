@@ -1,4 +1,4 @@
-//! `Semaphore`: a number of permits.
+//! `Semaphore`, a number of permits.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::frame::report::Wanted;
 use crate::sync::const_unless_loom;
 
-/// A number of permits that are acquired and given back.
+/// A semaphore: a number of permits that are acquired and given back.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -22,8 +22,8 @@ use crate::sync::const_unless_loom;
 /// # });
 /// ```
 ///
-/// To acquire many is all or nothing, and cannot starve: see
-/// [the module](crate::sync) for who is next.
+/// To acquire many permits is all or nothing, and cannot starve: see [the module](crate::sync) for the
+/// order of waiters.
 pub struct Semaphore {
     permits: Permits,
 }
@@ -33,10 +33,10 @@ impl Semaphore {
     pub const MAX_PERMITS: usize = MAX;
 
     const_unless_loom! {
-        /// A semaphore with so many free permits.
+        /// Makes a semaphore with `permits` free permits.
         ///
         /// # Panics
-        /// If they are more than [`Semaphore::MAX_PERMITS`].
+        /// If `permits` is more than [`Semaphore::MAX_PERMITS`].
         pub fn new(permits: usize) -> Self {
             assert!(permits <= MAX, "a semaphore has at most MAX_PERMITS permits");
             Self { permits: Permits::new(permits) }
@@ -45,18 +45,17 @@ impl Semaphore {
 
     /// The event of acquiring one permit.
     ///
-    /// Commits when it is polled and a permit is free, or to an error when the
-    /// semaphore has been closed. Not chosen: no permit was taken.
+    /// It commits when it is polled and a permit is free, or with an error when the semaphore has
+    /// been closed. If it is not chosen, or dropped, no permit was taken.
     #[inline]
     pub fn acquire(&self) -> Acquire<Acquiring<'_>> {
         self.acquire_many(1)
     }
 
-    /// The event of acquiring `permits` permits together. While fewer are free
-    /// none is taken; if there never were as many, it waits until they are
-    /// [added](Semaphore::add_permits).
+    /// The event of acquiring `permits` permits together. None is taken while fewer are free. If
+    /// the semaphore has fewer in all, it waits until more are [added](Semaphore::add_permits).
     ///
-    /// Commits, and does not, like [`Semaphore::acquire`].
+    /// It commits like [`Semaphore::acquire`].
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -72,8 +71,8 @@ impl Semaphore {
         Acquire::new(Acquiring { semaphore: self, permits })
     }
 
-    /// Like [`Semaphore::acquire_many`]; the event and the permits share the
-    /// semaphore instead of borrowing it.
+    /// Like [`Semaphore::acquire_many`], but the event and the permits share the semaphore instead
+    /// of borrowing it.
     pub fn acquire_owned(self: Arc<Self>, permits: usize) -> Acquire<AcquiringOwned> {
         Acquire::new(AcquiringOwned { semaphore: self, permits })
     }
@@ -81,8 +80,8 @@ impl Semaphore {
     /// Takes `permits` permits if they are free now. Never blocks.
     ///
     /// # Errors
-    /// `Unavailable` if fewer are free or it is others' turn, `Closed` if the
-    /// semaphore has been closed.
+    /// `Unavailable` if fewer are free or a waiter has precedence, `Closed` if the semaphore has
+    /// been closed.
     pub fn try_acquire(&self, permits: usize) -> Result<Permit<'_>, TryAcquireError> {
         match self.permits.try_take(permits) {
             Some(Outcome::Granted) => Ok(Permit { semaphore: self, permits }),
@@ -91,21 +90,21 @@ impl Semaphore {
         }
     }
 
-    /// How many permits are free at this moment.
+    /// The number of permits that are free at this moment.
     pub fn available(&self) -> usize {
         self.permits.free()
     }
 
-    /// Adds permits; never blocks.
+    /// Adds permits. Never blocks.
     ///
     /// # Panics
-    /// If more than [`Semaphore::MAX_PERMITS`] were free afterwards.
+    /// If more than [`Semaphore::MAX_PERMITS`] would be free afterwards.
     pub fn add_permits(&self, permits: usize) {
         assert!(self.permits.add(permits), "a semaphore has at most MAX_PERMITS permits");
     }
 
-    /// Grants nothing any more: all who wait, and all who come, get an error.
-    /// Permits that are out stay valid.
+    /// Closes the semaphore: all present and future waiters get an error. Permits that are held
+    /// stay valid. Never blocks.
     pub fn close(&self) {
         self.permits.close();
     }
@@ -125,7 +124,7 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-/// What [`Semaphore::acquire`] asks for.
+/// The request of [`Semaphore::acquire`].
 #[derive(Clone, Copy, Debug)]
 pub struct Acquiring<'a> {
     semaphore: &'a Semaphore,
@@ -158,7 +157,7 @@ impl<'a> Request for Acquiring<'a> {
     }
 }
 
-/// What [`Semaphore::acquire_owned`] asks for.
+/// The request of [`Semaphore::acquire_owned`].
 #[derive(Clone, Debug)]
 pub struct AcquiringOwned {
     semaphore: Arc<Semaphore>,
@@ -189,7 +188,7 @@ impl Request for AcquiringOwned {
     }
 }
 
-/// Permits of a [`Semaphore`]; given back when dropped.
+/// Permits of a [`Semaphore`], which are given back when this is dropped.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
 pub struct Permit<'a> {
@@ -197,7 +196,7 @@ pub struct Permit<'a> {
     permits: usize,
 }
 
-/// Permits of a [`Semaphore`] that share it; given back when dropped.
+/// Permits of a shared [`Semaphore`], which are given back when this is dropped.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
 pub struct OwnedPermit {
@@ -208,20 +207,20 @@ pub struct OwnedPermit {
 macro_rules! permit {
     ([$($generics:tt)*] $permit:ty, |$semaphore:ident| $share:expr) => {
         impl<$($generics)*> $permit {
-            /// How many permits these are.
+            /// The number of these permits.
             pub fn count(&self) -> usize {
                 self.permits
             }
 
-            /// Takes `permits` of them away, as a value of its own; `None` if
-            /// these are fewer.
+            /// Splits `permits` of them off as a value of its own. `None` if there are fewer.
             pub fn split(&mut self, permits: usize) -> Option<Self> {
                 self.permits = self.permits.checked_sub(permits)?;
                 let $semaphore = &self.semaphore;
                 Some(Self { semaphore: $share, permits })
             }
 
-            /// They are never given back: the semaphore has fewer from now on.
+            /// Forgets these permits: they are never given back, so the semaphore has fewer from
+            /// now on.
             pub fn forget(mut self) {
                 self.permits = 0;
             }
@@ -253,10 +252,10 @@ impl fmt::Display for SemaphoreClosed {
 
 impl Error for SemaphoreClosed {}
 
-/// Why [`Semaphore::try_acquire`] got nothing.
+/// The reason why [`Semaphore::try_acquire`] got no permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryAcquireError {
-    /// Too few permits are free, or it is the turn of others.
+    /// Too few permits are free, or a waiter has precedence.
     Unavailable,
     /// The semaphore has been closed.
     Closed,

@@ -1,11 +1,12 @@
-//! The queue: a line under its lock, and the alarm that watches over it.
+//! The queue of a lock: the waiters under their own lock, and the alarm that lets the queue go on
+//! past waiters that are not polled.
 //!
-//! It has a place of its own on the heap, made when somebody waits for the
-//! first time: the alarm rings wherever time is kept, perhaps after the lock
-//! has been moved or dropped, and waiters may have been leaked.
+//! It is allocated on the heap when somebody waits for the first time. It cannot lie in the lock:
+//! the alarm rings wherever time is kept, perhaps after the lock has been moved or dropped. Waiters
+//! may also have been leaked.
 //!
-//! The alarm is a timer of the virtual processor on which it was set, or of the
-//! time keeper: it is late while that processor is.
+//! The alarm is a timer of the virtual processor on which it was set, or of the time keeper. It is
+//! late while that processor is.
 
 use std::fmt;
 use std::pin::Pin;
@@ -22,14 +23,14 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
 use crate::time::{Alarm, MayHelp};
 
-/// Those who wait for one lock.
+/// The waiters of one lock.
 pub(super) struct Queue {
-    /// For the alarm, which keeps it alive.
+    /// A reference for the alarm, which keeps the queue alive.
     this: Weak<Queue>,
     line: Lock<WaiterQueue>,
-    /// The alarm that is set.
+    /// The alarm that is set, if there is one.
     alarm: Lock<Option<Pin<Box<Alarm>>>>,
-    /// Whether its ring may help somebody: the line says so (INV-IDLE).
+    /// Whether the ring of the alarm may help somebody. The waiter queue writes it (INV-IDLE).
     may_help: MayHelp,
 }
 
@@ -54,13 +55,13 @@ impl Queue {
         self.line.lock()
     }
 
-    /// For a report.
+    /// The queue, for a report that follows its free permits.
     pub(super) fn gauged(&self) -> Option<Arc<dyn Gauged>> {
         let this = self.this.upgrade()?;
         Some(this)
     }
 
-    /// Sets the alarm that [`WaiterQueue::watch`] asked for. The line is not locked.
+    /// Sets the alarm that [`WaiterQueue::watch`] asked for. The waiters are not locked.
     pub(super) fn set_alarm(&self, duration: Option<Duration>) {
         if let Some(duration) = duration
             && sync::HAS_CLOCK
@@ -68,19 +69,19 @@ impl Queue {
         {
             let waker = Waker::from(this);
             let may_help = MayHelp::clone(&self.may_help);
-            // Set under the lock: if it rings at once, `tick` finds it here.
+            // It is set under the lock, so that `tick` finds it here even if it rings at once.
             let mut place = self.alarm.lock();
             *place = Some(Alarm::set(duration, waker, may_help));
         }
     }
 
-    /// Takes the alarm away: it has rung, or the lock is gone.
+    /// Removes the alarm: it has rung, or the lock is gone.
     fn disarm(&self) {
         let alarm = self.alarm.lock().take();
         drop(alarm);
     }
 
-    /// The alarm has rung.
+    /// Handles the ring of the alarm.
     pub(super) fn tick(&self) {
         self.disarm();
         let mut wakes = WakeList::new();
@@ -89,7 +90,7 @@ impl Queue {
         let next = line.watch();
         drop(line);
         self.set_alarm(next);
-        // A foreign waker may panic: the time goes on.
+        // A foreign waker may panic, and must not end the time keeper or the scheduler.
         catch_panic(|| wakes.queue());
     }
 }
@@ -97,14 +98,14 @@ impl Queue {
 impl Gauged for Queue {
     fn gauge(self: Arc<Self>) -> Box<dyn Gauge> {
         let last = Box::pin(Waiter::new());
-        // SAFETY: pinned, and leaves when the gauge is dropped.
+        // SAFETY: the waiter is pinned and new, and leaves when the gauge is dropped.
         unsafe { self.lock().join(&last, usize::MAX, u32::MAX, Waker::noop().clone()) };
         Box::new(QueueGauge { queue: self, last })
     }
 }
 
-/// Follows how many permits are free: while somebody waits, whoever gives some back
-/// tells the line. So one more waits, for more permits than there are.
+/// Follows the number of free permits. A release tells this number to the queue while somebody
+/// waits. So the gauge is a waiter itself, for more permits than there are.
 struct QueueGauge {
     queue: Arc<Queue>,
     last: Pin<Box<Waiter>>,
@@ -118,7 +119,7 @@ impl Gauge for QueueGauge {
 
 impl Drop for QueueGauge {
     fn drop(&mut self) {
-        // SAFETY: it has joined this line.
+        // SAFETY: the waiter has joined this queue, in `gauge`.
         let left = unsafe { self.queue.lock().leave(&self.last) };
         drop(left);
     }
@@ -134,7 +135,7 @@ impl Wake for Queue {
     }
 }
 
-/// A lock's queue, once somebody has waited.
+/// A lock's queue, which is made when somebody waits for the first time.
 pub(super) struct LazyQueue(AtomicPtr<Queue>);
 
 impl fmt::Debug for LazyQueue {
@@ -150,11 +151,11 @@ impl LazyQueue {
         }
     }
 
-    /// The queue, if there is one. Who knows that there is one, but not from
-    /// its maker, may still get none: `get_or_make` never does.
+    /// The queue, if there is one. A caller may still get `None` for a queue that exists, unless it
+    /// has synchronized with the maker. `get_or_make` always returns one.
     pub(super) fn get(&self) -> Option<&Queue> {
-        // ORDER: Acquire pairs with `make`: the queue is whole.
-        // SAFETY: it lives until our end.
+        // ORDER: Acquire pairs with `make`: the queue is initialized.
+        // SAFETY: the queue lives until `self` is dropped.
         unsafe { self.0.load(order::queue_observe()).as_ref() }
     }
 
@@ -165,14 +166,14 @@ impl LazyQueue {
     #[cold]
     fn make(&self) -> &Queue {
         let fresh = Arc::into_raw(Queue::new()).cast_mut();
-        // ORDER: Release publishes the queue to `get`; Acquire, if another is
-        // there already, as in `get`.
+        // ORDER: Release publishes the queue to `get`. If another is there already, Acquire sees
+        // it, as in `get`.
         let (publish, observe) = (order::queue_publish(), order::queue_observe());
         match self.0.compare_exchange(ptr::null_mut(), fresh, publish, observe) {
-            // SAFETY: it lives until our end.
+            // SAFETY: the queue lives until `self` is dropped.
             Ok(_) => unsafe { &*fresh },
             Err(theirs) => {
-                // SAFETY: ours was never shared; theirs lives until our end.
+                // SAFETY: our queue was never shared. The other one lives until `self` is dropped.
                 unsafe {
                     drop(Arc::from_raw(fresh));
                     &*theirs
@@ -186,7 +187,7 @@ impl Drop for LazyQueue {
     fn drop(&mut self) {
         if let Some(queue) = self.get() {
             queue.disarm();
-            // SAFETY: from `into_raw`, once.
+            // SAFETY: the pointer comes from `into_raw` in `make`, and is given back once.
             unsafe { drop(Arc::from_raw(queue)) };
         }
     }

@@ -1,9 +1,9 @@
-//! The line of those who wait for a lock, and the rules of *calling* them.
+//! The wait queue of a lock, and the rules by which waiters are notified.
 //!
-//! Nothing is ever handed to one who waits. Whoever gives a permit back *calls*
-//! the first in line: takes its waker out and, when no lock is held, wakes it.
-//! The called one answers when it is polled: it tries to take what it wants, and
-//! either commits or goes on waiting, at its old place.
+//! Nothing is ever handed to a waiter. A caller that gives a permit back *notifies* the first
+//! waiter (stage `Called`): it takes the waker out and wakes it when no lock is held. The notified
+//! waiter *answers* when it is polled. It tries to take its permits, and either commits or goes on
+//! waiting, at its old place.
 //!
 //! ```text
 //!           join                    call                   tick
@@ -14,26 +14,24 @@
 //!    └────(leave)─────┴─────────────────────────┴────────────────────┘
 //! ```
 //!
-//! * INV-POLL: only a poll takes permits. One that is called and never polled
-//!   holds nothing.
-//! * INV-CALL: while permits are free, and somebody waits whom they would do,
-//!   one in line is called and has not answered; or all before him would have
-//!   to be bypassed, and then the watch is on.
-//! * INV-WATCH: while somebody waits behind one who is called, or who stands in
-//!   the way of free permits, an alarm is set. When it rings, those who have
-//!   been called since before it was set are put *away*: the line goes on
-//!   without them. They come back, to the front, when they are polled.
-//! * INV-IDLE: an alarm may help somebody while one is called and has not answered, or if anything has changed since the
-//!   first in line was last found alive. If not, its ring finds the first alive once more, unless the thread to which the first
-//!   belongs has run meanwhile and does not poll it any more. So such an alarm keeps no machine from being stuck, once it has
-//!   rung and still says the same.
-//! * INV-BYPASS: the first in line sees at most `patience` permits come back
-//!   before newcomers are barred: until it leaves the line, only those who are
-//!   called take any.
+//! * INV-POLL: only a poll takes permits. A waiter that is notified and never polled holds nothing.
+//! * INV-CALL: while the free permits would suffice for some waiter, a waiter is notified and has
+//!   not answered. Otherwise all before that one would have to be bypassed, and then an alarm is
+//!   set.
+//! * INV-WATCH: an alarm is set while somebody waits behind a waiter that is notified, or that
+//!   stands in the way of free permits. When it rings, the waiters that were notified before it was
+//!   set are put *away*: the queue goes on without them. They come back, to the front, when they
+//!   are polled.
+//! * INV-IDLE: an alarm may help somebody while a notified waiter has not answered, or if anything
+//!   has changed since the first waiter was last found alive. Otherwise its ring finds the first
+//!   waiter alive once more. The exception is a first waiter whose thread has run meanwhile and
+//!   does not poll it any more. So a machine with only such an alarm counts as stuck once the alarm
+//!   has rung and nothing has changed.
+//! * INV-BYPASS: the first waiter sees at most `patience` returns of permits before newcomers are
+//!   barred. Until it leaves the queue, only it and the notified waiters take any.
 //!
-//! All of this is under the lock of the queue (`stall_timer.rs`), so a waiter is
-//! touched by the holder of that lock only, and its owner takes the lock to
-//! unlink it before it dies (INV-LIVE).
+//! All of this is under the lock of the queue (`stall_timer.rs`), so only the holder of that lock
+//! touches a waiter. A waiter's owner takes the lock to unlink it before it is freed (INV-LIVE).
 
 use std::marker::PhantomPinned;
 use std::ptr::{self, NonNull};
@@ -45,47 +43,47 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{self, Cell, UnsafeCell};
 use crate::time::MayHelp;
 
-/// How long the called may take to answer before others are called as well.
+/// The time that a notified waiter has to answer before others are notified as well.
 pub(super) const ANSWER: Duration = Duration::from_millis(1);
-/// One that answered late, or when it was called only to see whether it lives,
-/// gets twice as long next time, up to `ANSWER << SLOWEST`.
+/// The limit of `slowness`. A waiter that answered late, or answered a probe, gets twice the time
+/// at the next alarm, up to `ANSWER << SLOWEST`.
 const SLOWEST: u32 = 6;
 
-/// One who waits. The owner pins it.
+/// A waiter. Its owner pins it.
 #[derive(Debug)]
 pub(super) struct Waiter {
     prev: Cell<*const Waiter>,
     next: Cell<*const Waiter>,
     stage: Cell<Stage>,
-    /// The order of coming: smaller is earlier.
+    /// The order of arrival: a smaller ticket is earlier.
     ticket: Cell<i64>,
     wants: Cell<usize>,
-    /// How many permits have come back while it was first.
+    /// The number of times that permits were given back while it was first.
     passes: Cell<u32>,
-    /// How many it stands before newcomers are barred.
+    /// The number of such times from which on newcomers are barred.
     patience: Cell<u32>,
-    /// Which alarm was the last one when it was called.
+    /// The number of the latest alarm when it was notified.
     called_in: Cell<u32>,
-    /// How often it has proved to be alive.
+    /// The number of times that it has proved to be alive, at most `SLOWEST`.
     slowness: Cell<u32>,
-    /// Called only to see whether it is alive.
+    /// True if it was notified only as a probe, to see whether it is alive.
     probed: Cell<bool>,
     waker: UnsafeCell<Option<Waker>>,
-    /// The owner's alone: whether the line may know it.
+    /// True if the queue may know it. Only the owner uses this field.
     joined: std::cell::Cell<bool>,
     _pinned: PhantomPinned,
 }
 
-/// Where a waiter is.
+/// The stage of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not in line.
+    /// Not in the queue.
     Out,
-    /// In line.
+    /// In the queue.
     Waiting,
-    /// In line, and woken; not polled since.
+    /// In the queue, notified, and not polled since.
     Called,
-    /// Called for so long that the line goes on without it. Not linked.
+    /// Notified for so long that the queue goes on without it. It is not linked.
     Away,
 }
 
@@ -109,54 +107,56 @@ impl Waiter {
         }
     }
 
-    /// Whether it has joined a line and has not left it; asked by its owner.
+    /// Whether it has joined a queue and has not left it. Only its owner asks.
     #[inline(always)]
     pub(super) fn has_joined(&self) -> bool {
         self.joined.get()
     }
 
     fn set_waker(&self, waker: Option<Waker>) -> Option<Waker> {
-        // SAFETY: the line's lock is held, or the waiter is not linked.
+        // SAFETY: the queue's lock is held, or the waiter is not linked.
         self.waker.with_mut(|place| unsafe { std::mem::replace(&mut *place, waker) })
     }
 }
 
-/// Those who wait, in the order of their coming; lives under a lock.
+/// The waiters of a lock, in the order of their arrival. The queue's lock protects it.
 #[derive(Debug)]
 pub(super) struct WaiterQueue {
-    /// The first; its `prev` is the last.
+    /// The first waiter; its `prev` is the last one.
     head: Option<NonNull<Waiter>>,
-    /// The first who is not called.
+    /// The first waiter that is not notified.
     next: Option<NonNull<Waiter>>,
-    /// As many permits as can be free now, at most.
+    /// The upper bound of the number of permits that can be free now.
     pub(super) free: usize,
-    /// How many the called want, all together.
+    /// The number of permits that the notified waiters want together.
     notified: u128,
-    /// Newcomers may not take any.
+    /// True if newcomers may not take permits.
     barred: bool,
-    /// The next ticket at the end, and at the front.
+    /// The next ticket at the end; `first` is the latest one at the front.
     last: i64,
     first: i64,
-    /// An alarm is set; the how-manieth it is; for how slow a waiter.
+    /// True if an alarm is set. `alarm` is its number, and `alarm_slowness` the slowness of the
+    /// waiter that it was set for.
     armed: bool,
     alarm: u32,
     alarm_slowness: u32,
-    /// How many are called in vain when the next alarm rings: the dead are
-    /// found in a time that grows with the logarithm of their number.
+    /// The number of further waiters that are notified when an alarm finds waiters missing. It
+    /// doubles each time, so the time to find those that are never polled grows with the logarithm
+    /// of their number.
     batch: usize,
-    /// The first has been called to see whether it is alive, and has answered; nothing has changed since.
+    /// True if the first waiter has answered a probe, and nothing has changed since.
     proved: bool,
-    /// What follows from it for the alarm: INV-IDLE.
+    /// Whether the alarm may help somebody (INV-IDLE).
     may_help: MayHelp,
 }
 
-/// It is alive: the next alarm that it fears gives it twice as long.
+/// Doubles the time that the waiter, which has proved to be alive, gets from the next alarm.
 fn slow_down(waiter: &Waiter) {
     waiter.slowness.set((waiter.slowness.get() + 1).min(SLOWEST));
 }
 
-// SAFETY: the pointers are to pinned waiters whose owners unlink them under
-// the same lock (INV-LIVE).
+// SAFETY: the pointers are to pinned waiters, and their owners unlink them under the same lock
+// (INV-LIVE).
 unsafe impl Send for WaiterQueue {}
 
 impl WaiterQueue {
@@ -182,28 +182,27 @@ impl WaiterQueue {
         self.head.is_none()
     }
 
-    /// Whether newcomers have to join the line.
+    /// Whether newcomers have to join the queue.
     pub(super) fn is_barred(&self) -> bool {
         self.barred
     }
 
-    /// Whether `waiter`, who is being polled, may take free permits.
+    /// Whether `waiter`, which is being polled, may take free permits.
     pub(super) fn may_take(&self, waiter: &Waiter) -> bool {
         !self.barred
             || waiter.stage.get() == Stage::Called
             || self.head.is_some_and(|head| ptr::eq(head.as_ptr(), waiter))
     }
 
-    /// Where a waiter is.
+    /// The stage of a waiter.
     pub(super) fn stage(&self, waiter: &Waiter) -> Stage {
         waiter.stage.get()
     }
 
-    /// A newcomer joins at the end.
+    /// Adds a newcomer at the end.
     ///
     /// # Safety
-    /// The waiter is pinned and out, and its owner lets it `leave` before it
-    /// dies.
+    /// The waiter is pinned and in no queue, and its owner lets it `leave` before it is freed.
     pub(super) unsafe fn join(&mut self, waiter: &Waiter, wants: usize, patience: u32, waker: Waker) {
         waiter.wants.set(wants);
         waiter.patience.set(patience);
@@ -211,15 +210,16 @@ impl WaiterQueue {
         waiter.joined.set(true);
         self.last += 1;
         self.proved = false;
-        // SAFETY: the caller's contract.
+        // SAFETY: the waiter is pinned and in no queue, and leaves before it is freed, as the
+        // caller has promised.
         unsafe { self.link(waiter, waker, false) };
     }
 
-    /// A waiter has been polled and could not take what it wants. Returns a
-    /// waker to be dropped when no lock is held.
+    /// Notes that a waiter has been polled and could not take its permits. Returns a waker that the
+    /// caller must drop when no lock is held.
     ///
     /// # Safety
-    /// The waiter has joined this line.
+    /// The waiter has joined this queue.
     pub(super) unsafe fn answer(&mut self, waiter: &Waiter, waker: Waker) -> Option<Waker> {
         match waiter.stage.get() {
             Stage::Out => unreachable!("who answers has joined"),
@@ -232,7 +232,7 @@ impl WaiterQueue {
                     self.proved = true;
                 }
                 waiter.stage.set(Stage::Waiting);
-                // SAFETY: `next` is in the line.
+                // SAFETY: `next` is in the queue, so it lives (INV-LIVE).
                 if self.next.is_none_or(|next| waiter.ticket.get() < unsafe { next.as_ref() }.ticket.get()) {
                     self.next = Some(NonNull::from(waiter));
                 }
@@ -244,18 +244,19 @@ impl WaiterQueue {
                 self.first -= 1;
                 self.proved = false;
                 waiter.ticket.set(self.first);
-                // SAFETY: pinned, not linked, and its owner has it leave.
+                // SAFETY: the waiter has joined, so it is pinned, and its owner lets it leave. It
+                // is not linked while it is away.
                 unsafe { self.link(waiter, waker, true) };
                 None
             }
         }
     }
 
-    /// A waiter leaves: it has what it wants, or wants it no more. Returns
-    /// whether it was called, and a waker to be dropped when no lock is held.
+    /// Removes a waiter that has its permits, or does not want them any more. Returns whether it
+    /// was notified, and a waker that the caller must drop when no lock is held.
     ///
     /// # Safety
-    /// The waiter has joined this line.
+    /// The waiter has joined this queue.
     pub(super) unsafe fn leave(&mut self, waiter: &Waiter) -> (bool, Option<Waker>) {
         waiter.joined.set(false);
         self.proved = false;
@@ -265,16 +266,16 @@ impl WaiterQueue {
             self.batch = 0;
         }
         if matches!(stage, Stage::Called | Stage::Waiting) {
-            // SAFETY: linked.
+            // SAFETY: the waiter is linked in this queue, as its stage says.
             unsafe { self.unlink(waiter) };
         }
         (stage == Stage::Called, waiter.set_waker(None))
     }
 
-    /// Calls those who can have what they want, in order, and `more` beyond.
+    /// Notifies the waiters for which the free permits suffice, in order, and `more` others.
     pub(super) fn notify(&mut self, mut more: usize, wakes: &mut WakeList) {
         while let Some(next) = self.next {
-            // SAFETY: in the line.
+            // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
             let waiter = unsafe { next.as_ref() };
             if self.notified + waiter.wants.get() as u128 > self.free as u128 {
                 if more == 0 {
@@ -286,10 +287,10 @@ impl WaiterQueue {
         }
     }
 
-    /// Permits have come back while somebody was first in line.
+    /// Counts for the first waiter that permits were given back.
     pub(super) fn pass(&mut self) {
         if let Some(head) = self.head {
-            // SAFETY: in the line.
+            // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
             let head = unsafe { head.as_ref() };
             self.proved = false;
             head.passes.set(head.passes.get().saturating_add(1));
@@ -297,8 +298,8 @@ impl WaiterQueue {
         }
     }
 
-    /// The time after which the alarm has to ring, if one has to be set now:
-    /// somebody waits, and another is called or is in the way (INV-WATCH).
+    /// The time after which an alarm has to ring, if one has to be set now. This is so if somebody
+    /// waits, and another waiter is notified or in the way (INV-WATCH).
     #[must_use = "the queue sets it"]
     pub(super) fn watch(&mut self) -> Option<Duration> {
         self.judge();
@@ -312,9 +313,9 @@ impl WaiterQueue {
         if self.barred { self.arm() } else { None }
     }
 
-    /// INV-IDLE.
+    /// Notes whether an alarm may help somebody (INV-IDLE).
     fn judge(&self) {
-        // (In a model alarms ring by hand: nobody asks.)
+        // In a model alarms ring by hand, so nobody asks.
         if !sync::HAS_CLOCK {
             return;
         }
@@ -328,18 +329,18 @@ impl WaiterQueue {
         }
         self.armed = true;
         self.alarm = self.alarm.wrapping_add(1);
-        // SAFETY: in the line.
+        // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
         self.alarm_slowness = self.head.map_or(0, |head| unsafe { head.as_ref() }.slowness.get());
         Some(ANSWER * (1 << self.alarm_slowness))
     }
 
-    /// The alarm rings.
+    /// Handles the ring of the alarm.
     pub(super) fn tick(&mut self, wakes: &mut WakeList) {
         self.armed = false;
         let mut missing = 0;
         let mut at = self.head;
         while let Some(waiter) = at {
-            // SAFETY: in the line.
+            // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
             let waiter = unsafe { waiter.as_ref() };
             if waiter.stage.get() != Stage::Called {
                 break;
@@ -349,7 +350,7 @@ impl WaiterQueue {
             if !in_time && waiter.slowness.get() <= self.alarm_slowness {
                 self.recall(waiter);
                 waiter.stage.set(Stage::Away);
-                // SAFETY: linked.
+                // SAFETY: the waiter is linked in this queue, as its stage says.
                 unsafe { self.unlink(waiter) };
                 missing += 1;
             }
@@ -359,8 +360,8 @@ impl WaiterQueue {
             self.batch = self.batch.saturating_mul(2).max(missing);
             self.notify(self.batch, wakes);
         } else if let Some(head) = self.head.filter(|_| self.next == self.head && self.free > 0) {
-            // It is in the way of others: is it alive?
-            // SAFETY: in the line.
+            // The first waiter is in the way of others: a probe asks whether it is alive.
+            // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
             let head = unsafe { head.as_ref() };
             head.probed.set(true);
             self.call_one(head, wakes);
@@ -368,7 +369,7 @@ impl WaiterQueue {
     }
 
     fn has_several(&self) -> bool {
-        // SAFETY: in the line.
+        // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
         self.head.is_some_and(|head| !ptr::eq(unsafe { head.as_ref() }.next.get(), head.as_ptr()))
     }
 
@@ -387,7 +388,7 @@ impl WaiterQueue {
     }
 
     fn see_who_is_first(&mut self) {
-        // SAFETY: in the line.
+        // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
         let first = self.head.map(|head| unsafe { head.as_ref() });
         self.barred = first.is_some_and(|first| first.passes.get() >= first.patience.get());
     }
@@ -398,7 +399,7 @@ impl WaiterQueue {
 
     fn waiting_after(&self, waiter: &Waiter) -> Option<NonNull<Waiter>> {
         let mut at = self.after(waiter);
-        // SAFETY: in the line.
+        // SAFETY: the waiter is in the queue, so it lives (INV-LIVE).
         while let Some(next) = at.map(|next| unsafe { next.as_ref() }) {
             if next.stage.get() == Stage::Waiting {
                 break;
@@ -409,7 +410,7 @@ impl WaiterQueue {
     }
 
     /// # Safety
-    /// The waiter is pinned, not linked, and leaves before it dies.
+    /// The waiter is pinned, not linked, and leaves before it is freed.
     unsafe fn link(&mut self, waiter: &Waiter, waker: Waker, in_front: bool) {
         let this = NonNull::from(waiter);
         waiter.stage.set(Stage::Waiting);
@@ -420,7 +421,7 @@ impl WaiterQueue {
                 waiter.prev.set(this.as_ptr());
                 waiter.next.set(this.as_ptr());
             }
-            // SAFETY: INV-LIVE.
+            // SAFETY: waiters in the queue live (INV-LIVE).
             Some(head) => unsafe {
                 let tail = head.as_ref().prev.get();
                 waiter.prev.set(tail);
@@ -439,7 +440,7 @@ impl WaiterQueue {
     }
 
     /// # Safety
-    /// The waiter is linked in this line.
+    /// The waiter is linked in this queue.
     unsafe fn unlink(&mut self, waiter: &Waiter) {
         let this = NonNull::from(waiter);
         if self.next == Some(this) {
@@ -450,7 +451,7 @@ impl WaiterQueue {
         if ptr::eq(next, waiter) {
             self.head = None;
         } else {
-            // SAFETY: INV-LIVE.
+            // SAFETY: waiters in the queue live (INV-LIVE).
             unsafe {
                 (*prev).next.set(next);
                 (*next).prev.set(prev);

@@ -1,5 +1,5 @@
-//! Spawning threads of which something is said: attributes for the policy, a name,
-//! or a thread that they are to run near to.
+//! Spawning threads with options: attributes for the policy, a name, a virtual processor, or a
+//! thread near which they are to run.
 
 use std::future::Future;
 use std::ptr::{self, NonNull};
@@ -17,22 +17,22 @@ use crate::sched::{Shared, Vp};
 use crate::sync::Lock;
 use crate::sync::atomic::Ordering;
 
-/// A host's frame, and what is said of its thread. Behind a lock: a policy may
-/// hold a token that is stale, while a stealer runs the thread.
+/// A host's frame, with the options of its thread. The attributes are behind a lock, because a
+/// policy may hold a stale token while a stealer runs the thread.
 #[repr(C)]
 struct AttributedFrame<F: Future> {
     host: HostFrame<F>,
     attributes: Lock<Attributes>,
-    /// Until the end of the frame.
+    /// The thread's name, which stays until the end of the frame.
     name: Option<Arc<str>>,
 }
 
-/// What is said of a thread.
+/// The options of a thread that is to be spawned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpawnOptions {
     pub(crate) attributes: Option<Attributes>,
     pub(crate) name: Option<Arc<str>>,
-    /// The virtual processor on which it stays.
+    /// The index of the virtual processor on which it stays; `None`: it may run on any.
     pub(crate) on: Option<usize>,
     /// The virtual processor on which it begins, if nothing is said of where it stays.
     pub(crate) near: Option<Near>,
@@ -64,7 +64,8 @@ impl<F: Future> AttributedFrame<F> {
     const VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::VTABLE, Self::drop_frame);
     const DELAYED_VTABLE: &'static Vtable = &Vtable {
         evaluate: |frame, cx, place| {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is the runner of a frame of ours, and `place` is of its value's
+            // type.
             unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::DELAYED_VTABLE) }
         },
         ..Self::extend(HostFrame::<F>::DELAYED_VTABLE, Self::drop_frame)
@@ -81,18 +82,18 @@ impl<F: Future> AttributedFrame<F> {
     }
 
     unsafe fn attributes(frame: NonNull<Header>) -> Option<NonNull<Lock<Attributes>>> {
-        // SAFETY: the caller keeps the frame, which is one of ours.
+        // SAFETY: the caller keeps the frame, which is an `AttributedFrame<F>`.
         Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).attributes) })
     }
 
     unsafe fn name(frame: NonNull<Header>) -> Option<NonNull<Arc<str>>> {
-        // SAFETY: as in `attributes`.
+        // SAFETY: the caller keeps the frame, which is an `AttributedFrame<F>`.
         unsafe { (*frame.cast::<Self>().as_ptr()).name.as_ref().map(NonNull::from) }
     }
 
     unsafe fn drop_frame(frame: NonNull<Header>) {
-        // SAFETY: the caller frees the frame: it is alone with it. The report of a
-        // panic has the name.
+        // SAFETY: the caller frees the frame, so nobody else refers to it. The name goes last,
+        // because the report of a panic needs it.
         unsafe {
             (HostFrame::<F>::VTABLE.drop_frame)(frame);
             (*frame.cast::<Self>().as_ptr()).name = None;
@@ -100,15 +101,16 @@ impl<F: Future> AttributedFrame<F> {
     }
 
     /// # Safety
-    /// As for the vtable's function, of which `of` has one for the host.
+    /// As for the vtable's function `evaluate`. `of` is the host's vtable.
     unsafe fn evaluate(
         frame: NonNull<Header>,
         cx: &mut Context<'_>,
         place: *mut (),
         of: &'static Vtable,
     ) -> Evaluated {
-        // SAFETY: the caller's contract. With its value the frame may go without
-        // being buried; it is its runner's and its only handle's, who are one.
+        // SAFETY: the caller is the runner, and `place` is of the value's type. A frame that yields
+        // its value may be freed without `drop_frame`, so the name goes here. The runner is also
+        // the owner of the only handle, so nobody else uses the name.
         unsafe {
             let evaluated = (of.evaluate)(frame, cx, place);
             if evaluated == Evaluated::Value {
@@ -123,25 +125,26 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
     const BOXED_VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::BOXED_VTABLE, Self::drop_frame);
     const BOXED_DELAYED_VTABLE: &'static Vtable = &Vtable {
         evaluate: |frame, cx, place| {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is the runner of a frame of ours, and `place` is of its value's
+            // type.
             unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::BOXED_DELAYED_VTABLE) }
         },
         ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::drop_frame)
     };
 }
 
-/// The attributes of the thread whose frame this is, if it has any.
+/// The attributes of the thread in this frame, if it has any.
 ///
 /// # Safety
 /// The caller keeps the frame for as long as it uses the lock: it holds the
 /// token, even a stale one, or is the runner.
 pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame for as long as it uses the lock.
     unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
 }
 
-/// Changes the attributes of the thread that runs here, for its next turns.
-/// False: it was spawned without any (see [`Thread::builder`](crate::ThreadBuilder::attributes)), or there is none.
+/// Changes the attributes of the calling thread, for its next turns. False: it was spawned without
+/// any (see [`Thread::builder`](crate::ThreadBuilder::attributes)), or the caller is not a thread of a machine.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -159,7 +162,7 @@ pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Loc
 pub fn set_attributes(attributes: Attributes) -> bool {
     let Some(vp) = Vp::current() else { return false };
     let Some(frame) = NonNull::new(vp.running.get()) else { return false };
-    // SAFETY: it is being polled by us.
+    // SAFETY: the thread is being polled by us, so we are its runner.
     match unsafe { attributes_of(frame) } {
         Some(place) => {
             *place.lock() = attributes;
@@ -172,7 +175,7 @@ pub fn set_attributes(attributes: Attributes) -> bool {
 /// Spawns a host of which something is said, from anywhere.
 ///
 /// # Panics
-/// If the machine has no virtual processor as asked for.
+/// If the machine has no virtual processor `said.on`.
 pub(crate) fn spawn_said_in<F>(
     machine: &Shared,
     said: SpawnOptions,
@@ -209,8 +212,7 @@ where
     spawn_at(machine, here, home, make, site)
 }
 
-/// Creates a delayed host of which something is said, from anywhere; see
-/// [`delay`](crate::delay).
+/// Creates a delayed host with options, from any OS thread; see [`delay`](crate::delay).
 pub(super) fn delay_said_in<F>(
     machine: &Shared,
     said: SpawnOptions,
@@ -272,7 +274,7 @@ fn spawn_at<T>(
 }
 
 /// # Safety
-/// The caller owns `arena`; the body is `Send`, and outlives the thread.
+/// The caller owns `arena`. The body is `Send`, and outlives the thread.
 unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
@@ -282,15 +284,17 @@ unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
     if fits::<AttributedFrame<F>>() {
         let vtable =
             if DELAYED { AttributedFrame::<F>::DELAYED_VTABLE } else { AttributedFrame::<F>::VTABLE };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller owns `arena`; the body is `Send` and outlives the thread. The frame is
+        // new, and its handle's reference is ours.
         unsafe {
             let frame = new_frame::<DELAYED, _>(arena, home, said, future, vtable);
             return (frame, Thread::from_frame(frame));
         }
     }
-    // As for other bodies that are too large; what is said stays in the frame.
+    // The body is boxed, as other large bodies are. The options stay in the frame.
     let boxed = Box::pin(async move { Box::new(future.await) });
-    // SAFETY: the caller's contract; the vtable unpacks the output.
+    // SAFETY: the caller owns `arena`; the body is `Send` and outlives the thread. The vtable
+    // unpacks the output.
     unsafe { new_boxed::<DELAYED, _, _>(arena, home, said, boxed) }
 }
 
@@ -304,7 +308,8 @@ unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
 ) -> (NonNull<Header>, Thread<T>) {
     let vtable =
         if DELAYED { AttributedFrame::<F>::BOXED_DELAYED_VTABLE } else { AttributedFrame::<F>::BOXED_VTABLE };
-    // SAFETY: the caller's contract; the vtable unpacks the output.
+    // SAFETY: the caller owns `arena`; the body is `Send` and outlives the thread. The vtable
+    // unpacks the output, so the handle's type is `T`.
     unsafe {
         let frame = new_frame::<DELAYED, _>(arena, home, said, future, vtable);
         (frame, Thread::from_frame(frame))
@@ -323,8 +328,8 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
     assert!(fits::<AttributedFrame<F>>(), "the body fits a frame");
     let state = if DELAYED { State::new_delayed() } else { State::new_host() };
     let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
-    // SAFETY: the class is large enough, and the frame new. The caller's handle
-    // takes one reference; a token that there is has the other.
+    // SAFETY: the caller owns the arena, the class is large enough, and the frame is new. The
+    // caller's handle takes one reference; the token, if there is one, has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<AttributedFrame<F>>()));
         let place = frame.cast::<AttributedFrame<F>>().as_ptr();

@@ -12,11 +12,12 @@ use crate::frame::Site;
 use crate::policy::Attributes;
 use crate::sched::entered;
 
-/// How a host is to be spawned: its name, attributes for its policy, its place. [`Thread::builder`] makes one.
+/// A builder of hosts: with a name, attributes for the policy, or a fixed virtual processor.
 ///
-/// The name is in the reports of panics and deadlocks, in the `Debug` of the handle, in [`Thread::name`] and
-/// [`current_thread`](crate::thread::current_thread), on every machine. A name or attributes cost the thread some 40 bytes
-/// in its frame; other threads pay nothing. Fibers have [a builder of their own](crate::fiber::Builder).
+/// On every machine the name is shown in reports of panics and deadlocks, in the `Debug` of the
+/// handle, in [`Thread::name`] and [`current_thread`](crate::thread::current_thread). Options take some 40
+/// bytes in the thread's frame; threads without options pay nothing. Fibers have [a builder of
+/// their own](crate::fiber::Builder).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -38,26 +39,25 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// A host without name and attributes, on any virtual processor.
+    /// A builder of a host without name and attributes, on any virtual processor.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The thread's name.
+    /// Sets the thread's name.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.said.name = Some(name.into());
         self
     }
 
-    /// Attributes, which policies look at: priority, deadline, tickets.
-    ///
-    /// STING, section 4: the policy manager "establishes a priority and quantum" for threads.
+    /// Sets the attributes that policies see; see [`Thread::builder`](crate::ThreadBuilder::attributes).
     pub fn attributes(mut self, attributes: Attributes) -> Self {
         self.said.attributes = Some(attributes);
         self
     }
 
-    /// The virtual processor on which the thread stays.
+    /// Sets the index of the virtual processor on which the thread stays; see
+    /// [`Thread::builder`](crate::ThreadBuilder::on).
     pub fn on(mut self, vp: usize) -> Self {
         self.said.on = Some(vp);
         self
@@ -87,7 +87,8 @@ impl ThreadBuilder {
     /// Spawns the thread on the caller's machine; see [`spawn`](crate::spawn).
     ///
     /// # Panics
-    /// Outside of a machine, or if it has no virtual processor as asked for.
+    /// Outside of a machine, or if the machine has no virtual processor with the index given to
+    /// [`on`](Self::on).
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> Thread<F::Output>
     where

@@ -1,4 +1,4 @@
-//! To await a thread: to demand its value.
+//! `Demand`, the future of awaiting a thread: it demands the thread's value.
 
 use std::fmt;
 use std::future::Future;
@@ -12,11 +12,10 @@ use crate::frame::JoinError;
 use crate::frame::run::evaluate;
 use crate::sched::budget;
 
-/// The future of awaiting a [`Thread`]: demands its value, then joins it.
+/// The future of awaiting a [`Thread`]: it demands the thread's value, and then joins the thread.
 ///
-/// A thread that is delayed and that nobody else knows is evaluated at the cost
-/// of a few calls (see [`delay`](crate::delay)). Dropping it lets a thread that
-/// has begun go on by itself.
+/// A delayed thread that nobody else knows is evaluated at the cost of a few calls (see
+/// [`delay`](crate::delay)). If the future is dropped, a thread that has begun goes on by itself.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Demand<T> {
     stage: Stage<T>,
@@ -40,12 +39,12 @@ impl<T> Future for Demand<T> {
     #[inline(always)]
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the synchronization is not moved once it is there.
+        // SAFETY: the synchronization, once it is there, is not moved.
         let stage = unsafe { &mut self.get_unchecked_mut().stage };
         match stage {
             Stage::New(thread) => {
                 if let Some(value) = thread.evaluate_alone() {
-                    // Its frame is free.
+                    // The thread's frame has been freed.
                     std::mem::forget(std::mem::replace(stage, Stage::Over));
                     return Poll::Ready(Ok(value));
                 }
@@ -69,7 +68,7 @@ impl<T> Demand<T> {
     #[track_caller]
     fn join(stage: &mut Stage<T>, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
         match stage {
-            // SAFETY: it stays where it is until it is dropped.
+            // SAFETY: the synchronization stays in place until it is dropped.
             Stage::Joining(sync) => unsafe { Pin::new_unchecked(sync) }.poll(cx),
             _ => panic!("a thread was awaited after its end"),
         }
@@ -77,16 +76,16 @@ impl<T> Demand<T> {
 }
 
 impl<T> Thread<T> {
-    /// Runs a thread that is delayed, if this handle is all that refers to it.
-    /// Its frame is gone when there is a value, and lives otherwise.
+    /// Runs a delayed thread, if this handle is its only reference. If there is a value, its frame
+    /// is gone, and the caller must forget the handle.
     #[inline(always)]
     fn evaluate_alone(&mut self) -> Option<T> {
         if !self.header().state.is_delayed_alone() || !budget::pay() {
             return None;
         }
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: the handle is the only reference, and the types match; it is
-        // forgotten if there is a value.
+        // SAFETY: the handle is the only reference, and the types match. The caller forgets it if
+        // there is a value.
         unsafe { evaluate(self.frame(), value.as_mut_ptr().cast()).then(|| value.assume_init()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Handles of threads, and the event of their completion.
+//! `Thread`, the handle of a thread, and `Join`, the event of its completion.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,22 +17,22 @@ use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
 ///
-/// Dropping it lets the thread go on by itself.
+/// If the handle is dropped, a thread that has begun or is scheduled goes on by itself; a delayed
+/// one never runs.
 pub struct Thread<T> {
     frame: NonNull<Header>,
-    /// Invariant: `terminate` puts in what `join` takes out.
+    /// `T` is invariant: `terminate` puts a `T` in, and `join` takes it out.
     output: PhantomData<*mut T>,
 }
 
-// SAFETY: a handle gives a `T` to one thread, and shares nothing of it.
+// SAFETY: a handle gives the `T` to one thread, and shares no part of it.
 unsafe impl<T: Send> Send for Thread<T> {}
-// SAFETY: as above: `join` is all that a shared handle can do.
+// SAFETY: `join` through a shared handle gives the `T` to one thread, and shares no part of it.
 unsafe impl<T: Send> std::marker::Sync for Thread<T> {}
 
 impl<T> Thread<T> {
     /// # Safety
-    /// `frame` holds a host whose output is `T`; the handle takes over one
-    /// reference.
+    /// `frame` holds a host with the output `T`. The handle takes over one reference.
     pub(super) unsafe fn from_frame(frame: NonNull<Header>) -> Self {
         Self { frame, output: PhantomData }
     }
@@ -48,15 +48,15 @@ impl<T> Thread<T> {
         unsafe { self.frame.as_ref() }
     }
 
-    /// The event of the thread's completion: its value, or how it failed.
+    /// The event of the thread's completion. It yields the thread's value, or the reason of its
+    /// failure.
     ///
-    /// To synchronize on it demands the value: a thread that has not run yet is
-    /// stolen, see [`delay`](crate::delay). In a choice that happens when no
-    /// branch is ready.
+    /// A synchronization on it demands the value: a thread that has not run yet is stolen, see
+    /// [`delay`](crate::delay). In a choice this happens only if no branch is ready.
     ///
-    /// Any number of threads may wait; the first that synchronizes after the
-    /// completion takes the value, the others get a `JoinError` that
-    /// [`is_taken`](JoinError::is_taken). Not chosen: the value stays.
+    /// Any number of threads may wait. The first one that synchronizes after the completion takes
+    /// the value; the others get a `JoinError` that [`is_taken`](JoinError::is_taken). If the event
+    /// is not chosen, the value stays.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -69,15 +69,15 @@ impl<T> Thread<T> {
         Join { thread: self.again(), owner_waiter: false }
     }
 
-    /// Whether it has not run yet.
+    /// Whether the thread has not run yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.header().state.is_fresh()
     }
 
-    /// Another handle.
+    /// Makes another handle.
     pub(super) fn again(&self) -> Self {
         self.header().state.retain();
-        // SAFETY: the reference of the line above.
+        // SAFETY: the new handle takes over the reference that `retain` has counted.
         unsafe { Self::from_frame(self.frame) }
     }
 
@@ -87,16 +87,14 @@ impl<T> Thread<T> {
         self.header().state.is_complete()
     }
 
-    /// Where the thread is on its way. Others may move it on at any moment;
-    /// only [`Progress::Determined`] is final.
+    /// The thread's progress. It may change at any moment; only [`Progress::Determined`] is final.
     pub fn progress(&self) -> Progress {
         self.header().state.progress()
     }
 
-    /// Schedules a thread that is delayed, on the virtual processor that calls
-    /// this, or on the one where it was created. Lets one go on that is
-    /// suspended or blocked by a request, as [`Thread::resume`] does. False: it
-    /// was neither.
+    /// Schedules a delayed thread on the calling virtual processor, or else on the one where it was
+    /// created. A thread that is suspended or blocked by a request is resumed, as by
+    /// [`Thread::resume`]. False: the thread was neither. Never blocks.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -110,13 +108,13 @@ impl<T> Thread<T> {
     ///
     /// STING, section 3.1 (`thread-run`).
     pub fn run(&self) -> bool {
-        // SAFETY: the handle is a reference.
+        // SAFETY: the handle holds a reference.
         unsafe { schedule(self.frame, None) || self.resume() }
     }
 
-    /// Schedules a thread that is delayed on virtual processor `vp` of its
-    /// machine. As with [`Thread::builder`](crate::ThreadBuilder::near), nothing keeps it there.
-    /// Else as [`Thread::run`]: one that has begun goes on where it was.
+    /// Schedules a delayed thread on virtual processor `vp` of its machine. It may move later, as
+    /// with [`Thread::builder`](crate::ThreadBuilder::near). Otherwise this is [`Thread::run`]: a thread that has
+    /// begun goes on where it was.
     ///
     /// # Panics
     /// If its machine has no virtual processor `vp`.
@@ -128,13 +126,13 @@ impl<T> Thread<T> {
         let there = vps.get(vp);
         let there =
             there.unwrap_or_else(|| panic!("no virtual processor {vp}: the machine has {}", vps.len()));
-        // SAFETY: the handle is a reference; `there` is of its machine.
+        // SAFETY: the handle holds a reference, and `there` is of the thread's machine.
         unsafe { schedule(self.frame, Some(there)) || self.resume() }
     }
 
     #[inline(always)]
     fn joiners(&self) -> &Joiners {
-        // SAFETY: the frame outlives the borrow; hosts have joiners.
+        // SAFETY: the handle's reference keeps the frame for the time of the borrow.
         unsafe {
             let joiners = (self.header().vtable.get().joiners)(self.frame);
             joiners.expect("a handle is a host's").as_ref()
@@ -147,7 +145,8 @@ impl<T> Thread<T> {
             return Err(JoinError::taken());
         }
         let mut result = MaybeUninit::<Result<T, JoinError>>::uninit();
-        // SAFETY: we set TAKEN after completion; the types match.
+        // SAFETY: we have set TAKEN after the completion, and `result` has the type of the thread's
+        // result.
         unsafe {
             (self.header().vtable.get().take)(self.frame, result.as_mut_ptr().cast());
             result.assume_init()
@@ -157,7 +156,7 @@ impl<T> Thread<T> {
 
 impl<T> Drop for Thread<T> {
     fn drop(&mut self) {
-        // SAFETY: gives up the handle's reference.
+        // SAFETY: the handle owns a reference, and gives it up.
         unsafe { release(self.frame) };
     }
 }
@@ -175,8 +174,7 @@ impl<T> fmt::Debug for Thread<T> {
     }
 }
 
-/// Awaiting the handle itself joins the thread, at half the cost of
-/// [`Thread::join`].
+/// An await of the handle itself joins the thread, at half the cost of [`Thread::join`].
 impl<T> IntoFuture for Thread<T> {
     type Output = Result<T, JoinError>;
     type IntoFuture = Demand<T>;
@@ -187,15 +185,16 @@ impl<T> IntoFuture for Thread<T> {
     }
 }
 
-/// Those who wait for a thread.
+/// The waiters for the completion of a thread.
 ///
-/// The handle has one owner. If that one waits, it needs no queue: it leaves a
-/// pointer to its offer and sets HEIR; the completer that sees HEIR completes
-/// the offer, which is its last use of the frame.
+/// The handle has one owner, which needs no queue when it waits. It leaves a pointer to its offer
+/// and sets OWNER_WAITER. The completer that sees OWNER_WAITER completes the offer, and this is its
+/// last use of the frame.
 #[derive(Debug)]
 pub(crate) struct Joiners {
     pub(crate) queue: WaitQueue,
-    /// The handle's owner's, until it sets HEIR; then the completer's.
+    /// The offer of the handle's owner. It belongs to the owner until OWNER_WAITER is set, and then
+    /// to the completer.
     owner_waiter: Cell<*const Offer>,
 }
 
@@ -208,14 +207,14 @@ impl Joiners {
     /// Offers the completion to the handle's owner.
     ///
     /// # Safety
-    /// The caller owns the handle. The offer is pinned, and retracted by
-    /// [`Joiners::disinherit`] before its end.
+    /// The caller owns the handle. The offer is pinned, and retracted by [`Joiners::disinherit`]
+    /// before it is freed.
     #[inline(always)]
     pub(crate) unsafe fn inherit(&self, state: &State, offer: &Offer, at: &Offering<'_>) -> Offered {
         if state.is_complete() {
             return at.commit_alone();
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the offer is pinned, and retracted before it is freed.
         unsafe { offer.prepare(at) };
         self.owner_waiter.set(offer);
         if state.await_inheritance() {
@@ -225,7 +224,8 @@ impl Joiners {
         at.commit_alone()
     }
 
-    /// The handle's owner waits no longer. `won`: it has seen the completion.
+    /// Retracts the offer: the handle's owner does not wait any more. `won`: it has seen the
+    /// completion.
     pub(crate) fn disinherit(state: &State, offer: &Offer, won: bool) {
         if !offer.was_made() {
             return;
@@ -244,37 +244,38 @@ impl Joiners {
         }
         f();
         if !state.await_inheritance() {
-            // It completed in between, and found no heir.
+            // The thread completed in between, and its completer found no waiting owner.
             offer.commit_prepared();
         }
     }
 
     /// # Safety
-    /// The caller completed the thread and found HEIR; once. Afterwards the
+    /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
     pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
-        // SAFETY: HEIR says that the offer waits.
+        // SAFETY: OWNER_WAITER says that the offer waits, and belongs to the completer now.
         unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }
 
     /// # Safety
-    /// As for `complete_heir` if `inherited`; the caller has a reference.
+    /// If `inherited`, as for `complete_heir`. The caller has a reference.
     pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut WakeList) {
         if inherited {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller completed the thread, found OWNER_WAITER, and calls this once. Its
+            // reference keeps the frame.
             wakes.push(unsafe { Self::complete_heir(self) });
         }
         self.queue.complete_all(wakes);
     }
 }
 
-/// The event of a thread's completion; see [`Thread::join`].
+/// The event of a thread's completion: see [`Thread::join`].
 #[derive(Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Join<T> {
     thread: Thread<T>,
-    /// `thread` is the handle itself: there is no other such event.
+    /// True if `thread` is the handle itself: then there is no other such event.
     owner_waiter: bool,
 }
 
@@ -285,13 +286,13 @@ impl<T> Clone for Join<T> {
 }
 
 impl<T> Join<T> {
-    /// The event for a handle that goes.
+    /// The event for a handle that is consumed.
     #[inline(always)]
     pub(super) fn of_heir(thread: Thread<T>) -> Self {
         Self { thread, owner_waiter: true }
     }
 
-    /// The value, if the thread is determined; for callers who know it is.
+    /// Takes the value of a thread that is determined, as the caller knows.
     pub(crate) fn try_determined(self) -> Result<T, JoinError> {
         self.thread.take()
     }
@@ -299,8 +300,7 @@ impl<T> Join<T> {
 
 into_future!([T] Join<T>, Result<T, JoinError>);
 
-// SAFETY: the branch holds the handle, and an offer, which is `Send` by the
-// protocol.
+// SAFETY: the branch holds the handle and an offer, which is `Send`, since the protocol guards it.
 unsafe impl<T> Event for Join<T> {
     type Branch = JoinBranch<T>;
 
@@ -314,7 +314,7 @@ unsafe impl<T> Event for Join<T> {
     }
 }
 
-// SAFETY: one leaf; once it was passed over, the thread is complete.
+// SAFETY: the branch has one leaf. If it lost, the thread is complete and its result stays.
 unsafe impl<T> BaseEvent for Join<T> {
     const LASTS: bool = true;
     fn is_last(_: &Self::Branch) -> bool {
@@ -328,7 +328,7 @@ unsafe impl<T> BaseEvent for Join<T> {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct JoinBranch<T> {
-    /// Ours until the offer has parted.
+    /// The handle, which is ours until `finish` gives it up and sets `parted`.
     thread: ManuallyDrop<Thread<T>>,
     owner_waiter: bool,
     offer: Offer,
@@ -368,9 +368,9 @@ unsafe impl<T> Branch for JoinBranch<T> {
             unsafe { demand(self.thread.frame) };
         }
         let (state, joiners) = (self.state(), self.thread.joiners());
-        // SAFETY: pinned, and retracted in `drop` at the latest. In the queue
-        // the announcement is made under the lock: a completer that misses it
-        // completed before, and we see that.
+        // SAFETY: the offer is pinned, and retracted in `drop` at the latest. The announcement for
+        // the queue is made under its lock. A completer that misses it has completed before, and we
+        // see that.
         unsafe {
             if self.owner_waiter {
                 joiners.inherit(state, &self.offer, at)
@@ -391,7 +391,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, JoinError> {
         let result = self.thread.take();
         self.offer.parted.set(true);
-        // SAFETY: given up here, once.
+        // SAFETY: the handle's reference is given up here, once.
         unsafe { release(self.thread.frame) };
         result
     }
@@ -414,7 +414,7 @@ impl<T> Drop for JoinBranch<T> {
     fn drop(&mut self) {
         if !self.offer.parted.get() {
             self.retract(false);
-            // SAFETY: given up here, once.
+            // SAFETY: the handle's reference is given up here, once.
             unsafe { ManuallyDrop::drop(&mut self.thread) };
         }
     }

@@ -1,7 +1,7 @@
-//! Threads: hosts, which a policy schedules, and parasites, which run where
-//! they are spawned and are resumed by whoever unblocks them.
+//! Threads: hosts, which a policy schedules, and parasites, which run where they are spawned and
+//! are resumed by their unblocker.
 //!
-//! A thread's memory, its rules and the code that polls it are in `frame/`.
+//! The memory of threads, its rules, and the code that polls threads are in `frame/`.
 
 pub(crate) mod attributed;
 mod builder;

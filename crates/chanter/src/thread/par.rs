@@ -14,17 +14,16 @@ use crate::sync::Lock;
 
 /// Blocks the calling thread until somebody attaches it with a value.
 ///
-/// `block` gets a reference to the thread, to be stored where the one who
-/// will unblock it finds it; it runs at once, on the first poll. Then control
-/// goes to whoever polled (for a parasite: its spawner). It works for any
-/// thread, on any executor; a parasite is then resumed on the stack of
-/// whoever calls [`attach`].
+/// `block` runs at once, on the first poll. It gets a reference to the thread, and stores it where
+/// the unblocker finds it. Then control goes back to the poller; for a parasite this is its
+/// spawner. It works for any thread, on any executor. A parasite is resumed on the stack of the
+/// caller of [`attach`].
 ///
-/// If every reference is dropped, nobody can resume the thread: it panics,
-/// and so ends and releases what it holds.
+/// If the reference is dropped, nobody can resume the thread. It panics, and so ends and releases
+/// what it holds.
 ///
-/// **Cancel safety.** Dropped before it was attached: the value given to
-/// `attach` is dropped.
+/// **Cancel safety.** If the future is dropped before it was attached, the value given to `attach`
+/// is dropped.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -55,7 +54,7 @@ where
 struct Cell<T> {
     value: Option<T>,
     waiter: Option<Waker>,
-    /// The reference was dropped, unprepared or unattached.
+    /// True if the reference was dropped without an `attach`.
     lost: bool,
 }
 
@@ -92,7 +91,7 @@ impl<T, F: FnOnce(Par<T>)> Future for Reify<T, F> {
         drop(fresh);
         if let Some(block) = self.block.take() {
             block(Par { cell: Some(Arc::clone(&self.cell)) });
-            // It may have been attached at once.
+            // The thread may have been attached at once.
             if let Some(value) = self.cell.lock().value.take() {
                 return Poll::Ready(value);
             }
@@ -103,7 +102,7 @@ impl<T, F: FnOnce(Par<T>)> Future for Reify<T, F> {
 
 impl<T, F> Drop for Reify<T, F> {
     fn drop(&mut self) {
-        // Whoever holds the `Par` must not keep the thread's frame with it.
+        // The waker goes, so that the `Par` does not keep the thread's frame.
         let waiter = self.cell.lock().waiter.take();
         drop(waiter);
     }
@@ -115,7 +114,7 @@ impl<T, F> fmt::Debug for Reify<T, F> {
     }
 }
 
-/// A reified thread that waits for a `T`; see [`reify`].
+/// A reference to a reified thread that waits for a `T`; see [`reify`].
 #[must_use = "a thread whose `Par` is dropped panics"]
 pub struct Par<T> {
     cell: Option<Arc<Lock<Cell<T>>>>,
@@ -161,11 +160,11 @@ pub fn prepare<T>(par: Par<T>, value: T) -> ReadyPar<T> {
     ReadyPar { par, value }
 }
 
-/// Resumes a prepared thread: a parasite at once, on the caller's stack, until
-/// it blocks again or ends; any other thread, or a parasite when the stack is
-/// deep, through its queue. From anywhere.
+/// Resumes a prepared thread. A parasite runs at once, on the caller's stack, until it blocks again
+/// or ends. Any other thread, or a parasite when the stack is deep, is queued. It may be called
+/// from any OS thread.
 ///
-/// Do not hold a lock that the parasite may want.
+/// The caller must not hold a lock that the parasite may want.
 ///
 /// Featherweight Threads, section 2.3 (`attach`).
 pub fn attach<T>(ready: ReadyPar<T>) {
@@ -181,8 +180,8 @@ pub fn attach<T>(ready: ReadyPar<T>) {
     }
 }
 
-/// Makes the calling parasite a host and puts it into the queue, where another
-/// virtual processor may take it. A host just yields.
+/// Makes the calling parasite a host and queues it, so that another virtual processor may take it.
+/// A host just yields.
 ///
 /// Featherweight Threads, section 2.3.1 (`inflate`).
 pub fn inflate() -> Inflate {
@@ -204,7 +203,7 @@ impl Future for Inflate {
             return Poll::Ready(());
         }
         if let Some(vp) = Vp::current() {
-            // SAFETY: the running thread is being polled by us.
+            // SAFETY: the running thread is being polled by us, so its frame lives.
             if let Some(header) = unsafe { vp.running.get().as_ref() } {
                 inflate_frame(vp, header);
             }
@@ -215,7 +214,7 @@ impl Future for Inflate {
     }
 }
 
-/// Turns a parasite into a host; the caller is its runner.
+/// Turns a parasite into a host. The caller is its runner.
 pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
     if header.kind.get() == Kind::Parasite {
         header.kind.set(Kind::Host);
@@ -223,7 +222,8 @@ pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
     }
 }
 
-/// Lets the other threads of the virtual processor run first. (By the default policy all that wait already, but for one turn in 64.)
+/// Lets the other threads of the virtual processor run first. With the default policy these are all
+/// the threads that are ready already, except in one turn of 64.
 ///
 /// ```
 /// # chanter::block_on(async {

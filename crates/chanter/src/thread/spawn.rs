@@ -1,4 +1,4 @@
-//! Spawning: hosts, local hosts and parasites.
+//! Spawning of hosts, local hosts, delayed hosts and parasites.
 
 use std::any::type_name;
 use std::cell::Cell;
@@ -27,9 +27,9 @@ pub(crate) const OUTSIDE: &str =
 
 /// Spawns a host: a thread that the policy schedules, beside the caller.
 ///
-/// The future must be `Send` because it may go on on any virtual processor.
-/// A panic becomes the thread's value; see [`Thread::join`]. An event may stand
-/// for a future that synchronizes on it, as in `spawn(tx.send(1))`.
+/// The future must be `Send`, because it may continue on any virtual processor. A panic becomes the
+/// thread's result; see [`Thread::join`]. An event may be given instead of a future, as in
+/// `spawn(tx.send(1))`.
 ///
 /// # Panics
 /// Outside of a machine (use [`Machine::spawn`](crate::Machine::spawn) there).
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// Spawns a fiber on `machine` from anywhere.
+/// Spawns a fiber on `machine`, from any OS thread.
 pub(crate) fn spawn_fiber_in<F>(machine: &Shared, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
@@ -86,7 +86,7 @@ where
     spawn_in(machine, on, body, site)
 }
 
-/// Spawns a fiber with a name on `machine` from anywhere.
+/// Spawns a fiber with a name on `machine`, from any OS thread.
 pub(crate) fn spawn_named_fiber<F>(
     machine: &Shared,
     name: Arc<str>,
@@ -107,7 +107,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // SAFETY: we drive `vp`; the body is 'static and `Send`.
+    // SAFETY: we drive `vp`. The body is `'static` and `Send`.
     unsafe { spawn_borrowing_here(vp, future, site) }
 }
 
@@ -118,40 +118,42 @@ unsafe fn spawn_borrowing_here<F: Future>(vp: &Vp, future: F, site: Site) -> Thr
     if vps > 1
         && let Some(index) = vp.place(vps).filter(|index| *index != vp.index)
     {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller drives `vp`, and so owns its arena. The body is `Send`, and what it
+        // borrows outlives it.
         let (frame, thread) =
             unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
         vp.machine().spawned(frame, site);
-        // SAFETY: the new frame's token.
+        // SAFETY: this is the only token of the new frame.
         vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
         return thread;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller drives `vp`. The body is `Send`, and what it borrows outlives it.
     unsafe { spawn_body(vp, future, Kind::Host, site) }
 }
 
-/// Spawns a host on `machine` from anywhere.
+/// Spawns a host on `machine`, from any OS thread.
 pub(crate) fn spawn_in<F>(machine: &Shared, on: Option<usize>, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // SAFETY: the body is 'static and `Send`.
+    // SAFETY: the body is `'static` and `Send`.
     unsafe { spawn_any_in(machine, on, future, site) }
 }
 
-/// Spawns a host whose body may borrow on `machine`, from anywhere.
+/// Spawns a host with a body that may borrow on `machine`, from any OS thread.
 ///
 /// # Safety
-/// The body and its output are `Send`. What it borrows outlives it, and its output
+/// The body and its output are `Send`. The data that the body borrows outlives it. The output
 /// borrows nothing that might not outlive the frame. The machine has not ended.
 pub(super) unsafe fn spawn_borrowing<F: Future>(
     machine: &Shared,
     future: F,
     site: Site,
 ) -> Thread<F::Output> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the body and its output are `Send`, their borrows last long enough, and the machine
+    // has not ended, as the caller has promised.
     unsafe { spawn_any_in(machine, None, future, site) }
 }
 
@@ -165,7 +167,8 @@ unsafe fn spawn_any_in<F: Future>(
 ) -> Thread<F::Output> {
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
     if let (Some(vp), None) = (here, on) {
-        // SAFETY: the caller's contract; we drive `vp`.
+        // SAFETY: we drive `vp`. The body and its output are `Send`, and their borrows last long
+        // enough, as the caller has promised.
         return unsafe { spawn_borrowing_here(vp, future, site) };
     }
     let (home, kind) = match on {
@@ -178,8 +181,8 @@ unsafe fn spawn_any_in<F: Future>(
         None => (machine.any_vp(), Kind::Host),
     };
     let make = |arena: &Arena| {
-        // SAFETY: the arena's owner is the driver, or the lock's holder. The
-        // caller's contract.
+        // SAFETY: the arena belongs to us: we drive its processor, or hold its lock. The body and
+        // its output are `Send`, and their borrows last long enough, as the caller has promised.
         unsafe { new_host::<false, _>(arena, home, future, kind) }
     };
     let (frame, thread) = match here {
@@ -188,24 +191,23 @@ unsafe fn spawn_any_in<F: Future>(
     };
     machine.outside.hosts.add_one_shared();
     machine.spawned(frame, site);
-    // SAFETY: the new frame's token.
+    // SAFETY: this is the only token of the new frame.
     home.push(unsafe { Ready::from_frame(frame) });
     thread
 }
 
-/// Creates a *delayed* host: it runs only when somebody demands its value, or
-/// schedules it with [`Thread::run`].
+/// Creates a *delayed* host: a thread that runs only when somebody demands its value, or schedules
+/// it with [`Thread::run`].
 ///
-/// To await the handle, or to synchronize on [`Thread::join`], demands the
-/// value. Whoever does that on a thread of the machine *steals* a thread that
-/// has not run yet: polls it at once, on its own stack, at about the cost of a
-/// few calls; it goes on as a host if it blocks. Others schedule it. So a
-/// delayed thread is a lazy value that may block, and be shared. Spawned
-/// threads that still wait for their first turn are stolen likewise.
+/// The value is demanded by an await of the handle, or by a synchronization on [`Thread::join`]. A
+/// demander on a thread of the machine *steals* a thread that has not run yet: it polls the thread
+/// at once, on its own stack. This costs about as much as a few calls. A stolen thread that blocks
+/// goes on as a host. Other demanders schedule the thread. So a delayed thread is a lazy value that
+/// may block, and may be shared. Spawned threads that still wait for their first turn are stolen in
+/// the same way.
 ///
-/// A delayed thread whose last handle is dropped never runs: its future is
-/// dropped. It takes no more memory than its future, its result and some 80
-/// bytes.
+/// If the last handle of a delayed thread is dropped, the thread never runs, and its future is
+/// dropped. A delayed thread takes the memory of its future and its result, and some 80 bytes.
 ///
 /// # Panics
 /// Outside of a machine.
@@ -233,11 +235,11 @@ where
     match Vp::current() {
         Some(vp) => {
             vp.counters.delayed.add_one();
-            // SAFETY: we drive `vp`; the body is 'static and `Send`.
+            // SAFETY: we drive `vp`. The body is `'static` and `Send`.
             unsafe { delay_body(vp, future, Location::caller()) }
         }
-        // In a box, so that the address of this one is nobody's business, and it is
-        // made right where it is to be.
+        // The future is boxed here, so that its address does not escape in this function, and the
+        // compiler makes it directly in its place.
         None => delay_outside(&entered().expect(OUTSIDE), Box::new(future), Location::caller()),
     }
 }
@@ -251,7 +253,7 @@ where
 {
     let home = machine.any_vp();
     let (frame, thread) = machine.with_arena(|arena| {
-        // SAFETY: the lock's holder owns the arena. The body is 'static and `Send`.
+        // SAFETY: the holder of the lock owns the arena. The body is `'static` and `Send`.
         unsafe { new_host::<true, _>(arena, home, *future, Kind::Host) }
     });
     machine.outside.delayed.add_one_shared();
@@ -259,24 +261,25 @@ where
     thread
 }
 
-/// Spawns a host with any body on the current virtual processor.
+/// Spawns a host of any kind on the current virtual processor.
 ///
 /// # Safety
-/// The caller drives `vp`. The body is `Send` unless `kind` is `Local`, and it
-/// outlives the thread: it is 'static, or the caller waits for the end.
+/// The caller drives `vp`. The body is `Send` unless `kind` is `Local`. It outlives the thread: it
+/// is `'static`, or the caller waits for the thread's end.
 pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
-    // What belongs to the OS thread belongs to a stand-in, if that drives.
+    // A local thread belongs to the OS thread, and so to a spare worker's virtual processor, if one
+    // drives.
     let home = if kind == Kind::Local { vp } else { vp.principal() };
     // SAFETY: the caller drives `vp`.
     let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, home, future, kind) };
     vp.counters.hosts.add_one();
     vp.machine().spawned(frame, site);
-    // SAFETY: the new frame's token.
+    // SAFETY: this is the only token of the new frame.
     vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
     thread
 }
 
-/// As [`spawn_body`], a host that is delayed.
+/// As [`spawn_body`], for a delayed host.
 ///
 /// # Safety
 /// As for [`spawn_body`].
@@ -289,7 +292,7 @@ pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Th
 }
 
 /// # Safety
-/// The caller owns `arena`; for the body see [`spawn_body`].
+/// The caller owns `arena`. The body is as for [`spawn_body`].
 #[inline]
 pub(super) unsafe fn new_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
@@ -298,12 +301,14 @@ pub(super) unsafe fn new_host<const DELAYED: bool, F: Future>(
     kind: Kind,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if !fits::<HostFrame<F>>() {
-        // The same body, with its future and its output behind pointers.
+        // The body is wrapped, with its future and its output in boxes.
         let boxed = Box::pin(async move { Box::new(future.await) });
-        // SAFETY: the caller's contract; the vtable unpacks the output.
+        // SAFETY: the caller owns `arena`, and the body is as for `spawn_body`, boxed or not. The
+        // vtable unpacks the output.
         return unsafe { new_boxed_host::<DELAYED, _, _>(arena, home, boxed, kind) };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller owns `arena`, and the body is as for `spawn_body`. The frame is new, and
+    // its handle's reference is ours.
     unsafe {
         let vtable = if DELAYED { HostFrame::<F>::DELAYED_VTABLE } else { HostFrame::<F>::VTABLE };
         let frame = new_fitting_host::<DELAYED, _>(arena, home, future, kind, vtable);
@@ -317,7 +322,8 @@ unsafe fn new_boxed_host<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     future: F,
     kind: Kind,
 ) -> (NonNull<Header>, Thread<T>) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller, `new_host`, owns `arena`, and the body is as for `spawn_body`. The vtable
+    // unpacks the output, so the handle's type is `T`.
     unsafe {
         let vtable =
             if DELAYED { HostFrame::<F>::BOXED_DELAYED_VTABLE } else { HostFrame::<F>::BOXED_VTABLE };
@@ -335,8 +341,8 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     vtable: &'static Vtable,
 ) -> NonNull<Header> {
     assert!(fits::<HostFrame<F>>(), "the body fits a frame");
-    // SAFETY: the class is large enough, and the frame new. The caller's handle
-    // takes one reference; a token that there is has the other.
+    // SAFETY: the caller owns the arena, the class is large enough, and the frame is new. The
+    // caller's handle takes one reference; the token, if there is one, has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         let state = if DELAYED { State::new_delayed() } else { State::new_host() };
@@ -345,12 +351,12 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     }
 }
 
-/// Spawns a host whose future need not be `Send`: it stays on the OS thread
-/// that spawns it, and ends at the latest when that OS thread stops driving
-/// its virtual processor (when `block_on` returns, or the machine ends).
+/// Spawns a host with a future that need not be `Send`: it stays on the OS thread that spawns it.
+/// It ends at the latest when that OS thread stops running its virtual processor, because
+/// `block_on` returns or the machine ends.
 ///
 /// # Panics
-/// On an OS thread that drives no virtual processor.
+/// On an OS thread that runs no virtual processor.
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> LocalThread<F::Output>
 where
@@ -364,8 +370,8 @@ where
     let slot = Rc::clone(&value);
     let body = async move { slot.set(Some(future.await)) };
     vp.has_locals.set(true);
-    // SAFETY: we drive `vp`; the body is 'static and stays here. Its result,
-    // which may be dropped anywhere, is `()`.
+    // SAFETY: we drive `vp`. The body is `'static` and stays on this OS thread. Its result, which
+    // may be dropped on any OS thread, is `()`.
     let thread = unsafe { spawn_body(vp, body, Kind::Local, Location::caller()) };
     LocalThread { thread, value }
 }
@@ -403,15 +409,13 @@ impl<T> fmt::Debug for LocalThread<T> {
 
 /// Spawns a parasite: polls `future` at once, here, on the caller's stack.
 ///
-/// If it does not block, that is all: the cost is about that of a call. If it
-/// blocks, it is *reified*, the caller goes on, and whoever unblocks it
-/// *attaches* it to its own stack (or queues it, if the stack is deep or the
-/// scheduler has waited for long). Semantically it is a host; use it for what
-/// is usually short. Its output is dropped, its panic reported.
+/// A parasite that does not block costs about as much as a call. If it blocks, it is *reified*, and
+/// the caller goes on. Its unblocker *attaches* it to the unblocker's own stack, or queues it if
+/// the stack is deep or the scheduler has waited for long. Semantically it is a host; use it for
+/// work that is usually short. Its output is dropped, and its panic is reported.
 ///
-/// If the caller has spawned parasites for a while without a pause, beside a
-/// hungry virtual processor, now and then one is queued for that instead, as a
-/// host.
+/// The caller may spawn parasites for a while without a pause while another virtual processor
+/// searches for work. Then a parasite now and then starts as a queued host instead.
 ///
 /// # Panics
 /// Outside of a machine. A panic of `future` does not reach the caller.
@@ -436,7 +440,7 @@ where
     let future = future.into_future();
     match Vp::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
-            // SAFETY: we drive `vp`, and the frame fits.
+            // SAFETY: we drive `vp`, and the frame fits a class.
             unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
@@ -456,15 +460,16 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
 ) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
-    // SAFETY: the frame is fresh and large enough, and we are its runner. The future is moved by hand, once: a closure
-    // that owned it would have been moved before.
+    // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
+    // its runner. The future is moved by hand, once; a closure that owned it would be moved a
+    // second time.
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
         born(frame);
         span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
-            // Written last, so that the compiler need not read it again.
+            // The future is written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
             ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
             ParasiteFrame::<F>::poll(frame, cx)
@@ -474,21 +479,21 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
             span::close(frame);
             vp.arena.put_back_fresh(frame, class);
         } else {
-            // Whoever resumes it needs to know what it is.
+            // The resumer of the parasite needs its vtable.
             frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
             leave_in_place(vp, frame, poll);
         }
     }
 }
 
-/// A parasite blocked where it was spawned, or others know it.
+/// Ends the poll of a parasite that blocked where it was spawned, or that is known to others.
 ///
 /// # Safety
 /// The caller drives `vp` and is the frame's runner.
 #[inline(never)]
 unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
-    // SAFETY: as the caller's; `running` is the spawner, being polled below
-    // us on this stack.
+    // SAFETY: the caller drives `vp` and is the frame's runner. `running` is the spawner, which is
+    // being polled below us on this stack.
     unsafe {
         if poll.is_pending() {
             vp.counters.reified.add_one();
@@ -499,8 +504,8 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
                 && vp.machine().inflates
                 && frame.as_ref().state.is_notified()
             {
-                // It used its quantum up: it is long, hence a host, and its
-                // spawner's next ones are likely to be long too.
+                // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
+                // parasites are likely to be long, too.
                 super::par::inflate_frame(vp, frame.as_ref());
                 if let Some(spawner) = vp.running.get().as_ref() {
                     spawner.penalty.set(PENALTY);
@@ -512,12 +517,13 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     }
 }
 
-/// A spawner that has fewer operations left does not share them with its parasites: what is left would not
-/// tell a long parasite from a short one.
+/// The number of operations below which a spawner does not share its budget with its parasites. So
+/// few would not tell a long parasite from a short one.
 const FEW: u32 = 8;
 
 impl Vp {
-    /// `spawn` polls a parasite in place: if its spawner's budget is nearly spent, on one of its own.
+    /// Calls `spawn`, which polls a parasite in place. If the spawner's budget is nearly spent, the
+    /// parasite gets a budget of its own.
     fn lend_budget(&self, spawn: impl FnOnce()) {
         let spawners = self.budget.get();
         if spawners >= FEW || self.simulated.is_some() {
@@ -529,8 +535,8 @@ impl Vp {
     }
 }
 
-/// Parasites that a thread spawns as hosts after one was long
-/// (Featherweight Threads, section 5.3).
+/// The number of parasites that a thread spawns as hosts after one was long (Featherweight Threads,
+/// section 5.3).
 const PENALTY: u8 = 10;
 
 #[cold]
@@ -552,7 +558,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
                 }
             };
             return vp.lend_budget(|| {
-                // SAFETY: we drive `vp`; the caller has made it fit.
+                // SAFETY: we drive `vp`, and the caller has made the future fit.
                 unsafe { spawn_in_place(vp, future, site, |frame| machine.note_birth(frame, site), dies) };
             });
         }
@@ -566,7 +572,8 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
         }
     };
     vp.parasites.add_one();
-    // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
+    // SAFETY: we drive `vp`, and so own its arena. The caller has made the future fit. The new
+    // frame's only token is queued.
     unsafe {
         let frame = queued_parasite(&vp.arena, vp.principal(), future, kind);
         vp.machine().spawned(frame, site);
@@ -578,14 +585,14 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
 }
 
 /// # Safety
-/// The caller owns `arena`; a `ParasiteFrame<F>` fits a class.
+/// The caller owns `arena`, and a `ParasiteFrame<F>` fits a class.
 unsafe fn queued_parasite<F: Future + Send + 'static>(
     arena: &Arena,
     home: &Vp,
     future: F,
     kind: Kind,
 ) -> NonNull<Header> {
-    // SAFETY: the frame is new and large enough.
+    // SAFETY: the caller owns the arena. The frame is new and large enough.
     unsafe {
         let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
         frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
@@ -596,16 +603,16 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
     }
 }
 
-/// On an OS thread that has entered a machine but drives no part of it: the
-/// parasite is polled here, and goes on on the machine if it blocks.
+/// Spawns a parasite on an OS thread that has entered a machine but runs no part of it. The
+/// parasite is polled here, and continues on the machine if it blocks.
 #[cold]
 fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = machine.any_vp();
     machine.outside_parasites.add_one_shared();
-    // Polled once with a waker that does nothing; if it blocks, the machine
-    // polls it again, with its own.
+    // It is polled once with a waker that does nothing. If it blocks, the machine polls it again,
+    // with its own waker.
     let mut cx = Context::from_waker(Waker::noop());
     let span = span::Outside::open(type_name::<F>, site);
     let poll = span.within(|| {
@@ -617,13 +624,13 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
         Ok(Poll::Pending) => {
             machine.outside.reified.add_one_shared();
             machine.outside.reified_bytes.add_many_shared(size_of_val(&*future) as u64);
-            // SAFETY: the lock's holder owns the arena; a box fits.
+            // SAFETY: the holder of the lock owns the arena, and a box fits a class.
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
-            // SAFETY: we have made the frame.
+            // SAFETY: we have made the frame, and nobody polls it yet.
             unsafe { span.move_to(frame) };
             machine.spawned(frame, site);
-            // SAFETY: the new frame's token.
+            // SAFETY: this is the only token of the new frame.
             home.push(unsafe { Ready::from_frame(frame) });
         }
     }

@@ -1,19 +1,22 @@
-//! A value that holds for what runs within a call, on the stack of that call.
+//! Stack-local values: a value that code within a call finds on the stack of the call.
 //!
-//! A thread-local could be set before the call and set back after it. This fails when a fiber suspends within the call: another fiber of
-//! the OS thread finds the value, and the two set it back in the wrong order. The values here lie in a list, on the stack
-//! that they hold for. A fiber takes its list along when it is suspended.
+//! A thread-local could be set before the call and set back after it. This fails when a fiber
+//! suspends within the call: another fiber of the OS thread finds the value, and the two set it
+//! back in the wrong order. The values here lie in a list on their own stack. A fiber takes its
+//! list along when it is suspended.
 //!
-//! INV-STACK-LOCAL: `INNERMOST` is the list of the stack that runs. Its nodes lie on that stack, and live until their calls
-//! return or unwind. Each switch of stacks exchanges the lists (`exchange`); a fiber begins with none.
+//! INV-STACK-LOCAL: `INNERMOST` is the list of the stack that runs. Its nodes lie on that stack,
+//! and live until their calls return or unwind. Each switch of stacks exchanges the lists
+//! (`exchange`). A fiber begins with an empty one.
 //!
-//! A program that does not use these values pays for the exchange alone: one load and one store of a thread-local, each way.
+//! A program that does not use these values pays only for the exchange: one load and one store of a
+//! thread-local, each way.
 
 use std::any::TypeId;
 use std::cell::Cell;
 use std::ptr;
 
-/// A value of a list.
+/// A value in a list.
 pub(crate) struct Node {
     outer: *const Node,
     of: TypeId,
@@ -21,11 +24,12 @@ pub(crate) struct Node {
 }
 
 thread_local! {
-    /// The list of the present stack: its innermost value. (Without a destructor: it may be used while those of others run.)
+    /// The list of the present stack: its innermost value. It has no destructor, because it may be
+    /// used while the destructors of other values run.
     static INNERMOST: Cell<*const Node> = const { Cell::new(ptr::null()) };
 }
 
-/// Runs `body` with a value that [`with`] finds in it, by its type, on this stack.
+/// Runs `body`. Within it, on this stack, [`with`] finds `value` by its type.
 #[inline(always)]
 pub fn set<T: 'static, R>(value: &T, body: impl FnOnce() -> R) -> R {
     let outer = INNERMOST.get();
@@ -35,15 +39,15 @@ pub fn set<T: 'static, R>(value: &T, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Runs `body` with the innermost value of that type, if there is one on this stack.
+/// Runs `body` with the innermost value of type `T` on this stack, or `None` if there is none.
 #[inline]
 pub fn with<T: 'static, R>(body: impl FnOnce(Option<&T>) -> R) -> R {
     let mut next = INNERMOST.get();
     // SAFETY: INV-STACK-LOCAL: the node's call has not returned, since it is further out on this stack.
     while let Some(node) = unsafe { next.as_ref() } {
         if node.of == TypeId::of::<T>() {
-            // SAFETY: the value is a `T`, as its node says. `set` borrows it until its own body has returned, and that is
-            // further out on this stack than `body`.
+            // SAFETY: the value is a `T`, as its node says. It is borrowed until the body of its
+            // `set` has returned, which is further out on this stack than `body`.
             return body(Some(unsafe { &*node.value.cast::<T>() }));
         }
         next = node.outer;
@@ -51,33 +55,35 @@ pub fn with<T: 'static, R>(body: impl FnOnce(Option<&T>) -> R) -> R {
     body(None)
 }
 
-/// Visits all values of that type on this stack, the innermost first.
+/// Visits all values of type `T` on this stack, the innermost first.
 pub fn all<T: 'static>(mut visit: impl FnMut(&T)) {
     let mut next = INNERMOST.get();
-    // SAFETY: as in `with`: the node's call has not returned.
+    // SAFETY: INV-STACK-LOCAL: the node's call has not returned, since it is further out on this
+    // stack.
     while let Some(node) = unsafe { next.as_ref() } {
         if node.of == TypeId::of::<T>() {
-            // SAFETY: as in `with`: a `T`, borrowed until the body of its `set` has returned, which is further out than `visit`.
+            // SAFETY: the value is a `T`, as its node says. It is borrowed until the body of its
+            // `set` has returned, which is further out than `visit`.
             visit(unsafe { &*node.value.cast::<T>() });
         }
         next = node.outer;
     }
 }
 
-/// Runs `body`, which runs threads on this stack that have nothing to do with the caller, without the caller's values.
+/// Runs `body` without the caller's values, because `body` runs unrelated threads on this stack.
 #[inline]
 pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
     let _back = Back(exchange(ptr::null()));
     body()
 }
 
-/// Another stack is switched to, with that list. Returns the list of the present one.
+/// Sets the list of the stack that is switched to, and returns the list of the present one.
 #[inline(always)]
 pub(crate) fn exchange(list: *const Node) -> *const Node {
     INNERMOST.replace(list)
 }
 
-/// Restores the list, also if the body unwinds.
+/// Restores the list when it is dropped, also if the body unwinds.
 struct Back(*const Node);
 
 impl Drop for Back {
@@ -113,7 +119,7 @@ mod tests {
         assert_eq!(found(), (None, None));
     }
 
-    /// Two fibers of one OS thread, whose calls end in the order in which they began.
+    /// Several fibers of one OS thread have calls that end in the order in which they began.
     #[test]
     fn a_fiber_takes_its_values_along() {
         use crate::prelude::*;
@@ -126,7 +132,7 @@ mod tests {
                         for _ in 0..turns {
                             crate::thread::fiber::yield_now();
                             assert_eq!(found(), Some(number));
-                            // What blocks is polled on the fiber's stack.
+                            // A blocking operation is polled on the fiber's stack.
                             crate::machine::block_on(async { yield_now().await });
                             assert_eq!(found(), Some(number));
                         }
@@ -142,7 +148,7 @@ mod tests {
         });
     }
 
-    /// A fiber that is ended while its call goes on.
+    /// A fiber is ended while its call goes on.
     #[test]
     fn a_fiber_that_is_ended_leaves_nothing() {
         use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! `Alarm`: a waker that is woken after a while, for the library's own use.
+//! `Alarm`, a waker that is woken after a time, for the library's own use.
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use super::heap::{MayHelp, Place, TimerOffer};
 use crate::event::Offering;
 use crate::event::protocol::Group;
 
-/// Wakes its waker once, when no lock is held, unless it is dropped before.
+/// An alarm: it wakes its waker once, when no lock is held, unless it is dropped before.
 pub(crate) struct Alarm {
     place: Place,
     offer: TimerOffer,
@@ -17,14 +17,14 @@ pub(crate) struct Alarm {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: the offer and the group are shared with the timers by the protocol,
-// wherever the owner is.
+// SAFETY: the protocol guards the offer and the group, which are shared with the timers, on
+// whatever OS thread the owner is.
 unsafe impl Send for Alarm {}
 
 impl Alarm {
-    /// Sets an alarm with the timers of the present driver, or of the keeper.
-    /// `waker` is none of a thread's. `may_help`: whether the ring may help somebody,
-    /// which may change until it rings.
+    /// Sets an alarm with the timers of the current processor, or of the time keeper. `waker` does
+    /// not belong to a thread. `may_help`: whether the ring may help somebody, which may change
+    /// until it rings.
     pub(crate) fn set(duration: Duration, waker: Waker, may_help: MayHelp) -> Pin<Box<Self>> {
         let due = super::now().checked_add(duration);
         let alarm = Box::pin(Self {
@@ -36,7 +36,7 @@ impl Alarm {
         let waker = alarm.group.open(&waker);
         let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None, kept: None };
         if let Some(due) = due {
-            // SAFETY: pinned, and removed in `drop`.
+            // SAFETY: the offer and the group are pinned, and the offer is removed in `drop`.
             unsafe { alarm.place.insert(&alarm.offer, due, &at) };
         }
         alarm

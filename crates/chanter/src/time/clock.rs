@@ -1,19 +1,18 @@
-//! When a timer that is set now is due.
+//! The due time of a timer that is set now.
 
 use std::time::{Duration, Instant};
 
 use crate::sched::Vp;
 
-/// From this duration on a timer may be late by a tick of the kernel's clock:
-/// less than one part in a hundred.
+/// The duration from which on a timer may be late by a tick of the kernel's clock: this is less
+/// than one part in a hundred.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The time `duration` from now, or a little later; `None`: the clock does not
-/// go so far.
+/// The time `duration` from now, or a little later. `None`: the clock does not go so far.
 ///
-/// Timers that are set are mostly for what hardly ever happens, and to read the
-/// clock is half of their cost. A long one goes by the kernel's coarse clock,
-/// which is a load. It lags by less than a tick, which is added.
+/// Most timers are time-outs that hardly ever fire, and a read of the clock is half of their cost.
+/// A long timer uses the kernel's coarse clock, whose read is a load. This clock lags by less than
+/// a tick, which is added.
 pub(super) fn due_after(duration: Duration) -> Option<Instant> {
     let is_simulated = || Vp::current().is_some_and(|vp| vp.simulated.is_some());
     let now = if duration >= LONG && !is_simulated() { coarse::now() } else { None };
@@ -25,14 +24,14 @@ mod coarse {
     use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
-    /// Where the kernel's clock and ours were at one moment, and the tick.
+    /// The readings of `Instant` and of the kernel's clock at one moment, and the length of a tick.
     struct Origin {
         instant: Instant,
         clock: Duration,
         tick: Duration,
     }
 
-    /// Not before the present time, and less than two ticks after it.
+    /// A time that is not before the present, and less than two ticks after it.
     pub(super) fn now() -> Option<Instant> {
         static ORIGIN: OnceLock<Option<Origin>> = OnceLock::new();
         let origin = ORIGIN.get_or_init(origin).as_ref()?;
@@ -42,24 +41,25 @@ mod coarse {
 
     fn origin() -> Option<Origin> {
         let mut tick = zero();
-        // SAFETY: the place is ours.
+        // SAFETY: the pointer is to a local variable.
         if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) } != 0 {
             return None;
         }
-        // In this order, so that what is said to be now is never before it.
+        // The kernel's clock is read first, so that the result of `now` is never before the
+        // present.
         let clock = read(libc::CLOCK_MONOTONIC)?;
         Some(Origin { instant: Instant::now(), clock, tick: duration(&tick)? })
     }
 
     fn read(clock: libc::clockid_t) -> Option<Duration> {
         let mut time = zero();
-        // SAFETY: the place is ours.
+        // SAFETY: the pointer is to a local variable.
         let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
         if failed { None } else { duration(&time) }
     }
 
     const fn zero() -> libc::timespec {
-        // SAFETY: plain numbers.
+        // SAFETY: all fields are numbers, which may be zero.
         unsafe { std::mem::zeroed() }
     }
 

@@ -1,13 +1,12 @@
 //! A heap of due times whose entries can be removed in place.
 //!
-//! Inserting a time that lies behind all others, and removing it, as lost
-//! time-outs do, takes constant time; in general both are logarithmic. The
-//! heap holds live timers only.
+//! Insertion and removal take logarithmic time. They take constant time for an entry that is later
+//! than all others, as most time-outs are. The heap holds live timers only.
 //!
-//! An offer refers to the timers that it was set with, wherever its owner goes,
-//! and has no reference to their machine, whose count all processors would
-//! share. Instead the timers count those who will come back ([`Heap::lent`]):
-//! a machine that ends while somebody will is kept by the time keeper.
+//! An offer refers to the timers that it was set with, wherever its owner goes. It has no reference
+//! to their machine, since all processors would share that count. Instead the timers count the
+//! owners that will come back ([`Heap::lent`]). A machine that ends while some will come back is
+//! kept by the time keeper.
 
 use std::cell::Cell;
 use std::marker::PhantomPinned;
@@ -23,11 +22,11 @@ use crate::sync::{BiasedLock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
-/// A timer's entry, pinned by its owner.
+/// The offer of a timer, pinned by its owner.
 pub(super) struct TimerOffer {
-    /// Its index in the heap, or `OUT`: under the heap's lock.
+    /// Its index in the heap, or `OUT`. The heap's lock protects it.
     index: Cell<usize>,
-    /// Of an alarm: whether its ring may help somebody. `None`: a timer, which does.
+    /// For an alarm, whether its ring may help somebody. `None`: a timer, which may.
     may_help: Option<MayHelp>,
     _pinned: PhantomPinned,
 }
@@ -39,16 +38,18 @@ impl TimerOffer {
         Self { index: Cell::new(OUT), may_help: None, _pinned: PhantomPinned }
     }
 
-    /// That of an alarm.
+    /// The offer of an alarm.
     pub(super) fn of_alarm(may_help: MayHelp) -> Self {
         Self { may_help: Some(may_help), ..Self::new() }
     }
 }
 
-/// Whether the ring of an alarm may help somebody who waits, as its owner sees it. The ring of another only looks whether
-/// those are alive who were alive at its last look: a machine where nothing else is left to happen is stuck.
+/// Whether the ring of an alarm may help a waiter, as the alarm's owner sees it. The ring of any
+/// other alarm only checks again that waiters are alive. So a machine is stuck if nothing else is
+/// left to happen.
 ///
-/// The standard library's `Arc`: it publishes nothing, and models leak locks on purpose.
+/// It is the standard library's `Arc`, not loom's: it publishes nothing, and models leak locks on
+/// purpose.
 pub(crate) type MayHelp = std::sync::Arc<AtomicBool>;
 
 #[derive(Clone, Copy)]
@@ -59,16 +60,16 @@ struct Entry {
     leaf: u32,
 }
 
-/// The timers of one driver.
+/// The timers of one virtual processor, or of the time keeper.
 pub(crate) struct Timers {
-    /// Its usual owner is the driver, who sets most timers and removes most.
+    /// The heap. Its lock is biased to the worker, which sets and removes most timers.
     heap: BiasedLock<Heap>,
 }
 
 struct Heap {
     entries: Vec<Entry>,
-    /// How many offers were set here whose owners have not removed them, be they
-    /// in the heap or not.
+    /// The number of offers that were set here and not removed by their owners, whether they are in
+    /// the heap or have fired.
     lent: usize,
 }
 
@@ -78,8 +79,8 @@ impl Heap {
     }
 }
 
-// SAFETY: the pointers are to pinned offers and groups whose owners remove
-// them under the same lock.
+// SAFETY: the pointers are to pinned offers and groups, and their owners remove them under the same
+// lock.
 unsafe impl Send for Heap {}
 
 impl Timers {
@@ -89,7 +90,7 @@ impl Timers {
         }
     }
 
-    /// When the next timer is due.
+    /// The time when the next timer is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.heap.lock().entries.first().map(|entry| entry.due)
     }
@@ -98,31 +99,32 @@ impl Timers {
         self.heap.lock().entries.is_empty()
     }
 
-    /// Whether one of them may help a thread that waits. (All do, but for alarms that say that they do not.)
+    /// Whether a timer may help a thread that waits. All timers may, except alarms that say that
+    /// they cannot.
     pub(crate) fn may_help(&self) -> bool {
-        // SAFETY: offers in the heap are alive.
+        // SAFETY: offers in the heap are alive, and we hold the heap's lock.
         let of = |entry: &Entry| unsafe { (*entry.offer).may_help.as_ref() };
-        // ORDER: Relaxed: who asks knows by other means that whoever wrote it has gone to sleep.
+        // ORDER: Relaxed: the caller knows by other means that the writers of the flag sleep.
         self.heap.lock().entries.iter().any(|entry| of(entry).is_none_or(|flag| flag.load(Ordering::Relaxed)))
     }
 
-    /// When the last timer is due.
+    /// The time when the last timer is due.
     pub(crate) fn last_due(&self) -> Option<Instant> {
         self.heap.lock().entries.iter().map(|entry| entry.due).max()
     }
 
-    /// Whether somebody will come back to remove an offer.
+    /// Whether an owner will come back to remove an offer.
     pub(crate) fn is_lent(&self) -> bool {
         self.heap.lock().lent > 0
     }
 
-    /// Completes all that are due.
+    /// Completes all timers that are due.
     pub(crate) fn fire(&self, now: Instant, wakes: &mut WakeList) {
         let mut heap = self.heap.lock();
         while let Some(entry) = heap.entries.first().copied().filter(|entry| entry.due <= now) {
             heap.remove(0);
-            // SAFETY: the entry was in the heap, so its owner has not
-            // removed it, which needs the lock that we hold.
+            // SAFETY: the entry was in the heap, so its owner has not removed it: this needs the
+            // lock that we hold.
             unsafe {
                 if (*entry.group).take_patiently() {
                     wakes.push(Group::publish(entry.group, entry.leaf));
@@ -131,11 +133,11 @@ impl Timers {
         }
     }
 
-    /// True: the new timer is the first to be due.
+    /// Inserts a timer. True: it is the first to be due.
     ///
     /// # Safety
-    /// The offer is pinned and not in a heap; its owner removes it from this
-    /// one before it or its group dies.
+    /// The offer is pinned and not in a heap. Its owner removes it from this one before it or its
+    /// group is freed.
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) -> bool {
         let mut heap = self.heap.lock();
         at.arm();
@@ -146,8 +148,8 @@ impl Timers {
         offer.index.get() == 0
     }
 
-    /// The owner's last access: afterwards the timers may be gone. True: nobody
-    /// else will come back.
+    /// Removes an offer. This is its owner's last access: afterwards the timers may be gone. True:
+    /// nobody else will come back.
     fn remove(&self, offer: &TimerOffer) -> bool {
         let mut heap = self.heap.lock();
         heap.lent -= 1;
@@ -163,11 +165,11 @@ impl Timers {
 impl Heap {
     fn place(&mut self, index: usize, entry: Entry) {
         self.entries[index] = entry;
-        // SAFETY: offers in the heap are alive.
+        // SAFETY: offers in the heap are alive, and we hold the heap's lock.
         unsafe { (*entry.offer).index.set(index) };
     }
 
-    /// Moves the entry at `index` up to where it belongs.
+    /// Moves the entry at `index` up to its place.
     fn rise(&mut self, mut index: usize) {
         let entry = self.entries[index];
         while index > 0 {
@@ -181,7 +183,7 @@ impl Heap {
         self.place(index, entry);
     }
 
-    /// Moves the entry at `index` down to where it belongs.
+    /// Moves the entry at `index` down to its place.
     fn sink(&mut self, mut index: usize) {
         let entry = self.entries[index];
         loop {
@@ -222,7 +224,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The timers of the present driver.
+    /// The timers of the current virtual processor, or else the keeper's.
     pub(super) fn here() -> Self {
         match Vp::current() {
             Some(vp) => Self::Vp(NonNull::from(&vp.principal().timers)),
@@ -230,10 +232,11 @@ impl Place {
         }
     }
 
-    /// The same for a timer that nothing else makes up for.
+    /// As [`here`](Self::here), for a timer that nothing else makes up for.
     ///
     /// # Panics
-    /// If it is the keeper's, and that is in the process that this one was forked from.
+    /// If the place is the keeper's, and the keeper is in the process that this one was forked
+    /// from.
     pub(super) fn here_unless_forked() -> Self {
         let place = Self::here();
         if matches!(place, Self::Keeper) {
@@ -245,16 +248,16 @@ impl Place {
     fn timers(&self) -> Option<&Timers> {
         match self {
             Self::None => None,
-            // SAFETY: the caller is about to insert, and drives the processor;
-            // or its offer is lent, and the machine stays: see `keeper::adopt`.
+            // SAFETY: either the caller is about to insert, and drives the processor. Or its offer
+            // is lent, and the machine stays: see `keeper::adopt`.
             Self::Vp(timers) => Some(unsafe { timers.as_ref() }),
             Self::Keeper => Some(keeper::timers()),
         }
     }
 
     /// # Safety
-    /// As for [`Timers::insert`]; the place is new, from [`Place::here`], and is
-    /// given to [`Place::remove`] once.
+    /// As for [`Timers::insert`]. The place is new, from [`Place::here`], and [`Place::remove`] is
+    /// called on it once.
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) {
         let Some(timers) = self.timers() else { return };
         // SAFETY: the caller keeps the offer in place until `remove`, which it calls once.
@@ -262,13 +265,13 @@ impl Place {
         if first {
             match self {
                 Self::Keeper => keeper::wake(),
-                // Somebody else may sleep until the next one.
+                // Another OS thread may sleep until the timer that was first before.
                 _ => Vp::notify_if_away(),
             }
         }
     }
 
-    /// The offer leaves, if it was set, and with it the place.
+    /// Removes the offer, if it was set, and resets the place.
     #[inline]
     pub(super) fn remove(&mut self, offer: &TimerOffer) {
         let Some(timers) = self.timers() else { return };

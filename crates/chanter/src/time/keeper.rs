@@ -1,4 +1,4 @@
-//! The time keeper: an OS thread for those who drive no virtual processor.
+//! The time keeper: an OS thread that fires the timers of OS threads without a virtual processor.
 
 use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::time::Instant;
@@ -24,11 +24,10 @@ pub(super) fn timers() -> &'static Timers {
     &TIMERS
 }
 
-/// Machines that ended while timers were running on them, for
-/// synchronizations that have moved elsewhere.
+/// Machines that ended while synchronizations that had moved elsewhere still had timers on them.
 static ADOPTED: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// A machine ends: it is kept here while somebody will come back to its timers.
+/// Keeps a machine that ends, while some owner will come back to its timers.
 pub(crate) fn adopt(machine: &Arc<Shared>) {
     if machine.vps.iter().any(|vp| vp.timers.is_lent()) {
         ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::clone(machine));
@@ -36,8 +35,7 @@ pub(crate) fn adopt(machine: &Arc<Shared>) {
     }
 }
 
-/// Nobody comes back to some timers any more: if their machine was adopted, it
-/// may go.
+/// Lets the keeper check its adopted machines: no owner will come back to some timers any more.
 #[cold]
 pub(super) fn look_again() {
     if START.is_completed() {
@@ -45,13 +43,14 @@ pub(super) fn look_again() {
     }
 }
 
-/// How many OS threads keep the time, and have nothing to wake anybody for.
+/// The number of time keepers (0 or 1) that run, and have no timer that may help somebody, nor an
+/// adopted machine.
 pub(crate) fn idle_keepers() -> usize {
     let adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
     usize::from(START.is_completed() && !TIMERS.may_help() && adopted.is_empty())
 }
 
-/// Fires what is due; returns when the next one is.
+/// Fires the timers that are due, and returns when the next one is.
 fn fire() -> Option<Instant> {
     let now = Instant::now();
     let mut wakes = WakeList::new();
@@ -69,14 +68,14 @@ fn fire() -> Option<Instant> {
     });
     *adopted = kept;
     drop(adopted);
-    // The last reference may drop a policy, which is user code.
+    // This may drop the last reference to a policy, which is user code.
     catch_panic(|| drop(done));
-    // A foreign waker may panic: the time goes on.
+    // A foreign waker may panic, and must not end the time keeper.
     catch_panic(|| wakes.queue());
     next
 }
 
-/// Panics if the time was kept in the process that this one was forked from.
+/// Panics if the keeper is in the process that this one was forked from.
 pub(super) fn assert_is_here() {
     let is_gone = KEPT_IN.get().is_some_and(|process| process.is_parent());
     assert!(
@@ -85,7 +84,8 @@ pub(super) fn assert_is_here() {
     );
 }
 
-/// The first timer has changed.
+/// Tells the keeper to look again, because the first timer has changed. Starts the keeper if there
+/// is none.
 pub(super) fn wake() {
     START.call_once(|| {
         let _ = KEPT_IN.set(Process::here());

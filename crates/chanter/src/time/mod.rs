@@ -1,6 +1,7 @@
 //! Time as events.
 //!
-//! Each virtual processor keeps its own timers. Elsewhere one OS thread, started when first needed, keeps the time.
+//! Each virtual processor has its own [`Timers`]. For other OS threads one OS thread keeps the
+//! time; it is started when first needed.
 
 mod alarm;
 mod clock;
@@ -20,16 +21,16 @@ use crate::event::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_f
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
-/// The event that is ready when `duration` has passed since somebody began to
-/// synchronize on it. A duration that is too long for the clock never passes.
-/// Never early; a second and more may be late by a tick of the kernel's clock
-/// (a few milliseconds).
+/// The event that is ready when `duration` has passed since the synchronization began. It is never
+/// early. A duration of a second or more may end late by a tick of the kernel's clock (a few
+/// milliseconds). A duration that is too long for the clock never ends.
 ///
-/// Not chosen: the timer is removed at once.
+/// If the event is not chosen, or dropped, its timer is removed at once.
 ///
 /// # Panics
-/// On an OS thread that drives no virtual processor, when the process was [forked](crate::process#forks) off another one in which such
-/// timers had been used: the OS thread that keeps the time is gone. (When it is synchronized on, or polled, and has to wait.)
+/// A synchronization panics when it has to wait, if it runs on an OS thread without a virtual
+/// processor in a [forked](crate::process#forks) process. This is so if the parent process had used
+/// such timers: the OS thread that keeps the time is gone.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -40,14 +41,14 @@ pub fn after(duration: Duration) -> After {
     After { when: When::After(duration) }
 }
 
-/// The event that is ready from `instant` on.
+/// The event that is ready from `instant` on. It panics as [`after`] does.
 pub fn at(instant: Instant) -> After {
     After { when: When::At(instant) }
 }
 
-/// The time by the clock that [`after`] and [`at`] go by: the OS's; on a
-/// simulated machine a clock of its own, which stands still while threads are
-/// ready and jumps when none is.
+/// The present time of the clock that [`after`] and [`at`] use. This is the OS's clock. A simulated
+/// machine has a clock of its own, which stands still while threads are ready and jumps when none
+/// is.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -64,7 +65,7 @@ pub fn now() -> Instant {
     }
 }
 
-/// The event of a point in time; see [`after`] and [`at`].
+/// The event of a point in time: see [`after`] and [`at`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct After {
@@ -79,8 +80,8 @@ enum When {
 
 into_future!([] After, ());
 
-// SAFETY: the branch holds a time and an offer, which is `Send` by the
-// protocol.
+// SAFETY: the branch holds a time and an offer, which is `Send`, since it is used under the heap's
+// lock.
 unsafe impl Event for After {
     type Branch = AfterBranch;
 
@@ -95,7 +96,7 @@ unsafe impl Event for After {
     }
 }
 
-// SAFETY: one leaf; a timer that has fired is in no heap, and is due when it is
+// SAFETY: the branch has one leaf. A timer that has fired is in no heap, and is due when it is
 // offered again.
 unsafe impl BaseEvent for After {
     const LASTS: bool = true;
@@ -110,10 +111,10 @@ unsafe impl BaseEvent for After {
 #[doc(hidden)]
 pub struct AfterBranch {
     when: When,
-    /// `None`: never.
+    /// The due time, once `forced`; `None` then means never.
     due: Option<Instant>,
     forced: bool,
-    /// Whose timers hold the offer.
+    /// The timers that hold the offer.
     place: Place,
     offer: TimerOffer,
 }
@@ -125,7 +126,7 @@ impl fmt::Debug for AfterBranch {
 }
 
 impl AfterBranch {
-    /// Fixes the due time, when first asked.
+    /// The due time, which is fixed by the first call.
     fn due(&mut self) -> Option<Instant> {
         if !std::mem::replace(&mut self.forced, true) {
             self.due = match self.when {
@@ -136,7 +137,7 @@ impl AfterBranch {
         self.due
     }
 
-    /// A duration that has just begun cannot have passed.
+    /// Whether the duration has only just begun, so that it cannot have passed.
     fn has_just_begun(&self) -> bool {
         !self.forced && matches!(self.when, When::After(duration) if !duration.is_zero())
     }
@@ -158,29 +159,30 @@ unsafe impl Branch for AfterBranch {
     }
 
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        // SAFETY: nothing pinned is moved.
+        // SAFETY: no pinned field is moved.
         let this = unsafe { self.get_unchecked_mut() };
         !this.has_just_begun() && this.due().is_some_and(|due| due <= self::now())
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // SAFETY: nothing pinned is moved.
+        // SAFETY: no pinned field is moved.
         let this = unsafe { self.get_unchecked_mut() };
         let begins = this.has_just_begun();
         let Some(due) = this.due() else { return Offered::Idle };
         if !begins && due <= self::now() {
             return at.commit_alone();
         }
-        // Offered again, by a set: where it was, it has fired.
+        // A kept set may offer it again: the earlier offer has fired, and must be removed where it
+        // was set.
         this.retract();
         this.place = Place::here_unless_forked();
-        // SAFETY: pinned, and removed in `drop` at the latest.
+        // SAFETY: the offer is pinned, and removed in `drop` at the latest.
         unsafe { this.place.insert(&this.offer, due, at) };
         Offered::Linked
     }
 
     fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {
-        // SAFETY: nothing pinned is moved.
+        // SAFETY: no pinned field is moved.
         unsafe { self.get_unchecked_mut() }.retract();
     }
 

@@ -1,8 +1,8 @@
-//! The body of a fiber, as a future: to poll it is to run the closure on its
-//! stack until it blocks.
+//! The body of a fiber, as a future: a poll runs the closure on the fiber's stack until it blocks.
 //!
-//! A fiber always has a stack of its own, also when another one demands its value and waits: on that of its demander it
-//! could neither be ended nor suspended alone, and would have only the room that is left there.
+//! A fiber always has a stack of its own, even if another fiber demands its value and waits. On its
+//! demander's stack it could neither be ended nor suspended alone, and would have only the
+//! remaining space.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -20,15 +20,15 @@ use super::control::FiberControl;
 use super::stack::Stack;
 use crate::sched::Vp;
 
-/// How a fiber is to start.
+/// The parameters of a fiber's start.
 pub(super) struct Plan {
     pub(super) size: usize,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
 }
 
-/// The future of a fiber. The closure is taken from its place in the frame, and
-/// the value put there, by the code on the fiber's stack.
+/// The future of a fiber. The code on the fiber's stack takes the closure from its place in the
+/// frame, and puts the value there.
 pub(crate) struct Body<F, T> {
     work: UnsafeCell<Work<F, T>>,
     begun: Option<Begun>,
@@ -36,7 +36,7 @@ pub(crate) struct Body<F, T> {
     _pinned: PhantomPinned,
 }
 
-/// What runs, and the head of the stack that it runs on.
+/// The running coroutine, and the control block at the top of its stack.
 struct Begun {
     coroutine: Coroutine<(), (), (), Stack>,
     head: NonNull<FiberControl>,
@@ -48,10 +48,9 @@ enum Work<F, T> {
     Done(Result<T, Box<dyn Any + Send>>),
 }
 
-// SAFETY: until it has begun it is a closure that is `Send`. With the first poll
-// its thread becomes `Local`: it is polled and dropped on one OS thread from
-// then on. What is left at its end is dropped by that poll, but for the value,
-// which is `Send`.
+// SAFETY: until it has begun it is a closure that is `Send`. With the first poll its thread becomes
+// `Local`, so it is polled and dropped on one OS thread from then on. At its end the last poll
+// drops everything except the value, which is `Send`.
 unsafe impl<F: Send, T: Send> Send for Body<F, T> {}
 
 impl<F: FnOnce() -> T, T> Body<F, T> {
@@ -76,9 +75,8 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
         };
         let head = stack.head();
         let work: *mut Work<F, T> = self.work.get();
-        // SAFETY: what is borrowed is pinned in the frame and on the stack
-        // itself; both live until the coroutine has ended, or was unwound by
-        // our drop.
+        // SAFETY: the borrowed data is pinned, in the frame and on the stack itself. Both live
+        // until the coroutine has ended, or was unwound by our drop.
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 head.as_ref().arrive(yielder);
@@ -90,19 +88,19 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
 }
 
 /// # Safety
-/// `work` is the body's own, which is pinned, and touched by nobody else until
-/// this has returned.
+/// `work` belongs to a pinned body, and nobody else touches it until this has returned.
 unsafe fn perform<F: FnOnce() -> T, T>(work: *mut Work<F, T>) {
-    // SAFETY: the caller's contract.
+    // SAFETY: `work` is pinned, and nobody else touches it.
     let Work::New(closure) = (unsafe { &*work }) else { unreachable!("a fiber begins once") };
-    // SAFETY: as above. Moved out, and its place says so.
+    // SAFETY: nobody else touches `work`. The closure is moved out, and `Running` in its place says
+    // so.
     let closure = unsafe {
         let closure = ptr::from_ref(closure).read();
         work.write(Work::Running);
         closure
     };
     let result = catch_unwind(AssertUnwindSafe(closure));
-    // SAFETY: as above.
+    // SAFETY: `work` is pinned, and nobody else touches it.
     unsafe { work.write(Work::Done(result)) };
 }
 
@@ -111,13 +109,13 @@ impl<F: FnOnce() -> T, T> Future for Body<F, T> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
-        // SAFETY: nothing is moved.
+        // SAFETY: no field is moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.begun.is_none() {
             this.begin();
         }
         let Some(Begun { coroutine, head }) = &mut this.begun else { unreachable!("it has begun") };
-        // SAFETY: the coroutine has a stack with a head.
+        // SAFETY: the coroutine has a stack, with its control block in place.
         let head = unsafe { head.as_ref() };
         if let CoroutineResult::Yield(()) = head.run(|| coroutine.resume(())) {
             return Poll::Pending;
@@ -137,11 +135,11 @@ impl<F, T> Body<F, T> {
         }
     }
 
-    /// The coroutine is done: its stack goes back.
+    /// Gives the stack back: the coroutine is done.
     #[inline]
     fn end(&mut self) {
         if let Some(Begun { coroutine, .. }) = self.begun.take() {
-            // SAFETY: nothing else is on the stack.
+            // SAFETY: the coroutine is done, so only the control block is on the stack.
             unsafe { FiberControl::end(coroutine.into_stack()) };
         }
     }
@@ -150,9 +148,9 @@ impl<F, T> Body<F, T> {
 impl<F, T> Drop for Body<F, T> {
     fn drop(&mut self) {
         let Some(Begun { coroutine, head }) = &mut self.begun else { return };
-        // SAFETY: the coroutine has a stack with a head.
+        // SAFETY: the coroutine has a stack, with its control block in place.
         let head = unsafe { head.as_ref() };
-        // What lies on the stack is dropped there.
+        // The values on the stack are dropped on the stack.
         head.end_early(|| coroutine.force_unwind());
         self.end();
     }

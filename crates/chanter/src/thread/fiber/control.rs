@@ -1,5 +1,5 @@
-//! The head of a fiber, at the top of its stack: what it needs to suspend, to
-//! be ended, and to be named when its stack overflows.
+//! The control block of a fiber, at the top of its stack. The fiber needs it to suspend, to be
+//! ended, and to be named when its stack overflows.
 
 use std::future::Future;
 use std::io;
@@ -25,61 +25,62 @@ use crate::sync::os_thread;
 use crate::thread::{ForkScope, stack_local};
 use std::cell::{Cell, UnsafeCell};
 
-/// What of a stack a parasite that is nested on it leaves to the fiber.
+/// The least number of bytes of a stack that a nested parasite must leave free.
 const RESERVE: usize = 64 * 1024;
 
-/// After so long without anything to do, stacks are given back.
+/// The time without work after which stacks are given back.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Added to `Header::local_refs`: the thread has given its processor away, and is
-/// to be queued again. More than is ever borrowed, and than fits beside it.
+/// The mark that is added to `Header::local_refs` when a thread yields and must be queued again. It
+/// is more than the number of references that are ever borrowed, and than [`BESIDE`].
 pub(crate) const YIELDED: i32 = (1 << 30) + (1 << 29);
-/// So many references, or owed ones, may be counted beside it.
+/// The number of references, lent or owed, that may be counted beside [`YIELDED`].
 const BESIDE: u32 = 1 << 28;
 
-/// A fiber that has begun to run. All of it is its OS thread's; a handler of
-/// signals on that OS thread reads.
+/// The control block of a fiber that has begun to run. Only its OS thread uses it; a signal handler
+/// on that OS thread reads it.
 pub(crate) struct FiberControl {
     frame: NonNull<Header>,
     vp: *const Vp,
     yielder: Cell<*const Yielder<(), ()>>,
-    /// What the guard covers.
+    /// The addresses where the guard begins and ends.
     pub(super) guard: (usize, usize),
     pub(super) size: usize,
-    /// Below this address nothing more is nested on the stack.
+    /// The address below which no parasite is nested on the stack any more.
     nest_limit: usize,
-    /// How deep attaches are nested on it.
+    /// The number of nested attaches on the stack.
     depth: Cell<u32>,
-    /// While it is suspended: the shared job that runs on its stack; see `Forks::context`.
+    /// The shared job that runs on its stack, while the fiber is suspended; see `Forks::context`.
     context: Cell<*const ForkScope>,
-    /// Counts resumptions.
+    /// The number of resumptions, modulo 2^32.
     turns: Cell<u32>,
-    /// It is being ended: who would block unwinds.
+    /// True if the fiber is being ended: an operation that would block unwinds.
     ending: Cell<bool>,
-    /// While it is: who ran when that began, and the fiber that was being ended then.
+    /// The thread that ran when the end began. `outer` is the fiber that was being ended then. Both
+    /// count while this one is being ended.
     below: Cell<*const Header>,
     outer: Cell<*const FiberControl>,
     os_thread: u32,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
-    /// Those that are polled on its stack, while it is suspended.
+    /// The spans of the threads that are polled on its stack, while it is suspended.
     parked: span::Parked,
-    /// What holds for its stack, while it is suspended: INV-STACK-LOCAL.
+    /// The stack-local values of its stack, while it is suspended: INV-STACK-LOCAL.
     locals: Cell<*const stack_local::Node>,
-    /// The list of those that have begun on a virtual processor.
+    /// The links of the list of fibers that have begun on a virtual processor.
     next: Cell<*const FiberControl>,
     prev: Cell<*const FiberControl>,
 }
 
-/// What a virtual processor knows of fibers: its driver's.
+/// The fibers of a virtual processor. Only its driver uses this.
 pub(crate) struct Fibers {
-    /// The one that runs.
+    /// The fiber that runs; null if there is none.
     current: Cell<*const FiberControl>,
-    /// Those that have begun.
+    /// The first of the fibers that have begun and not ended.
     first: Cell<*const FiberControl>,
-    /// The one that is being ended, the innermost.
+    /// The innermost fiber that is being ended; null if there is none.
     ending: Cell<*const FiberControl>,
-    /// The OS thread that is prepared for overflows.
+    /// The number of the OS thread that is prepared for overflows.
     prepared: Cell<u32>,
     pool: UnsafeCell<Pool>,
 }
@@ -99,37 +100,37 @@ impl Fibers {
     /// The caller is the driver, and keeps the borrow for one operation.
     #[allow(clippy::mut_from_ref, reason = "the driver's own")]
     unsafe fn pool(&self) -> &mut Pool {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is the driver and keeps the borrow for one operation, so there is no
+        // other borrow.
         unsafe { &mut *self.pool.get() }
     }
 
-    /// The fiber on whose stack the caller, who drives, is. None while it
-    /// unwinds: then it cannot be suspended.
+    /// The fiber with the stack that the caller, the driver, is on. `None` while it unwinds,
+    /// because then it cannot be suspended.
     #[inline(always)]
     pub(crate) fn current(&self) -> Option<&FiberControl> {
-        // SAFETY: set while the fiber runs on this OS thread.
+        // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
         let head = unsafe { self.current.get().as_ref() }?;
         (!std::thread::panicking()).then_some(head)
     }
 
-    /// The fiber on whose stack the caller is, whatever it does.
+    /// The fiber with the stack that the caller is on, even while it unwinds.
     pub(super) fn running(&self) -> Option<&FiberControl> {
-        // SAFETY: as in `current`.
+        // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
         unsafe { self.current.get().as_ref() }
     }
 
-    /// Whether the caller, who drives, is on the stack of a fiber that is being
-    /// ended.
+    /// Whether the caller, the driver, is on the stack of a fiber that is being ended.
     pub(crate) fn is_ending(&self) -> bool {
-        // SAFETY: as in `current`.
+        // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
         unsafe { self.current.get().as_ref() }.is_some_and(|head| head.ending.get())
     }
 
-    /// Whether a thread is being polled on the stacks of the driver, while fibers are ended there, and not just
-    /// those. `running` is the innermost thread.
+    /// Whether a thread, other than the fibers that are being ended, is being polled on the stacks
+    /// of the driver. `running` is the innermost thread.
     pub(crate) fn is_polled_below(&self, running: *const Header) -> bool {
         let (mut running, mut ending) = (running, self.ending.get());
-        // SAFETY: those that are being ended live.
+        // SAFETY: fibers that are being ended live.
         while let Some(head) = unsafe { ending.as_ref() } {
             if !ptr::eq(running, head.frame.as_ptr()) {
                 return true;
@@ -139,8 +140,8 @@ impl Fibers {
         !running.is_null()
     }
 
-    /// Calls `f`, which the driver makes on a fiber's stack, or on none, as if it were
-    /// on none: what blocks in it nests. `f` does not unwind.
+    /// Calls `f` as if the driver were on no fiber's stack: blocking operations in `f` nest. `f`
+    /// does not unwind.
     pub(crate) fn without(&self, f: impl FnOnce()) {
         let outer = self.current.replace(ptr::null());
         stack_local::apart(f);
@@ -152,12 +153,12 @@ impl Fibers {
         self.first.get().is_null()
     }
 
-    /// The token of a fiber that waits, if there is one. The caller drives.
+    /// Claims the token of a fiber that waits, if there is one. The caller is the driver.
     pub(crate) fn claim_one(&self) -> Option<Ready> {
         let mut next = self.first.get();
-        // SAFETY: those in the list live.
+        // SAFETY: fibers in the list live.
         while let Some(head) = unsafe { next.as_ref() } {
-            // SAFETY: as long as it has not ended, neither has its frame.
+            // SAFETY: the fiber has not ended, so its frame and machine live.
             if let Some(token) = unsafe { claim(head.frame, false) } {
                 return Some(token);
             }
@@ -166,11 +167,11 @@ impl Fibers {
         None
     }
 
-    /// The frames of those that have begun, and not ended. The caller drives.
+    /// The frames of the fibers that have begun, and not ended. The caller is the driver.
     pub(crate) fn frames(&self) -> Vec<NonNull<Header>> {
         let mut frames = Vec::new();
         let mut next = self.first.get();
-        // SAFETY: those in the list live.
+        // SAFETY: fibers in the list live.
         while let Some(head) = unsafe { next.as_ref() } {
             frames.push(head.frame);
             next = head.next.get();
@@ -178,49 +179,52 @@ impl Fibers {
         frames
     }
 
-    /// Takes the fibers from their tokens, wherever those are. The caller drives, and polls nothing.
+    /// Revokes the fibers that have tokens, wherever these are. The caller is the driver, and polls
+    /// nothing.
     pub(crate) fn revoke_thread(&self, revoked_threads: &mut Vec<Revoked>) {
         let mut next = self.first.get();
-        // SAFETY: those in the list live, and are bound to this OS thread.
+        // SAFETY: fibers in the list live, and are bound to this OS thread.
         while let Some(head) = unsafe { next.as_ref() } {
-            // SAFETY: as above; as long as it has not ended, neither has its frame.
+            // SAFETY: the fiber has not ended, so its frame is in use. It is bound to this OS
+            // thread, which polls nothing.
             revoked_threads.extend(unsafe { Revoked::take(head.frame) });
             next = head.next.get();
         }
     }
 
-    /// How long the driver may sleep before stacks are given back.
+    /// The time that the driver may sleep before stacks are given back; `None`: there is no such
+    /// limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
         // SAFETY: the caller is the driver.
         unsafe { self.pool() }.is_fat().then_some(IDLE)
     }
 
-    /// The driver has slept for so long.
+    /// Gives stacks back if the driver has slept for [`IDLE`] or longer.
     pub(crate) fn slept(&self, time: Duration) {
         if time >= IDLE {
             self.shrink();
         }
     }
 
-    /// The caller, who drives, has nothing to do.
+    /// Gives stacks back: the caller, the driver, has no work.
     pub(crate) fn shrink(&self) {
         // SAFETY: the caller is the driver.
         unsafe { self.pool() }.shrink();
     }
 
-    /// The machine ends: no driver is left but the caller.
+    /// Gives all stacks back: the machine ends, and no driver except the caller is left.
     pub(crate) fn clear(&self) {
-        // SAFETY: nobody else uses it.
+        // SAFETY: no other driver is left, so nobody else uses the pool.
         unsafe { self.pool() }.clear();
     }
 }
 
 impl FiberControl {
-    /// A stack for the thread in `frame`, which begins to run, with its head in
+    /// Takes a stack for the thread in `frame`, which begins to run, and puts its control block in
     /// place.
     ///
     /// # Errors
-    /// The OS refuses.
+    /// The error of the OS, if it refuses, or if no such large stack is supported.
     pub(super) fn begin(
         vp: &Vp,
         frame: NonNull<Header>,
@@ -239,7 +243,7 @@ impl FiberControl {
         let guard = stack.guard();
         let place = stack.head();
         let next = vp.fibers.first.get();
-        // SAFETY: the stack's memory is ours, and those in the list live.
+        // SAFETY: the stack's memory is ours, and fibers in the list live.
         unsafe {
             place.write(Self {
                 frame,
@@ -267,24 +271,24 @@ impl FiberControl {
             }
         }
         vp.fibers.first.set(place.as_ptr());
-        // It must not leave this OS thread any more, since what lies on its
-        // stack need not be `Send`.
-        // SAFETY: we are its runner.
+        // The fiber must not leave this OS thread any more, since values on its stack need not be
+        // `Send`.
+        // SAFETY: we are the thread's runner.
         let header = unsafe { frame.as_ref() };
         header.kind.set(crate::frame::Kind::Local);
-        // A stand-in that drives keeps it.
+        // The fiber stays with a spare worker's virtual processor, if one drives.
         header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
         vp.has_locals.set(true);
         Ok(stack)
     }
 
-    /// The fiber has ended: its stack is free.
+    /// Gives back the stack of a fiber that has ended.
     ///
     /// # Safety
-    /// The stack has its head, and nothing else on it is in use.
+    /// The stack has its control block in place, and nothing else on it is in use.
     pub(super) unsafe fn end(stack: Stack) {
-        // SAFETY: the head is dropped here, once; those in the list live. It
-        // runs on, and we drive, the virtual processor that it names.
+        // SAFETY: the control block is in place and ends here, once. Fibers in the list live. We
+        // drive the virtual processor that it names.
         let (vp, name) = unsafe {
             let head = stack.head().as_mut();
             let (prev, next) = (head.prev.get(), head.next.get());
@@ -298,26 +302,27 @@ impl FiberControl {
             }
             (vp, head.name.take())
         };
-        // SAFETY: as above.
+        // SAFETY: we drive `vp`.
         drop(unsafe { vp.fibers.pool() }.put(stack));
         drop(name);
     }
 
-    /// Called on the stack, first of all.
+    /// Notes the yielder. This is called first on the new stack.
     pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
     }
 
     /// Runs `switch`, which switches to the stack and comes back, and does not unwind.
     ///
-    /// INV-STACK: while `Fibers::current` names the fiber, the OS thread is on the fiber's stack, but for `switch` itself. So no code
-    /// of a user runs between the two changes of `current`: on this stack it would suspend the fiber where it does not run.
+    /// INV-STACK: while `Fibers::current` names the fiber, the OS thread is on the fiber's stack,
+    /// except within `switch` itself. So no user code runs on the old stack between the two changes
+    /// of `current`: it would suspend the fiber where it does not run.
     #[inline(always)]
     pub(super) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
         debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
-        // SAFETY: the machine lives while its thread runs.
+        // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
-        // Subscribers of `tracing` are told here, and on the way back: they are user code.
+        // Subscribers of `tracing`, which are user code, are called here and on the way back.
         self.parked.resume();
         let outer = vp.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
@@ -334,12 +339,12 @@ impl FiberControl {
         result
     }
 
-    /// Runs `unwind`, which ends what is left on the stack.
+    /// Ends the fiber early: runs `unwind`, which drops the values on its stack.
     pub(super) fn end_early(&self, unwind: impl FnOnce()) {
         self.ending.set(true);
-        // Nothing is attached from now on: see `Vp::end_local_threads`.
+        // No parasite is attached on the stack from now on: see `Vp::end_local_threads`.
         self.depth.set(DEPTH);
-        // SAFETY: as in `run`.
+        // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
         let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
         self.below.set(running.outer);
@@ -347,7 +352,8 @@ impl FiberControl {
         let unwound = self.run(|| catch_unwind(AssertUnwindSafe(unwind)));
         vp.fibers.ending.set(self.outer.get());
         drop(running);
-        // The report, and the payload, are code of a user: not before the fiber is current no more.
+        // The report and the payload's destructor are user code. They run only after the fiber has
+        // ceased to be current.
         catch_panic(|| {
             if let Err(payload) = unwound {
                 resume_unwind(payload);
@@ -355,55 +361,56 @@ impl FiberControl {
         });
     }
 
-    /// Goes back to the scheduler; returns when it is run again. Unwinds if it
-    /// is being ended.
+    /// Goes back to the scheduler, and returns when the fiber is run again. Unwinds if the fiber is
+    /// being ended.
     #[inline(always)]
     fn suspend(&self) {
-        // SAFETY: the yielder is at the bottom of our stack.
+        // SAFETY: the yielder is at the bottom of our stack, and lives as long as the fiber runs.
         unsafe { &*self.yielder.get() }.suspend(());
         self.turns.set(self.turns.get().wrapping_add(1));
     }
 
-    /// Polls `future` as the fiber, which is suspended in between.
+    /// Polls `future` as the fiber until it is ready. The fiber is suspended between polls.
     #[inline(always)]
     pub(crate) fn block<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
-        // SAFETY: as in `run`.
+        // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
         // A parasite that is nested on our stack may be the one that blocks.
         let _running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
         if self.ending.get() {
-            // Somebody has caught what unwinds it.
+            // Somebody has caught the unwinding, which begins anew.
             self.suspend();
         }
-        // SAFETY: the frame lives while its thread runs: our right to it stands
-        // for a reference, which is not given up.
+        // SAFETY: the frame lives while its thread runs. The runner's right to it stands for a
+        // reference, which is never given up.
         let waker = ManuallyDrop::new(unsafe { waker_of(self.frame) });
         let mut cx = Context::from_waker(&waker);
         loop {
             let turn = self.turns.get();
             match future.as_mut().poll(&mut cx) {
-                // A thread that ran on this stack has ended instead of us.
+                // The fiber was ended while the poll was blocked, by a thread that ran on this
+                // stack.
                 Poll::Ready(_value) if self.ending.get() => self.suspend(),
                 Poll::Ready(value) => return value,
                 Poll::Pending if self.turns.get() == turn => self.suspend(),
-                // The poll itself has blocked, and may have used up a wake-up
-                // that was meant for us.
+                // The poll itself has blocked, and may have consumed a wake-up that was meant for
+                // this fiber.
                 Poll::Pending => (),
             }
         }
     }
 
-    /// Lets the others run first.
+    /// Lets the other threads run first.
     #[inline]
     pub(super) fn yield_now(&self) {
-        // SAFETY: we are its runner.
+        // SAFETY: we are the thread's runner.
         let local_refs = &unsafe { self.frame.as_ref() }.local_refs;
         if local_refs.get().unsigned_abs() < BESIDE && !self.ending.get() {
-            // The runner stays the runner until it has queued the token again:
-            // the state word need not know.
+            // The runner stays the runner until it has queued the token again, so the state word
+            // need not change.
             local_refs.set(local_refs.get() + YIELDED);
-            // SAFETY: as in `run`.
+            // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
             let vp = unsafe { &*self.vp };
             let _running = Running { vp, outer: vp.running.get() };
             self.suspend();
@@ -413,7 +420,7 @@ impl FiberControl {
     }
 }
 
-/// Restores who runs, also if it unwinds.
+/// Restores the running thread when it is dropped, also if the stack unwinds.
 struct Running<'a> {
     vp: &'a Vp,
     outer: *mut Header,
@@ -425,7 +432,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The stack that is used if none is asked for, in bytes.
+/// The default size of a stack in bytes.
 pub(super) fn default_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| (256 * 1024).max(4 * super::stack::page_size()))

@@ -1,10 +1,9 @@
-//! Fibers: hosts whose body is a plain closure on a stack of its own.
+//! Fibers: hosts with a plain closure as their body, and with their own stack.
 //!
-//! A fiber may block at any call depth: [`Event::sync_blocking`] and
-//! [`block_on`](crate::block_on), called in a function that a function calls
-//! that a library calls, suspend the fiber and leave the virtual processor to
-//! other threads. So code that knows nothing of `async` runs on Chanter's threads:
-//! parsers that call back, recursive searches, C libraries.
+//! A fiber may block at any call depth. [`Event::sync_blocking`] and [`block_on`](crate::block_on)
+//! suspend it, even in a callback of a library, and leave the virtual processor to other threads.
+//! So code without `async` can run on Chanter's threads: parsers with callbacks, recursive
+//! searches, C libraries.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -31,41 +30,39 @@
 //! });
 //! ```
 //!
-//! # Where it runs
+//! # Placement
 //!
-//! Until it begins a fiber is a host like others: the policy decides where it
-//! starts, or [`Builder::on`] does, or who demands its value before (see
-//! [`delay`](crate::delay)) starts it there and then. It gets a
-//! stack with its first turn, and keeps it to its end. A fiber that has begun is bound to the OS thread that it runs on, since what lies on a stack need not
-//! be `Send`. When that OS thread stops driving its virtual processor (a
-//! [`Machine::block_on`](crate::Machine::block_on) returns, or the machine ends) the fiber *is ended*: it
-//! unwinds from where it blocks, its destructors run, and those who join it get
-//! a cancelled [`JoinError`](crate::JoinError). Such a destructor should not
-//! block: it would block the OS thread of the virtual processor, as it does in a
-//! panic, and in an async host.
+//! Until a fiber begins, it is a host like others. Its place is chosen by the policy, by
+//! [`Builder::on`], or by a thread that demands its value (see [`delay`](crate::delay)) and so
+//! starts it. The fiber gets a stack with its first turn, and keeps it to its end. A fiber that has
+//! begun is bound to its OS thread, since values on a stack need not be `Send`. That OS thread may
+//! stop running its virtual processor: a [`Machine::block_on`](crate::Machine::block_on) returns,
+//! or the machine ends. Then the fiber *is ended*: it unwinds from its blocking call, its
+//! destructors run, and its joiners get a cancelled [`JoinError`](crate::JoinError). Such a
+//! destructor should not block: it would block the OS thread of the virtual processor, as it does
+//! in a panic, and in an async host.
 //!
-//! A `catch_unwind` in the fiber sees the unwinding as a panic. If it goes on, the next
+//! A `catch_unwind` in the fiber sees the unwinding as a panic. If the fiber goes on, the next
 //! operation that would block unwinds again.
 //!
 //! # Stacks
 //!
-//! Each virtual processor keeps the stacks that its fibers have left, the last
-//! one first, and gives their pages back when it has been idle for 50 ms. A stack
-//! is a reservation: what was never touched costs no memory. 256 KiB unless
-//! [`Builder::stack_size`] says otherwise.
+//! Each virtual processor keeps the stacks of its ended fibers, and uses the last one first. It
+//! gives their pages back after it has been idle for 50 ms. A stack is a reservation: pages that
+//! were never touched cost no memory. It has 256 KiB, unless [`Builder::stack_size`] says
+//! otherwise.
 //!
-//! Who overflows it ends the process: the message on stderr has the fiber's
-//! name, and where it was spawned. (A guard lies below each stack. Its fault is
-//! told from all others by a handler of SIGSEGV and SIGBUS, which is installed
-//! when the first fiber begins, and calls the one that it found.)
+//! A fiber that overflows its stack ends the process, with a message on stderr: the fiber's name,
+//! and the place of its spawn. For this a guard lies below each stack. A handler of SIGSEGV and
+//! SIGBUS distinguishes the guard's fault from others. It is installed when the first fiber begins,
+//! and passes other faults to the previous handler.
 //!
-//! Parasites that a fiber spawns or attaches run on its stack, if 64 KiB and a
-//! quarter of it are left; otherwise they are queued. If such a parasite calls
-//! `sync_blocking` it suspends the fiber that it runs on.
+//! Parasites that a fiber spawns or attaches run on its stack, if at least 64 KiB and a quarter of
+//! it are left. Otherwise they are queued. If such a parasite calls `sync_blocking`, it suspends
+//! the fiber that it runs on.
 //!
-//! STING, section 3 (threads and their control blocks) and figure 7 (what is
-//! counted); `fibers_created`, `stacks_allocated` and `stacks_reused` of
-//! [`Stats`](crate::Stats).
+//! The counters `fibers_created`, `stacks_allocated` and `stacks_reused` of [`Stats`](crate::Stats)
+//! follow figure 7 of STING; section 3 describes its threads and their control blocks.
 
 mod body;
 mod control;
@@ -86,11 +83,11 @@ use crate::sched::{Vp, entered};
 use body::{Body, Plan};
 pub(crate) use control::{Fibers, YIELDED};
 
-/// Spawns a fiber: a thread that the policy schedules, and whose body is a
-/// closure that may block at any call depth.
+/// Spawns a fiber: a thread that the policy schedules, with a closure that may block at any call
+/// depth.
 ///
-/// A panic becomes the thread's value, as for [`spawn`](crate::spawn). If the OS
-/// has no memory for its stack the fiber panics before it begins.
+/// A panic becomes the thread's result, as for [`spawn`](crate::spawn). If the OS has no memory for
+/// its stack, the fiber panics before it begins.
 ///
 /// # Panics
 /// Outside of a machine (use [`Machine::spawn_fiber`](crate::Machine::spawn_fiber) there).
@@ -136,29 +133,28 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A fiber without name, with a stack of 256 KiB, on any virtual processor.
+    /// A builder of a fiber without a name, with a stack of 256 KiB, on any virtual processor.
     #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The fiber's name, for messages, [`name`], and what names of
-    /// [threads](crate::ThreadBuilder) are for.
+    /// Sets the fiber's name. Messages and [`name`] show it, as does everything that shows the
+    /// names of [threads](crate::ThreadBuilder).
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How large its stack is at least, in bytes. It becomes a power of two, and
-    /// 16 KiB or more; a small part of it is the runtime's. (A panic hook that prints a
-    /// backtrace runs on it too, and needs some 30 KiB.) With more than a
-    /// gibibyte the fiber panics before it begins.
+    /// Sets the least size of its stack in bytes. It is rounded up to a power of two, and to 16 KiB
+    /// or more. The runtime uses a small part of it. A panic hook that prints a backtrace also runs
+    /// on it, and needs some 30 KiB. With more than a gibibyte the fiber panics before it begins.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.size = Some(bytes);
         self
     }
 
-    /// The virtual processor on which it runs.
+    /// Sets the index of the virtual processor on which it runs.
     pub fn on(mut self, vp: usize) -> Self {
         self.on = Some(vp);
         self
@@ -167,7 +163,8 @@ impl Builder {
     /// Spawns the fiber on the caller's machine; see [`spawn_fiber`].
     ///
     /// # Panics
-    /// Outside of a machine, or if it has no virtual processor as asked for.
+    /// Outside of a machine, or if the machine has no virtual processor with the index given to
+    /// [`on`](Self::on).
     #[inline]
     #[track_caller]
     pub fn spawn<F, T>(self, closure: F) -> Thread<T>
@@ -183,9 +180,9 @@ impl Builder {
         }
     }
 
-    /// Makes a fiber that is delayed: it runs when its value is demanded, or when it is
-    /// [scheduled](Thread::run); see [`delay`](crate::delay). Who demands it starts it at once, on a stack of
-    /// the fiber's own.
+    /// Makes a delayed fiber: it runs when its value is demanded, or when it is
+    /// [scheduled](Thread::run); see [`delay`](crate::delay). A demand starts it at once, on the
+    /// fiber's own stack.
     ///
     /// # Panics
     /// As for [`spawn`](Self::spawn).
@@ -262,21 +259,21 @@ pub(super) fn body_of<F: FnOnce() -> T + Send, T: Send>(
     Builder::new().body(closure, site).0
 }
 
-/// Whether the caller is on a fiber's stack, and so may block without blocking
-/// its virtual processor. Not while a panic unwinds it.
+/// Whether the caller is on a fiber's stack, and so may block without blocking its virtual
+/// processor. False while a panic unwinds the stack.
 pub fn is_fiber() -> bool {
     Vp::current().is_some_and(|vp| vp.fibers.current().is_some())
 }
 
-/// The name of the fiber that calls, if it has one.
+/// The name of the calling fiber, if it has one.
 pub fn name() -> Option<String> {
     let vp = Vp::current()?;
     vp.fibers.running()?.name.as_deref().map(str::to_owned)
 }
 
-/// Lets the other threads of the virtual processor run first: the blocking form
-/// of [`yield_now`](crate::yield_now), and the cheapest on a fiber. On an OS
-/// thread that drives nothing it lets the OS choose.
+/// Lets the other threads of the virtual processor run first. This is the blocking form of
+/// [`yield_now`](crate::yield_now), and the cheapest form on a fiber. On an OS thread that runs no
+/// virtual processor it yields to the OS.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -293,10 +290,10 @@ pub fn yield_now() {
     }
 }
 
-/// Yields, as a thread that has used up its quantum, if
-/// [`checkpoint`](crate::checkpoint) says so: the blocking form of
-/// [`yield_if_requested`](crate::yield_if_requested). Whether it did. On an OS thread
-/// that drives nothing it never does.
+/// Yields, as a thread that has used up its quantum, if [`checkpoint`](crate::checkpoint) says so,
+/// and returns whether it did. This is the blocking form of
+/// [`yield_if_requested`](crate::yield_if_requested). On an OS thread that runs no virtual processor it
+/// never yields.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -1,6 +1,6 @@
-//! Stacks that overflow: the fault in a fiber's guard ends the process, with
-//! the fiber's name. All other faults go to whoever handled them before: Rust's
-//! own handler, which knows the guards of OS threads, or the program's.
+//! Stack overflow: a fault in a fiber's guard ends the process, with the fiber's name. All other
+//! faults go to the previous handler. This is Rust's own handler, which knows the guards of OS
+//! threads, or the program's.
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -11,13 +11,13 @@ use std::sync::{Once, OnceLock};
 use super::control::FiberControl;
 use crate::sched::Vp;
 
-/// For the handler, on an OS thread that has no other place for it.
+/// The size in bytes of the signal handler's stack, on an OS thread that has none.
 const HANDLERS_STACK: usize = 64 * 1024;
 
-/// Guards are reported as one or the other, by the OS's taste.
+/// The signals for a fault in a guard: which one comes depends on the OS.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Who handled them before us.
+/// The previous handlers of these signals.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
 /// Prepares the calling OS thread, and the process, for fibers that overflow
@@ -26,20 +26,21 @@ static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new(
 pub(super) fn prepare() {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(install);
-    // If its values are being destroyed, an overflow ends the process without a word.
+    // If the thread-locals of this OS thread are being destroyed, an overflow ends the process
+    // without a message.
     let _ = PLACE.try_with(Place::prepare);
 }
 
 fn install() {
     for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
         let mut old = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: `old` is written before it is read; the handler is a function
-        // with the arguments that SA_SIGINFO promises.
+        // SAFETY: `old` is written before it is read. The handler is a function with the arguments
+        // that SA_SIGINFO promises.
         unsafe {
             if libc::sigaction(signal, ptr::null(), old.as_mut_ptr()) != 0 {
                 continue;
             }
-            // Known before the handler can run.
+            // This is stored before the handler can run.
             let _ = before.set(old.assume_init());
             let mut new = std::mem::zeroed::<libc::sigaction>();
             new.sa_sigaction = handle as Handler as usize;
@@ -52,32 +53,32 @@ fn install() {
 
 type Handler = unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// Calls only what a handler of signals may.
+/// The signal handler. It calls only functions that a signal handler may call.
 unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the OS passes a description of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
-    // A thread-local without destructor, which this OS thread has used before
-    // if it runs a fiber.
+    // This reads a thread-local without a destructor. An OS thread that runs a fiber has used it
+    // before.
     let head = Vp::current().and_then(|vp| vp.fibers.running());
     if let Some(head) = head
         && (head.guard.0..head.guard.1).contains(&address)
     {
         report(head);
-        // SAFETY: may be called anywhere.
+        // SAFETY: `abort` may be called anywhere.
         unsafe { libc::abort() };
     }
-    // SAFETY: we pass on what we got.
+    // SAFETY: the arguments are those of this handler.
     unsafe { pass_on(signal, info, context) };
 }
 
 /// # Safety
-/// The arguments are those of a handler.
+/// The arguments are those of a signal handler.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let index = usize::from(signal != SIGNALS[0]);
     match BEFORE[index].get() {
         Some(before) if before.sa_sigaction > libc::SIG_IGN => {
-            // SAFETY: a handler that was installed with these flags has this
-            // type.
+            // SAFETY: a handler that was installed with these flags has this type, and gets the
+            // arguments of a handler.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO != 0 {
                     std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal, info, context);
@@ -88,23 +89,23 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
                 }
             }
         }
-        // The instruction is tried again, and ends the process.
-        // SAFETY: only changes the action.
+        // With the default action, the instruction is tried again and ends the process.
+        // SAFETY: this only changes the action of the signal.
         _ => unsafe {
             libc::signal(signal, libc::SIG_DFL);
         },
     }
 }
 
-/// Says on stderr which fiber it was, without allocating.
+/// Names the fiber on stderr, without an allocation.
 fn report(head: &FiberControl) {
     let mut line = Line { bytes: [0; 512], len: 0 };
     let name = head.name.as_deref().unwrap_or("<unnamed>");
     let (kib, site) = (head.size / 1024, head.site);
-    // What does not fit is cut off.
+    // A longer message is cut off.
     let _ =
         write!(line, "\nchanter: fiber '{name}' has overflowed its stack of {kib} KiB (spawned at {site})\n");
-    // SAFETY: the bytes are there. Nothing can be done about an error.
+    // SAFETY: the first `len` bytes are initialized. Nothing can be done about an error.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
 
@@ -127,8 +128,8 @@ thread_local! {
     static PLACE: Place = const { Place { low: Cell::new(ptr::null_mut()) } };
 }
 
-/// The handler's stack on this OS thread, if it is ours. OS threads that Rust
-/// started have one already.
+/// The handler's stack on this OS thread, if we have made it. OS threads that Rust started have one
+/// already.
 struct Place {
     low: Cell<*mut libc::c_void>,
 }
@@ -136,8 +137,8 @@ struct Place {
 impl Place {
     fn prepare(&self) {
         let mut old = MaybeUninit::<libc::stack_t>::uninit();
-        // SAFETY: `old` is written before it is read; the new stack is a mapping
-        // of our own, which stays until `drop`.
+        // SAFETY: `old` is written before it is read. The new stack is a mapping of our own, which
+        // stays until `drop`.
         unsafe {
             if libc::sigaltstack(ptr::null(), old.as_mut_ptr()) != 0
                 || old.assume_init().ss_flags & libc::SS_DISABLE == 0
@@ -148,8 +149,7 @@ impl Place {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let low = libc::mmap(ptr::null_mut(), HANDLERS_STACK, access, flags, -1, 0);
             if low == libc::MAP_FAILED {
-                // Without it an overflow ends the process all the same, without
-                // a word.
+                // Without this stack an overflow still ends the process, but without a message.
                 return;
             }
             let stack = libc::stack_t { ss_sp: low, ss_flags: 0, ss_size: HANDLERS_STACK };
@@ -165,7 +165,7 @@ impl Drop for Place {
         if low.is_null() {
             return;
         }
-        // SAFETY: the OS thread ends and handles nothing; the mapping is ours.
+        // SAFETY: the OS thread ends, and no handler runs on this stack. The mapping is ours.
         unsafe {
             let none =
                 libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: HANDLERS_STACK };

@@ -1,36 +1,36 @@
-//! Where stacks come from: each virtual processor keeps those that its fibers
-//! have left, by size, the last one first. All of it is its driver's.
+//! The pool of stacks: each virtual processor keeps the stacks of its ended fibers, by size, and
+//! uses the last one first. Only its driver uses the pool.
 
 use std::io;
 
 use super::stack::{LARGEST, SMALLEST, Stack};
 
-/// One class for each power of two.
+/// The number of size classes, one for each power of two.
 const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
-/// Stacks of each class that keep their pages while the processor is idle.
+/// The number of stacks of each class that keep their pages while the processor is idle.
 const WARM: usize = 16;
-/// Stacks of each class that stay mapped while it is idle.
+/// The number of stacks of each class that stay mapped while the processor is idle.
 const MAPPED: usize = 1024;
-/// Stacks of each class that are kept at all: what is more is unmapped at once.
+/// The number of stacks of each class that are kept at all. Further ones are unmapped at once.
 const KEPT: usize = 16 * 1024;
 
-/// Free stacks.
+/// The free stacks of a virtual processor.
 #[derive(Default)]
 pub(super) struct Pool {
     classes: [Class; CLASSES],
-    /// Stacks in all of them.
+    /// The number of stacks in all classes.
     count: usize,
 }
 
 #[derive(Default)]
 struct Class {
-    /// Used from the end.
+    /// The free stacks of the class, which are taken from the end.
     free: Vec<Stack>,
-    /// So many at the beginning have no pages.
+    /// The number of stacks at the beginning of `free` that have no pages.
     clean: usize,
 }
 
-/// What the bytes that were asked for become.
+/// The size class of a stack of at least `size` bytes.
 fn class_of(size: usize) -> io::Result<usize> {
     if size > LARGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the largest stack has a gibibyte"));
@@ -39,10 +39,10 @@ fn class_of(size: usize) -> io::Result<usize> {
 }
 
 impl Pool {
-    /// A stack of at least `size` bytes, and whether it has been used before.
+    /// Takes a stack of at least `size` bytes. Returns it, and whether it has been used before.
     ///
     /// # Errors
-    /// The OS refuses, or nobody needs a stack of that size.
+    /// If the OS refuses, or `size` is more than [`LARGEST`].
     pub(super) fn take(&mut self, size: usize) -> io::Result<(Stack, bool)> {
         let index = class_of(size)?;
         let class = &mut self.classes[index];
@@ -56,7 +56,8 @@ impl Pool {
         }
     }
 
-    /// A fiber has ended. Returns what is too much, to be unmapped.
+    /// Puts back the stack of a fiber that has ended. Returns it if the class is full; the caller
+    /// then unmaps it.
     #[must_use]
     pub(super) fn put(&mut self, stack: Stack) -> Option<Stack> {
         let index = (stack.size() / SMALLEST).ilog2() as usize;
@@ -76,7 +77,7 @@ impl Pool {
         self.count > WARM && self.classes.iter().any(is_fat)
     }
 
-    /// The processor is idle: gives back to the OS what it need not keep.
+    /// Gives excess pages and stacks back to the OS, since the processor is idle.
     pub(super) fn shrink(&mut self) {
         for class in &mut self.classes {
             if class.free.len() > MAPPED {
@@ -94,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// Gives everything back.
+    /// Gives all stacks back.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -140,7 +141,7 @@ mod tests {
         let mut pool = Pool::default();
         let stacks: Vec<_> = (0..MAPPED + 100).map(|_| pool.take(SMALLEST).unwrap().0).collect();
         for stack in stacks {
-            // SAFETY: the stack is ours.
+            // SAFETY: the stack is ours, and nobody runs on it.
             unsafe { lowest(&stack).write(1) };
             assert!(pool.put(stack).is_none());
         }
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!((pool.len(), pool.count), (MAPPED, MAPPED));
         let mut is_dirty = |_: &usize| {
             let (stack, _) = pool.take(SMALLEST).unwrap();
-            // SAFETY: as above.
+            // SAFETY: the stack is ours, and nobody runs on it.
             unsafe { lowest(&stack).read() == 1 }
         };
         assert_eq!((0..MAPPED).filter(&mut is_dirty).count(), WARM);

@@ -1,4 +1,4 @@
-//! Jobs that were shared, and by which other one each was forked.
+//! Shared jobs, and the shared jobs within which they were forked.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::thread::join::Thread;
 use crate::thread::spawn::delay_body;
 
-/// A shared job, and those within which it was forked.
+/// A shared job, with the chain of shared jobs within which it was forked.
 #[derive(Debug)]
 pub(crate) struct ForkScope {
     parent: Option<Arc<Self>>,
 }
 
 impl ForkScope {
-    /// Another reference to the fork scope that a job has as its context, if it has one.
+    /// Makes another reference to the fork scope that is a job's context, if it has one.
     ///
     /// # Safety
-    /// `context` is null, or an `Arc` of it is alive.
+    /// `context` is null, or comes from `Arc::as_ptr` of an `Arc` that is alive.
     pub(super) unsafe fn again(context: *const Self) -> Option<Arc<Self>> {
         if context.is_null() {
             return None;
         }
-        // SAFETY: it is from `Arc::as_ptr`, and that `Arc` is alive: the caller's contract.
+        // SAFETY: `context` comes from `Arc::as_ptr`, and that `Arc` is alive, as the caller has
+        // promised.
         unsafe {
             Arc::increment_strong_count(context);
             Some(Arc::from_raw(context))
@@ -45,7 +46,7 @@ impl ForkScope {
     }
 }
 
-/// A job that has become a thread: its owner's part.
+/// The owner's part of a job that has become a thread.
 pub(super) struct Share {
     pub(super) thread: Thread<()>,
     pub(super) fork_scope: Arc<ForkScope>,
@@ -54,7 +55,7 @@ pub(super) struct Share {
 /// A pointer to a job, for the thread that runs it.
 struct Sent(*const Job);
 
-// SAFETY: its closure is `Send`, and INV-FORK says who uses it.
+// SAFETY: the job's closure is `Send`, and INV-FORK says who uses the job.
 unsafe impl Send for Sent {}
 
 impl Sent {
@@ -63,9 +64,11 @@ impl Sent {
     unsafe fn run(self, fork_scope: Arc<ForkScope>) {
         let vp = Vp::current().expect("threads run on virtual processors");
         let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
-        // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
+        // SAFETY: the job is shared, and `run` is called once, as the caller has promised. So
+        // nobody else calls the job. It does not unwind.
         unsafe { ((*self.0).run)(self.0) };
-        // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
+        // On a fiber's stack the job may have been suspended meanwhile, but it is on the same OS
+        // thread.
         vp.forks.change_context(outer);
     }
 }
@@ -78,8 +81,8 @@ impl Share {
     pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
         let (sent, own) = (Sent(job), Arc::clone(&fork_scope));
-        // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job
-        // outlives it. It is polled once, since it does not block.
+        // SAFETY: we drive `vp`. `Sent` makes the body `Send`, and its job outlives it. It is
+        // polled once, since it does not block.
         let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
@@ -88,9 +91,9 @@ impl Share {
     }
 }
 
-/// The thread of a shared job becomes ready here, unless a waiter has taken it already.
+/// Schedules the thread of a shared job here, unless a waiter has taken it already.
 pub(super) fn enqueue(thread: &Thread<()>) {
-    // SAFETY: the handle is a reference.
+    // SAFETY: the handle holds a reference.
     unsafe { run::schedule(thread.frame(), None) };
 }
 
@@ -98,7 +101,7 @@ pub(super) fn enqueue(thread: &Thread<()>) {
 #[derive(Debug)]
 pub(crate) struct Shares {
     all: Lock<Vec<(Arc<ForkScope>, Thread<()>)>>,
-    /// How many there have ever been: who waits for one looks here, rather than under the lock.
+    /// The number of jobs that were ever shared. A waiter reads it instead of taking the lock.
     count: AtomicUsize,
 }
 
@@ -107,19 +110,19 @@ impl Shares {
         Self { all: Lock::new(Vec::new()), count: AtomicUsize::new(0) }
     }
 
-    /// Changes when there is one more.
+    /// The number of jobs that were ever shared.
     pub(super) fn count(&self) -> usize {
-        // ORDER: Relaxed: who sees it late looks again.
+        // ORDER: Relaxed: a caller that sees it late looks again.
         self.count.load(Ordering::Relaxed)
     }
 
     fn add(&self, fork_scope: &Arc<ForkScope>, thread: &Thread<()>) {
         self.all.lock().push((Arc::clone(fork_scope), thread.again()));
-        // ORDER: Relaxed: whoever sees it takes the lock.
+        // ORDER: Relaxed: a caller that sees the change takes the lock.
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A job that nobody has begun, and that was forked within `ancestor`.
+    /// A job that nobody has begun and that was forked within `ancestor`.
     pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
         let all = self.all.lock();
         all.iter()
@@ -127,7 +130,8 @@ impl Shares {
             .map(|(_, thread)| thread.again())
     }
 
-    /// Whether what is forked within the job of that name is forked within `ancestor`.
+    /// Whether jobs that are forked within the job `name` are forked within `ancestor`. A name is
+    /// the address of a fork scope.
     pub(super) fn is_within(&self, name: usize, ancestor: &Arc<ForkScope>) -> bool {
         let all = self.all.lock();
         all.iter().find(|(fork_scope, _)| Arc::as_ptr(fork_scope).addr() == name).is_some_and(
@@ -135,7 +139,7 @@ impl Shares {
         )
     }
 
-    /// The owner of `share` has what it waited for.
+    /// Forgets a shared job: its owner has the result that it waited for.
     pub(super) fn forget(&self, share: &Share) {
         let mut all = self.all.lock();
         let index = all.iter().position(|(fork_scope, _)| Arc::ptr_eq(fork_scope, &share.fork_scope));

@@ -1,4 +1,4 @@
-//! Jobs: second halves that nobody has begun, on the stacks of their owners.
+//! Jobs: the second halves of forks, on the stacks of their owners.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::ManuallyDrop;
@@ -15,24 +15,23 @@ use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
 use crate::thread::join::Thread;
 
-/// A second half, whose types are forgotten.
+/// The second half of a fork, with its types erased.
 ///
-/// INV-FORK: a job is in the list of the virtual processor on whose stack it
-/// lies from its making until the driver joins it, shares it, or sees that it
-/// was stolen. The oldest one there is published, or stolen. One that is shared
-/// belongs to the thread that runs it, until that is determined; its owner stays
-/// until then.
+/// INV-FORK: a job is in the list of its virtual processor from its making until the driver joins
+/// it, shares it, or sees that it was stolen. It lies on a stack of that processor. The oldest job
+/// in the list is published, or stolen. A shared job belongs to its thread until the thread is
+/// determined, and its owner stays until then.
 pub(super) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
-    /// Calls it: only for the thread that it is shared with.
+    /// Calls the job. Only the thread that it is shared with uses this.
     pub(super) run: unsafe fn(*const Self),
     pub(super) share: Shared<Share>,
-    /// Within which shared job it was forked; null: within none. See [`Forks::context`].
+    /// The shared job within which it was forked; null if there is none. See [`Forks::context`].
     context: Cell<*const ForkScope>,
 }
 
-/// In the place of an older job: this one is in no list any more, since it is shared.
+/// The value of `older` for a job that is in no list any more, since it is shared.
 const OUT: *const Job = ptr::without_provenance(1);
 
 /// The owner's part of a job that is shared, once it is.
@@ -44,47 +43,49 @@ impl<S> Shared<S> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Whoever shares it, once. The last access: the owner may free the job then (INV-LAST).
+    /// Sets the share; the sharer calls this once. It is the sharer's last access: the owner may
+    /// free the job then (INV-LAST).
     ///
     /// # Safety
     /// `this` is alive.
     pub(super) unsafe fn set(this: *const Self, share: Box<S>) {
-        // ORDER: the share is complete before the owner uses it.
-        // SAFETY: the caller's contract.
+        // ORDER: Release: the share is complete before the owner uses it.
+        // SAFETY: `this` is alive, as the caller has promised.
         unsafe { (*this).0.store(Box::into_raw(share), order::share_set()) };
     }
 
     #[inline(always)]
     pub(super) fn is_set(&self) -> bool {
-        // ORDER: pairs with `set`.
+        // ORDER: Acquire pairs with `set`.
         !self.0.load(order::share_is_set()).is_null()
     }
 
-    /// The owner.
+    /// Takes the share. Only the owner calls this.
     pub(super) fn take(&self) -> Option<Box<S>> {
         // ORDER: Relaxed: the owner has seen it set.
         let share = self.0.swap(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: it is from `set`, and taken once.
+        // SAFETY: the pointer comes from `Box::into_raw` in `set`, and is taken once.
         (!share.is_null()).then(|| unsafe { Box::from_raw(share) })
     }
 }
 
-/// The jobs of a virtual processor, for its driver: newest first.
+/// The jobs of a virtual processor, newest first. They belong to its driver.
 ///
-/// Stacks grow and shrink at one end, so the newest is nearly always the one
-/// that is joined. (Not if fibers of one virtual processor fork in turns.)
+/// Stacks grow and shrink at one end, so nearly always the newest job is joined next. The exception
+/// is fibers of one virtual processor that fork in turns.
 #[derive(Debug)]
 pub(crate) struct Forks {
     newest: Cell<*const Job>,
-    /// The oldest, for everybody.
+    /// The oldest job, which any processor may steal.
     published: Published<Job>,
-    /// The name of the fork scope in which the exposed one was forked, or 0 (a hint).
+    /// The address of the fork scope within which the published job was forked, or 0 (a hint).
     within: AtomicUsize,
-    /// The innermost shared job that runs on the present stack; null: none.
+    /// The innermost shared job that runs on the present stack; null if there is none.
     ///
-    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::fork_scope), further up on the same stack. So a fiber that
-    /// is suspended takes its context along (`fiber/head.rs`), and threads that a blocked job lets run above it have
-    /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
+    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::fork_scope), further up on
+    /// the same stack. So a suspended fiber takes its context along (`fiber/control.rs`). Threads
+    /// that run above a blocked job have none ([`Forks::outside`]). A forked job ends before the
+    /// frame that holds its context.
     context: Cell<*const ForkScope>,
 }
 
@@ -104,11 +105,12 @@ impl Forks {
     }
 
     /// # Safety
-    /// The caller is the driver; the job stays where it is until it is taken.
+    /// The caller is the driver. The job stays in place until it is taken.
     #[inline(always)]
     pub(super) unsafe fn push(&self, job: *const Job) {
         let older = self.newest.replace(job);
-        // SAFETY: the caller's contract.
+        // SAFETY: the job stays in place until it is taken, as the caller has promised. If the list
+        // was empty, it is the oldest, and no other is published.
         unsafe {
             (*job).older.set(older);
             (*job).context.set(self.context.get());
@@ -119,29 +121,30 @@ impl Forks {
     }
 
     /// # Safety
-    /// The job is the oldest one; no other one is published.
+    /// The job is the oldest one, and no other one is published.
     #[inline(always)]
     unsafe fn publish(&self, job: *const Job) {
-        // SAFETY: what is in the list is alive.
+        // SAFETY: jobs in the list are alive.
         let within = unsafe { (*job).context.get() }.addr();
         self.within.store(within, Ordering::Relaxed);
         self.published.put(job);
     }
 
-    /// Takes a job out of the list, to call it. `false`: it is shared, or will be in a moment.
+    /// Takes a job out of the list, so that the caller may call it. False: it is shared, or will be
+    /// in a moment.
     ///
     /// # Safety
-    /// The caller is the driver; the job is in the list, or was, and is shared.
+    /// The caller is the driver. The job is in the list, or it was and is shared.
     #[inline(always)]
     unsafe fn take(&self, job: *const Job) -> bool {
         if !ptr::eq(self.newest.get(), job) {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is the driver. The job is in the list, or it was and is shared.
             return unsafe { self.take_from_below(job) };
         }
-        // SAFETY: as above.
+        // SAFETY: the job is the newest in the list, and jobs in the list are alive.
         let older = unsafe { (*job).older.get() };
         self.newest.set(older);
-        // Only the oldest one can be stolen.
+        // Only the oldest job can be stolen.
         !older.is_null() || self.published.withdraw()
     }
 
@@ -149,7 +152,7 @@ impl Forks {
     /// As for [`Forks::take`].
     #[cold]
     unsafe fn take_from_below(&self, job: *const Job) -> bool {
-        // SAFETY: what is in the list is alive.
+        // SAFETY: jobs in the list are alive.
         unsafe {
             let older = (*job).older.get();
             if ptr::eq(older, OUT) {
@@ -164,12 +167,12 @@ impl Forks {
         }
     }
 
-    /// Takes a job out of the list, wherever it is there.
+    /// Takes a job out of the list, at any position.
     ///
     /// # Safety
-    /// The caller is the driver; the job is in the list, and not exposed.
+    /// The caller is the driver. The job is in the list, and not published.
     unsafe fn unlink(&self, job: *const Job) {
-        // SAFETY: what is in the list is alive, and the job is in it.
+        // SAFETY: jobs in the list are alive, and the job is in it.
         unsafe {
             let older = (*job).older.replace(OUT);
             if ptr::eq(self.newest.get(), job) {
@@ -189,14 +192,14 @@ impl Forks {
     /// The caller is the driver.
     unsafe fn oldest(&self) -> *const Job {
         let mut oldest = self.newest.get();
-        // SAFETY: what is in the list is alive.
+        // SAFETY: jobs in the list are alive.
         while let Some(job) = unsafe { oldest.as_ref() }.filter(|job| !job.older.get().is_null()) {
             oldest = job.older.get();
         }
         oldest
     }
 
-    /// The oldest job has changed, and is not exposed.
+    /// Publishes the oldest job, which has changed and is not published yet.
     ///
     /// # Safety
     /// The caller is the driver.
@@ -204,12 +207,12 @@ impl Forks {
         // SAFETY: the caller is the driver.
         let oldest = unsafe { self.oldest() };
         if !oldest.is_null() {
-            // SAFETY: it is the oldest, and the caller says that none is published.
+            // SAFETY: the job is the oldest, and none is published, as the caller knows.
             unsafe { self.publish(oldest) };
         }
     }
 
-    /// If the oldest job was stolen, it goes out of the list, and the next one is published.
+    /// Removes the oldest job from the list if it was stolen, and publishes the next one.
     ///
     /// # Safety
     /// The caller is the driver.
@@ -217,7 +220,8 @@ impl Forks {
         if self.has_exposed() {
             return;
         }
-        // SAFETY: the caller is the driver. The oldest job is in the list, and was stolen, as it is not exposed.
+        // SAFETY: the caller is the driver. The oldest job is in the list. It was stolen, since it
+        // is not published.
         unsafe {
             let oldest = self.oldest();
             if !oldest.is_null() {
@@ -227,14 +231,15 @@ impl Forks {
         }
     }
 
-    /// The driver runs something else from now on: sets the context of that, and returns the one before.
+    /// Sets the context of the code that the driver runs from now on, and returns the previous
+    /// context.
     #[inline(always)]
     pub(crate) fn change_context(&self, context: *const ForkScope) -> *const ForkScope {
         self.context.replace(context)
     }
 
-    /// Calls `f`, which runs threads that the present one does not wait for, on its stack. `f` does not unwind,
-    /// or the whole stack ends.
+    /// Calls `f`, which runs threads on this stack that the present thread does not wait for. `f`
+    /// does not unwind, except if the whole stack ends.
     pub(crate) fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
         let context = self.change_context(ptr::null());
         let result = f();
@@ -243,8 +248,8 @@ impl Forks {
     }
 }
 
-/// Somebody has asked for a part: publishes the next job if the oldest one is gone, and wakes one
-/// who may steal it.
+/// Answers a request for work: publishes the next job if the oldest one is gone, and wakes a
+/// processor that may steal it.
 #[cold]
 #[inline(never)]
 pub(super) fn look_closer(vp: &Vp) {
@@ -252,14 +257,15 @@ pub(super) fn look_closer(vp: &Vp) {
         return;
     }
     vp.trust_guard();
-    // ORDER: INV-EXPOSED, the owner's side: the request is gone.
+    // ORDER: INV-EXPOSED, the owner's side: the request has been taken back.
     fence(Ordering::SeqCst);
     // SAFETY: we drive `vp`.
     unsafe { vp.forks.replace_stolen() };
     vp.machine().wake_one(vp);
 }
 
-/// Nothing is ready on `stealer`: steals a job, which is ready then. Whether there was one.
+/// Steals a job for `stealer`, on which nothing is ready, and schedules it there. Returns whether
+/// there was one.
 ///
 /// The caller drives `stealer`.
 pub(crate) fn steal(stealer: &Vp) -> bool {
@@ -269,8 +275,9 @@ pub(crate) fn steal(stealer: &Vp) -> bool {
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
 }
 
-/// `stealer` waits for `ancestor`: steals a job that was forked within that, if it finds one, and
-/// returns its thread, which has not begun. (If it has found another one, that is ready here.)
+/// Steals a job that was forked within `ancestor`, which `stealer` waits for. Returns its thread,
+/// which has not begun. If the stolen job turns out to be an unrelated one, it is scheduled here,
+/// and the result is `None`.
 ///
 /// The caller drives `stealer`.
 pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
@@ -289,38 +296,40 @@ pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Th
     Some(thread)
 }
 
-/// All virtual processors but the caller's, beginning behind that; without stand-ins.
+/// All virtual processors except the caller's, in order from its successor on, without those of
+/// spare workers.
 fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
     let (before, after) = stealer.machine().vps.split_at(stealer.index);
     after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, stealer))
 }
 
-/// Steals the job that is published: its thread, which is delayed, and its fork scope.
+/// Steals the published job. Returns its thread, which is delayed, and its fork scope.
 fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
     let job = victim.forks.published.steal();
     if job.is_null() {
         return None;
     }
-    // ORDER: INV-EXPOSED, the stealer's side: the job is gone.
+    // ORDER: INV-EXPOSED, the stealer's side: the job has been taken out.
     fence(Ordering::SeqCst);
     victim.ask_closer_look();
-    // SAFETY: INV-EXPOSED: it is ours, and alive until its owner sees the share. INV-CONTEXT: so is its
-    // context, which outlives what is forked within it. The callers drive `stealer`.
+    // SAFETY: INV-EXPOSED: the job is ours, and alive until its owner sees the share. INV-CONTEXT:
+    // its context outlives the jobs that are forked within it, so it is alive, too. The callers
+    // drive `stealer`.
     unsafe {
         let share = Share::new(stealer, job, ForkScope::again((*job).context.get()));
         let stolen = (share.thread.again(), Arc::clone(&share.fork_scope));
-        // From here on its owner waits for it, whatever becomes of the thread.
+        // From here on the job's owner waits for the thread, whatever happens to it.
         Shared::set(&raw const (*job).share, Box::new(share));
         Some(stolen)
     }
 }
 
-/// A job with its closure and, once a thread has run it, its result.
+/// A job with its closure and, after a thread has run it, its result.
 #[repr(C)]
 pub(super) struct StackJob<B, R> {
     job: Job,
     body: UnsafeCell<ManuallyDrop<B>>,
-    /// Written by the thread that it is shared with.
+    /// The result, which is written by the thread that the job is shared with.
     result: UnsafeCell<Option<std::thread::Result<R>>>,
 }
 
@@ -345,24 +354,25 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     }
 
     /// # Safety
-    /// `job` is one of ours, shared, and runs once.
+    /// `job` is the job of a `StackJob<B, R>`, is shared, and is run once.
     unsafe fn run(job: *const Job) {
         let this = job.cast::<Self>();
-        // SAFETY: it belongs to the caller until its thread is determined.
+        // SAFETY: the job belongs to the caller, its thread, until that is determined.
         unsafe {
             let body = ManuallyDrop::take(&mut *(*this).body.get());
             *(*this).result.get() = Some(catch_unwind(AssertUnwindSafe(body)));
         }
     }
 
-    /// The value of the second half: calls it, if nobody else has.
+    /// Returns the value of the second half, and calls it if nobody else has.
     ///
     /// # Safety
-    /// The caller owns the job and drives `vp`, in whose list it is or was; once.
+    /// The caller owns the job, drives `vp`, and calls this once. The job is or was in the list of
+    /// `vp`.
     #[inline(always)]
     pub(super) unsafe fn join(&self, vp: &Vp) -> R {
-        // SAFETY: the job is the driver's as long as it is not shared, and ours
-        // when its thread is determined.
+        // SAFETY: the job belongs to the driver while it is not shared, and to us when its thread
+        // is determined. So the closure is taken once.
         unsafe {
             if vp.forks.take(self.job()) {
                 return ManuallyDrop::take(&mut *self.body.get())();
@@ -370,23 +380,24 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
             match self.wait(vp) {
                 Some(Ok(value)) => value,
                 Some(Err(payload)) => resume_unwind(payload),
-                // Its thread was dropped, by a policy or by the end of the machine.
+                // Its thread was dropped before it ran, by a policy or by the end of the machine.
                 None => ManuallyDrop::take(&mut *self.body.get())(),
             }
         }
     }
 
-    /// As [`StackJob::join`], but nobody wants the value.
+    /// As [`StackJob::join`], but drops the closure, or its result.
     ///
     /// # Safety
     /// As for [`StackJob::join`].
     pub(super) unsafe fn abandon(&self, vp: &Vp) {
-        // SAFETY: as in `join`.
+        // SAFETY: the job belongs to the driver while it is not shared, and to us when its thread
+        // is determined. So the closure is dropped once.
         unsafe {
             if !vp.forks.take(self.job())
                 && let Some(result) = self.wait(vp)
             {
-                // One panic is on its way already.
+                // Another panic is under way already.
                 return catch_panic(|| drop(result));
             }
             catch_panic(|| ManuallyDrop::drop(&mut *self.body.get()));
@@ -398,7 +409,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     fn wait(&self, vp: &Vp) -> Option<std::thread::Result<R>> {
         let share = wait::until_shared(&self.job);
         wait::until_determined(vp, &share);
-        // SAFETY: its thread is determined, and was the only other user.
+        // SAFETY: the job's thread is determined, and was the only other user.
         unsafe { (*self.result.get()).take() }
     }
 }

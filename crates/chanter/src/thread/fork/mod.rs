@@ -1,14 +1,13 @@
-//! Fork and join: two halves of a computation, of which the second is given
-//! away only when somebody is hungry.
+//! Fork and join: the second half of a computation is given away only when another processor
+//! searches for work.
 //!
-//! The second half waits as a [`Job`] on its owner's stack, in a list of the
-//! virtual processor. Mostly its owner comes to it first, and calls it: that is
-//! all, and costs a few stores. The oldest job, which tends to be the largest, is
-//! exposed (`published.rs`): an idle virtual processor steals it, and makes a host of
-//! it (`fork_scope.rs`). The next one is published at the owner's next fork, which the stealer
-//! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
-//! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
-//! were forked, directly or not, by the one that it waits for.
+//! The second half waits as a [`Job`] on its owner's stack, in a list of the virtual processor.
+//! Mostly its owner comes to it first, and calls it at the cost of a few stores. The oldest job,
+//! which tends to be the largest, is published (`published.rs`). An idle virtual processor steals
+//! it, and makes a host of it (`fork_scope.rs`). The stealer then asks the owner for a closer look,
+//! and the owner publishes the next job at its next fork. The owner of a stolen job demands its
+//! value when it needs it: it runs the job if nobody has begun, or waits. A waiter runs only jobs
+//! that the awaited job has forked, directly or indirectly.
 
 mod fork_scope;
 mod job;
@@ -26,26 +25,26 @@ pub(crate) use job::{Forks, steal as steal_job};
 
 use crate::sched::Vp;
 
-/// Runs `a` and `b`, perhaps beside each other, and returns both results.
+/// Runs `a` and `b`, perhaps in parallel, and returns both results.
 ///
-/// `a` runs here. So does `b`, afterwards, unless another virtual processor has nothing to do
-/// meanwhile and takes it, whatever its policy. So a call costs little more than the two: some
-/// nanoseconds, and nothing is allocated. Fork as finely as you please. Of forks within
-/// forks the outermost half is taken first, and each next one once its owner forks again.
+/// `a` runs here. `b` runs here afterwards, unless an idle virtual processor takes it meanwhile,
+/// whatever its policy. So a call costs only some nanoseconds more than its halves, and nothing is
+/// allocated: fork as finely as you like. Of nested forks the outermost half is taken first, and
+/// each next one after its owner forks again.
 ///
-/// While the caller waits for a `b` that somebody else is running, it runs
-/// nothing but parts of that: never an unrelated thread. So it is safe to hold a
-/// lock meanwhile which unrelated threads want. It keeps its OS thread; if it waits
-/// for long, its virtual processor is handed over, as with any long turn.
+/// While the caller waits for a `b` that another processor runs, it runs only parts of that `b`,
+/// and never an unrelated thread. So the caller may hold a lock that unrelated threads want. The
+/// wait blocks the OS thread. If it is long, the virtual processor is handed off, as in any long
+/// turn.
 ///
-/// The halves may block. Then the rules of [`sync_blocking`](crate::Event::sync_blocking) hold for the stack that the half runs on: a fiber is
-/// suspended; elsewhere other threads run above it, which are no parts of it. Those may be unrelated.
+/// The halves may block. Then the rules of [`sync_blocking`](crate::Event::sync_blocking) hold for
+/// the stack that the half runs on. A fiber is suspended; on any other stack, other threads run
+/// above the half, and these may be unrelated.
 ///
-/// Outside of a machine, and on a simulated one, `a` and `b` run one after the
-/// other.
+/// Outside of a machine, and on a simulated machine, `a` and `b` run one after the other.
 ///
 /// # Panics
-/// If `a` or `b` panics, when both have ended; `b` may not have begun.
+/// If `a` or `b` panics, after both have ended. If `a` panics, `b` may never begin.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -76,7 +75,7 @@ where
 {
     let Some(vp) = Vp::current() else { return (a(), b()) };
     let job = StackJob::new(b);
-    // SAFETY: the job stays where it is, and is joined below, or by the guard.
+    // SAFETY: we drive `vp`. The job stays in place, and is joined below, or by the guard.
     unsafe { vp.forks.push(job.job()) };
     let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
@@ -84,12 +83,13 @@ where
     }
     let first = a();
     let guard = ManuallyDrop::new(guard);
-    // SAFETY: the job is ours, and joined once.
+    // SAFETY: the job is ours and in the list of `vp`, which we drive. It is joined once, since the
+    // guard is not dropped.
     let second = unsafe { guard.job.join(guard.vp) };
     (first, second)
 }
 
-/// Joins the second half, if the first one panics.
+/// Abandons the second half if the first one panics.
 struct Joining<'a, B: FnOnce() -> R, R> {
     vp: &'a Vp,
     job: &'a StackJob<B, R>,
@@ -98,7 +98,8 @@ struct Joining<'a, B: FnOnce() -> R, R> {
 impl<B: FnOnce() -> R, R> Drop for Joining<'_, B, R> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: the job is ours, and not joined otherwise.
+        // SAFETY: the job is ours and in the list of `vp`, which we drive. It is not joined
+        // otherwise.
         unsafe { self.job.abandon(self.vp) };
     }
 }

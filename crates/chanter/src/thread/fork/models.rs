@@ -13,7 +13,7 @@ use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
 
-/// A job: what its owner wrote, and where a stealer leaves its share. Loom checks the uses.
+/// A job: the data that its owner wrote, and the place for a stealer's share. Loom checks each use.
 struct Job {
     body: Cell<u32>,
     share: Shared<Cell<u32>>,
@@ -24,9 +24,9 @@ struct Processor {
     jobs: [Job; 2],
 }
 
-// SAFETY: that is what the models are about.
+// SAFETY: the protocol guards the jobs, and the models check this.
 unsafe impl Sync for Processor {}
-// SAFETY: as above.
+// SAFETY: no field is bound to an OS thread, and the models check the accesses.
 unsafe impl Send for Processor {}
 
 /// The owner publishes two jobs in turn, and takes each back unless the stealer has it.
@@ -36,10 +36,10 @@ fn stolen_once() {
     let other = Arc::clone(&processor);
     let stealer = thread::spawn(move || {
         let job = other.published.steal();
-        // SAFETY: INV-EXPOSED.
+        // SAFETY: INV-EXPOSED: the stolen job is alive until its owner sees the share.
         if let Some(job) = unsafe { job.as_ref() } {
             job.body.set(job.body.get() + 1);
-            // SAFETY: the owner keeps it.
+            // SAFETY: the owner keeps the job until it sees the share.
             unsafe { Shared::set(&raw const job.share, Box::new(Cell::new(job.body.get()))) };
         }
     });

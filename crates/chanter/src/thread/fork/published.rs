@@ -1,4 +1,4 @@
-//! The oldest job of a virtual processor, where any other one may steal it.
+//! The published job of a virtual processor, its oldest one, which any other processor may steal.
 
 use std::{fmt, ptr};
 
@@ -7,12 +7,12 @@ use crate::sync::order;
 
 /// A place for one job.
 ///
-/// INV-EXPOSED: what is here is alive. Its owner leaves its frame only after it has taken the
-/// job out, or, if somebody else has, when the thread that runs it is determined. Both take
-/// it with a swap, so one of them has it.
-/// A stealer asks the owner for a closer look then; the owner, at its next fork, takes the
-/// request back first and looks here afterwards. With a fence on both sides it
-/// sees the request later, or the steal now: the next job does not stay hidden.
+/// INV-EXPOSED: the job in this place is alive. Its owner leaves its frame only after it has taken
+/// the job out. If a stealer has, the owner leaves after the job's thread is determined. Both take
+/// the job with a swap, so only one of them has it. The stealer then asks the owner for a closer
+/// look. The owner, at its next fork, first takes the request back and then looks here. With a
+/// fence on both sides it sees the request later, or the steal now. So the next job does not stay
+/// unpublished.
 pub(super) struct Published<T> {
     job: AtomicPtr<T>,
 }
@@ -22,34 +22,34 @@ impl<T> Published<T> {
         Self { job: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Owner: puts a job here. There is none.
+    /// Publishes a job. The owner calls this while none is published.
     #[inline(always)]
     pub(super) fn put(&self, job: *const T) {
-        // ORDER: the job is complete before a stealer uses it.
+        // ORDER: Release: the job is complete before a stealer uses it.
         #[cfg(not(loom))]
         self.job.store(job.cast_mut(), order::exposed_put());
-        // Loom does not order a store behind the swap of a stealer that came before it.
+        // Loom does not order a store after an earlier swap of a stealer, so a swap is used.
         #[cfg(loom)]
         self.job.swap(job.cast_mut(), order::exposed_put());
     }
 
-    /// Owner: takes it back. `false`: somebody has stolen it.
+    /// Takes the job back. The owner calls this. False: somebody has stolen it.
     #[inline(always)]
     pub(super) fn withdraw(&self) -> bool {
-        // ORDER: Relaxed: a stealer wrote nothing before the steal that matters here.
+        // ORDER: Relaxed: nothing that a stealer wrote before its steal matters here.
         !self.job.swap(ptr::null_mut(), Ordering::Relaxed).is_null()
     }
 
-    /// Anybody else: steals it.
+    /// Steals the job. Any other processor may call this. Null: there is none.
     pub(super) fn steal(&self) -> *const T {
         if self.is_empty() {
             return ptr::null();
         }
-        // ORDER: pairs with `put`.
+        // ORDER: Acquire pairs with `put`.
         self.job.swap(ptr::null_mut(), order::exposed_steal())
     }
 
-    /// A hint.
+    /// Whether no job is published: a hint.
     pub(super) fn is_empty(&self) -> bool {
         self.job.load(Ordering::Relaxed).is_null()
     }

@@ -1,4 +1,4 @@
-//! Waiting for a job that somebody else has.
+//! The wait for a job that another processor has.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use super::job::{Job, steal_within};
 use crate::frame::run::demand;
 use crate::sched::Vp;
 
-/// How often a waiter looks before it sleeps in between.
+/// The number of looks of a waiter before it sleeps between them.
 const LOOKS: u32 = 2_048;
-/// At one look in so many, which divides them, it looks for a job to steal: that may take a lock.
+/// The number of looks from one attempt to steal a job to the next, a divisor of `LOOKS`. An
+/// attempt may take a lock.
 const LOOKS_A_STEAL: u32 = 64;
-/// How long it sleeps at first, and at most.
+/// The duration of the first sleep, which doubles up to `LONGEST_NAP`.
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
-/// The share of a job that somebody has: a stealer makes it as soon as it has stolen the job.
+/// Waits for the share of a job, which the stealer makes as soon as it has stolen the job.
 pub(super) fn until_shared(job: &Job) -> Box<Share> {
     let mut looks = 0;
     while !job.share.is_set() {
@@ -23,18 +24,18 @@ pub(super) fn until_shared(job: &Job) -> Box<Share> {
         if looks < LOOKS {
             std::hint::spin_loop();
         } else {
-            // The stealer has no core.
+            // The stealer may have no core, so it gets this one.
             std::thread::yield_now();
         }
     }
     job.share.take().expect("it is set")
 }
 
-/// Runs `share`'s job if nobody has begun it, and waits for its end otherwise:
-/// helps with what it has forked itself.
+/// Runs `share`'s job if nobody has begun it. Otherwise waits for its end, and meanwhile runs jobs
+/// that were forked within it.
 pub(super) fn until_determined(vp: &Vp, share: &Share) {
     let machine = vp.machine();
-    // SAFETY: the handle is a reference.
+    // SAFETY: the handle holds a reference.
     unsafe { demand(share.thread.frame()) };
     if !share.thread.is_determined() {
         let (mut looks, mut nap, mut seen) = (0, NAP, None);
@@ -49,7 +50,7 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
                 seen = count;
             }
             if let Some(part) = part {
-                // SAFETY: the handle is a reference.
+                // SAFETY: the handle holds a reference.
                 unsafe { demand(part.frame()) };
                 (looks, nap, seen) = (0, NAP, None);
                 continue;

@@ -1,5 +1,4 @@
-//! The target's part: a thread that is about to run does first what it has been
-//! asked to.
+//! The target's part of requests: a thread that is about to run first acts on its pending requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -13,8 +12,8 @@ use crate::frame::run::{complete, polling, settle};
 use crate::frame::{Header, JoinError, catch_panic};
 use crate::sched::Vp;
 
-/// Takes the requests that have been made to a thread. True: the caller, its
-/// runner, polls the body. False: the caller must not touch the frame any more.
+/// Acts on the pending requests of a thread. True: the caller, its runner, must poll the body.
+/// False: the caller must not touch the frame any more.
 ///
 /// # Safety
 /// The caller is the frame's runner and drives `vp`, where the thread is.
@@ -32,9 +31,9 @@ pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
                 catch_panic(|| ask.grant());
             }
             Step::Terminate(Pending { mut ask, .. }) => {
-                // SAFETY: we are the runner; the value is of the thread's type,
-                // since its handle has made the request, and is moved out once.
-                // The frame is not touched once it is complete.
+                // SAFETY: we are the runner. The value is of the thread's type, since its handle
+                // has made the request, and is moved out once. The frame is not touched after it is
+                // complete.
                 unsafe {
                     let vtable = header.vtable.get();
                     polling(vp, frame, |_| match ask.value() {
@@ -53,21 +52,22 @@ pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
                 if poll.is_ready() {
                     pending_requests.arrived(&header.state);
                 } else if pending_requests.wait_on(&header.state, &mut hold) {
-                    // SAFETY: as above.
+                    // SAFETY: we are the runner, and do not touch the frame afterwards.
                     unsafe { settle(vp, frame, Poll::Pending) };
                     return false;
                 }
-                // Dropped as the thread, whose wakers it may hold.
-                // SAFETY: as above.
+                // The hold is dropped while the thread counts as running, because it may hold
+                // wakers of the thread.
+                // SAFETY: we are the runner.
                 unsafe { polling(vp, frame, |_| catch_panic(|| drop(hold))) };
             }
             Step::Stay => {
                 vp.answer(|waits| {
                     waits.push(Waiting::Other("its resumption"));
-                    // Whoever has its handle may resume it.
+                    // Any holder of its handle may resume it.
                     waits.strangers = true;
                 });
-                // SAFETY: as above.
+                // SAFETY: we are the runner, and do not touch the frame afterwards.
                 unsafe { settle(vp, frame, Poll::Pending) };
                 return false;
             }
@@ -82,15 +82,14 @@ fn poll_contained(hold: Pin<&mut (dyn Future<Output = ()> + Send)>, cx: &mut Con
     })
 }
 
-/// The thread is over, or its frame is about to be freed: nothing that was
-/// asked of it is granted any more.
+/// Refuses all pending requests: the thread is over, or its frame is about to be freed.
 ///
 /// # Safety
 /// The caller keeps the frame.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn close(frame: NonNull<Header>) {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     let header = unsafe { frame.as_ref() };
     let (refused, hold) = header.machine().pending_requests.close(&header.state);
     catch_panic(|| drop(hold));

@@ -1,5 +1,5 @@
-//! Requests: what one thread asks of another, which does it when it next enters
-//! the scheduler (STING, section 3).
+//! Requests: one thread asks another to suspend, block or end, and the other does so when it next
+//! enters the scheduler (STING, section 3).
 
 pub(crate) mod apply;
 mod pending_requests;
@@ -27,15 +27,13 @@ use crate::sched::Shared;
 use crate::time::after;
 use pending_requests::{Ask, Hold, Pending, Rank, Refused as Refusal, Why};
 
-/// A request to a thread: the event of its answer.
+/// A request to a thread, and the event of its answer.
 ///
-/// The request is made already, whether anybody waits for its answer or not. It
-/// is answered once: with `Ok` when the thread has done what it was asked to,
-/// with [`Refused`] when it never will.
+/// The request is made already, whether anybody waits for its answer or not. It is answered once:
+/// with `Ok` when the thread has complied, with [`Refused`] if it never will.
 ///
-/// **Cancel safety.** Dropping it, or a synchronization on it, changes nothing
-/// for the thread. One that is dropped after its commit leaves the answer to
-/// nobody.
+/// **Cancel safety.** A drop of the request, or of a synchronization on it, changes nothing for the
+/// thread. If a synchronization is dropped after its commit, the answer is lost.
 #[must_use = "the answer says whether the request was granted; drop it if you do not care"]
 pub struct Request<T = ()> {
     answer: MVar<Result<(), Refused<T>>>,
@@ -49,7 +47,7 @@ impl<T> fmt::Debug for Request<T> {
 
 into_future!([T: Send] Request<T>, Result<(), Refused<T>>);
 
-// SAFETY: everything is `Take`'s.
+// SAFETY: the branch is that of `Take`, which keeps the contract.
 unsafe impl<T: Send> Event for Request<T> {
     type Branch = <Take<Result<(), Refused<T>>> as Event>::Branch;
 
@@ -66,23 +64,23 @@ pub struct Refused<T = ()> {
 }
 
 impl<T> Refused<T> {
-    /// A stronger request was there already, or came before this one was taken:
-    /// `terminate` >= `suspend` >= `block`.
+    /// Whether a stronger request was there already, or came before this one was taken: `terminate`
+    /// >= `suspend` >= `block`.
     pub fn is_overruled(&self) -> bool {
         self.why == Why::Overruled
     }
 
-    /// [`Thread::resume`] came before it was taken.
+    /// Whether [`Thread::resume`] came before the request was taken.
     pub fn is_withdrawn(&self) -> bool {
         self.why == Why::Withdrawn
     }
 
-    /// The thread is determined.
+    /// Whether the thread was determined before the request was taken.
     pub fn is_determined(&self) -> bool {
         self.why == Why::Determined
     }
 
-    /// What the thread was to end with.
+    /// The value that the thread was asked to end with.
     pub fn into_value(self) -> T {
         self.value
     }
@@ -106,7 +104,7 @@ impl<T> fmt::Display for Refused<T> {
 
 impl<T> std::error::Error for Refused<T> {}
 
-/// A request for nothing but an answer.
+/// A request without a value.
 struct Plain(MVar<Result<(), Refused>>);
 
 impl Ask for Plain {
@@ -135,7 +133,7 @@ impl<T: Send> Ask for Valued<T> {
     }
 
     fn grant(mut self: Box<Self>) {
-        // It has been moved out.
+        // The value has been moved out.
         std::mem::forget(self.value.take());
         drop(self.answer.try_put(Ok(())));
     }
@@ -147,25 +145,26 @@ impl<T: Send> Ask for Valued<T> {
     }
 }
 
-/// Passes a refusal on.
+/// Passes a refusal on to its requester.
 fn refuse(refused: Refusal) {
     if let Some((Pending { ask, .. }, why)) = refused {
         ask.refuse(why);
     }
 }
 
-/// Requests. The thread takes them when it next enters the scheduler: at its
-/// next turn, if it waits for something, else when it next blocks or yields. If several are
-/// pending, the strongest is taken, `terminate` >= `suspend` >= `block`, and the
-/// others are [refused](Refused); each is answered once, however they race. A
-/// thread that has not begun takes them before it does.
+/// Requests to the thread. It takes them when it next enters the scheduler: at its next turn if it
+/// waits for something, else when it next blocks or yields. If several are pending, the strongest
+/// is taken (`terminate` >= `suspend` >= `block`), and the others are [refused](Refused). Each
+/// request is answered once, however they race. A thread that has not begun takes them before it
+/// begins.
 ///
 /// STING, section 3.1 (state changes requested by other threads).
 impl<T> Thread<T> {
     /// Asks the thread to suspend, until somebody calls [`Thread::resume`].
     ///
-    /// It goes on from where it was. Messages that its synchronizations commit
-    /// to meanwhile stay with it. A later `suspend` replaces an earlier one.
+    /// The resumed thread continues where it was. Messages that its synchronizations commit to
+    /// meanwhile stay with it. A later `suspend` replaces an earlier one. The call never blocks;
+    /// the request's event waits for the suspension.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -186,16 +185,16 @@ impl<T> Thread<T> {
         self.hold(Rank::Suspend, None)
     }
 
-    /// Asks the thread to suspend for `quantum`, counted from when it does, or
-    /// until somebody calls [`Thread::resume`].
+    /// Asks the thread to suspend for the duration `quantum`, counted from its suspension, or until
+    /// somebody calls [`Thread::resume`].
     pub fn suspend_for(&self, quantum: Duration) -> Request {
         self.hold(Rank::Suspend, Some(Box::pin(async move { after(quantum).await })))
     }
 
-    /// Asks the thread to block until `condition` holds: an event, or a future,
-    /// which the thread itself synchronizes on, or until somebody calls
-    /// [`Thread::resume`]. If `condition` panics, that is reported and counts as
-    /// if it held.
+    /// Asks the thread to block until `condition` is ready, or until somebody calls
+    /// [`Thread::resume`]. The condition is an event or a future, on which the thread itself
+    /// synchronizes. If `condition` panics, the panic is reported, and the thread goes on as if it
+    /// were ready.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -221,9 +220,8 @@ impl<T> Thread<T> {
         self.hold(Rank::Block, Some(Box::pin(condition.into_future())))
     }
 
-    /// Lets a thread go on that is suspended or blocked by a request, and
-    /// withdraws such requests that it has not taken. False: there was nothing
-    /// of that kind.
+    /// Resumes a thread that is suspended or blocked by a request, and withdraws such requests that
+    /// it has not taken. False: there was no such request. Never blocks.
     ///
     /// So `suspend` and then `resume` always leaves the thread to run.
     pub fn resume(&self) -> bool {
@@ -236,12 +234,12 @@ impl<T> Thread<T> {
         any
     }
 
-    /// Asks the thread to end, with `value` as its value. Its future is dropped
-    /// where it waits: what it had offered is withdrawn, and its negative
-    /// acknowledgements are enabled. A delayed thread never runs then.
+    /// Asks the thread to end, with `value` as its value. Its future is dropped at its await point:
+    /// its offers are withdrawn, and its negative acknowledgements are enabled. A delayed thread
+    /// then never runs.
     ///
-    /// `Ok`: the thread is determined, with that value. Refused: the value comes
-    /// back.
+    /// The answer `Ok` says that the thread is determined, with this value. A refusal gives the
+    /// value back.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -263,9 +261,8 @@ impl<T> Thread<T> {
         Request { answer }
     }
 
-    /// Asks the thread to end without a value: who joins it gets a
-    /// [`JoinError`](crate::JoinError) that
-    /// [`is_cancelled`](crate::JoinError::is_cancelled). Else as
+    /// Asks the thread to end without a value. Its joiners get a [`JoinError`](crate::JoinError)
+    /// that [`is_cancelled`](crate::JoinError::is_cancelled). Otherwise this is
     /// [`Thread::terminate`].
     pub fn cancel(&self) -> Request {
         let answer = MVar::empty();
@@ -273,7 +270,7 @@ impl<T> Thread<T> {
         Request { answer }
     }
 
-    /// What the thread does right now.
+    /// The present state of the thread. It may change at any moment.
     pub fn activity(&self) -> Activity {
         let header = self.header();
         if let Some(rank) = self.shared().pending_requests.is_suspended(&header.state) {
@@ -291,9 +288,9 @@ impl<T> Thread<T> {
     fn ask(&self, rank: Rank, hold: Hold, ask: Box<dyn Ask>) {
         let state: &State = &self.header().state;
         let (is_news, refused) = self.shared().pending_requests.ask(state, Pending { rank, hold, ask });
-        // A delayed thread is held when somebody schedules it; and it ends only
-        // in a turn of its own.
-        // SAFETY: the handle is a reference.
+        // A delayed thread is held only when somebody schedules it, and it ends only in a turn of
+        // its own.
+        // SAFETY: the handle holds a reference.
         let is_scheduled = is_news && rank == Rank::Terminate && unsafe { schedule(self.frame(), None) };
         if is_news && !is_scheduled {
             self.wake();
@@ -303,7 +300,7 @@ impl<T> Thread<T> {
 
     fn wake(&self) {
         if !self.header().state.is_delayed() {
-            // SAFETY: the handle is a reference.
+            // SAFETY: the handle holds a reference.
             unsafe { wake_by(self.frame()) };
         }
     }
@@ -313,29 +310,29 @@ impl<T> Thread<T> {
     }
 }
 
-/// Requests, as those of [`Thread`].
+/// Requests to the thread, as those of [`Thread`].
 impl<T> LocalThread<T> {
-    /// See [`Thread::suspend`].
+    /// Asks the thread to suspend; see [`Thread::suspend`].
     pub fn suspend(&self) -> Request {
         self.thread().suspend()
     }
 
-    /// See [`Thread::suspend_for`].
+    /// Asks the thread to suspend for the duration `quantum`; see [`Thread::suspend_for`].
     pub fn suspend_for(&self, quantum: Duration) -> Request {
         self.thread().suspend_for(quantum)
     }
 
-    /// See [`Thread::resume`].
+    /// Resumes the thread; see [`Thread::resume`].
     pub fn resume(&self) -> bool {
         self.thread().resume()
     }
 
-    /// See [`Thread::cancel`].
+    /// Asks the thread to end; see [`Thread::cancel`].
     pub fn cancel(&self) -> Request {
         self.thread().cancel()
     }
 
-    /// See [`Thread::activity`].
+    /// The present state of the thread; see [`Thread::activity`].
     pub fn activity(&self) -> Activity {
         self.thread().activity()
     }

@@ -1,5 +1,5 @@
-//! Loom models of requests: the pending requests and the state word, on a small frame.
-//! How to run them: see `sync/models.rs`.
+//! Loom models of requests: the table of pending requests and the state word, on a small frame. How
+//! to run them: see `sync/models.rs`.
 
 use std::ptr::NonNull;
 
@@ -17,10 +17,10 @@ use crate::sync::models::{check, check_wide, needs};
 struct Target {
     state: State,
     pending_requests: PendingRequestTable,
-    /// The runner's.
+    /// The number of polls, under the runner's control.
     polls: Cell<u32>,
     told: AtomicU32,
-    /// It was ended by a request.
+    /// True if a request has ended it.
     terminated: AtomicU32,
     life: Arc<()>,
 }
@@ -28,10 +28,10 @@ struct Target {
 #[derive(Clone, Copy)]
 struct To(NonNull<Target>);
 
-// SAFETY: what may be done with it is what the models are about.
+// SAFETY: the models check that each use of the frame is allowed.
 unsafe impl Send for To {}
 
-/// What became of requests.
+/// The outcome of requests.
 #[derive(Clone)]
 struct Answers {
     granted: Arc<AtomicU32>,
@@ -41,12 +41,12 @@ struct Answers {
 
 struct Counted {
     answers: Answers,
-    /// Written by the requester, and last by whoever answers.
+    /// Written by the requester, and last by the answerer.
     contents: Cell<u32>,
     answered: bool,
 }
 
-// SAFETY: one at a time has it: that is what the models are about.
+// SAFETY: one OS thread at a time has the request; the models check this.
 unsafe impl Send for Counted {}
 
 impl Ask for Counted {
@@ -117,7 +117,7 @@ impl To {
         }
     }
 
-    /// As `run::complete`.
+    /// Completes the thread, as `run::complete` does.
     fn complete(self) {
         loop {
             match self.target().state.complete(0) {
@@ -132,7 +132,7 @@ impl To {
         }
     }
 
-    /// As `run::run` and `serve`, until there is no token here.
+    /// Runs the thread, as `run::run` and `apply` do, until the caller has no token of it.
     fn run_on(self) {
         loop {
             let target = self.target();
@@ -155,7 +155,7 @@ impl To {
                 Begun::Stale | Begun::Free => unreachable!("nobody steals"),
             };
             if goes_on {
-                // INV-RUN: loom sees two runners.
+                // INV-RUN: loom reports two runners.
                 target.polls.set(target.polls.get() + 1);
                 if target.told.load(Relaxed) == 1 {
                     return self.complete();
@@ -201,8 +201,8 @@ impl To {
     }
 }
 
-/// Somebody asks a thread to end while it runs, and while somebody else lets it
-/// end by itself: it ends once, and the request is answered.
+/// A thread is asked to end while it runs, and while another OS thread lets it end by itself. It
+/// ends once, and the request is answered.
 fn terminated_while_it_ends() {
     let (to, answers) = (To::new(), Answers::new());
     let life = Arc::clone(&to.target().life);
@@ -246,8 +246,8 @@ fn completion_sees_the_uses_of_requesters() {
     needs("state_release", Acquire, terminated_while_it_ends);
 }
 
-/// Somebody suspends a thread and resumes it, while somebody else tells it what
-/// it waits for: it goes on.
+/// A thread is suspended and resumed, while another OS thread tells it what it waits for. It goes
+/// on.
 fn suspended_and_resumed() {
     let (to, answers) = (To::new(), Answers::new());
     let life = Arc::clone(&to.target().life);
@@ -277,7 +277,7 @@ fn resumed_threads_go_on() {
     check(suspended_and_resumed);
 }
 
-/// Two requests race: both are answered, and the stronger is granted.
+/// Two requests race. Both are answered, and the stronger one is granted.
 fn suspended_and_terminated() {
     let (to, suspensions, ends) = (To::new(), Answers::new(), Answers::new());
     let life = Arc::clone(&to.target().life);
@@ -304,7 +304,7 @@ fn terminations_overrule_suspensions() {
     check_wide(suspended_and_terminated);
 }
 
-/// A suspended thread stays where it is, whoever wakes it, until its resumption.
+/// A suspended thread does not go on before its resumption, even if it is woken.
 #[test]
 fn suspended_threads_stay() {
     check(|| {

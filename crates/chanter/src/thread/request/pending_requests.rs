@@ -1,10 +1,9 @@
-//! What has been asked of a thread, and has not been done with.
+//! Pending requests: the requests to a thread that are not settled yet.
 //!
-//! A thread that something is asked of has a [`PendingRequests`] in its machine's
-//! [`PendingRequestTable`], and REQUESTED in its state word. Requesters write into the
-//! pending requests and wake the thread; the thread alone acts on it, when it is about to
-//! run. Dossiers are made when they are needed: threads of which nobody asks
-//! anything pay nothing.
+//! A thread with pending requests has a [`PendingRequests`] in its machine's
+//! [`PendingRequestTable`], and REQUESTED in its state word. Requesters write into the entry and
+//! wake the thread. Only the thread acts on it, when it is about to run. Entries are made on
+//! demand, so threads without requests pay nothing.
 //!
 //! ```text
 //!   requester:  lock;  not COMPLETE: set REQUESTED, note the request;  unlock;  wake
@@ -12,16 +11,14 @@
 //!   completer:  REQUESTED?  lock; close the pending_requests, clear REQUESTED; unlock; refuse; look again
 //! ```
 //!
-//! * INV-ASKED: under the lock, REQUESTED is set if and only if there is a
-//!   pending requests with something in it. It is set only while the thread is not
-//!   COMPLETE, and COMPLETE only while it is not set.
-//! * INV-ANSWER: a request is moved out of the pending requests once, by whoever answers
-//!   it: the runner that acts on it, the requester that overrules or withdraws
-//!   it, or the completer.
-//! * INV-TAKEN: a request is seen by the next poll that begins behind it: it is
-//!   noted before the wake, and INV-WAKE says the rest. So none waits for ever.
-//! * INV-ORDER: terminate >= suspend >= block. The list of pending requests has room for one
-//!   request; of two, the higher stays.
+//! * INV-ASKED: under the lock, REQUESTED is set if and only if the thread has a nonempty entry.
+//!   REQUESTED is set only while COMPLETE is not, and COMPLETE only while REQUESTED is not.
+//! * INV-ANSWER: a request is moved out of the entry once, by its answerer. This is the runner that
+//!   acts on it, the requester that overrules or withdraws it, or the completer.
+//! * INV-TAKEN: the next poll that begins after a request sees it. The request is noted before the
+//!   wake, and INV-WAKE does the rest. So no request waits for ever.
+//! * INV-ORDER: terminate >= suspend >= block. An entry has room for one request; of two, the
+//!   stronger stays.
 //!
 //! User code (values, conditions, wakers) never runs under the lock.
 
@@ -33,10 +30,10 @@ use std::ptr::NonNull;
 use crate::frame::state::State;
 use crate::sync::{Guard, Lock};
 
-/// What a thread waits for while it is held; nothing: for its resumption.
+/// The condition that a held thread waits for; `None`: it waits for its resumption.
 pub(super) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// How strong a request is (INV-ORDER).
+/// The strength of a request (INV-ORDER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Block,
@@ -44,7 +41,7 @@ pub(super) enum Rank {
     Terminate,
 }
 
-/// Why a request was not granted.
+/// The reason why a request was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     Overruled,
@@ -52,53 +49,54 @@ pub(super) enum Why {
     Determined,
 }
 
-/// A request whose types are forgotten.
+/// A request with its types erased.
 pub(super) trait Ask: Send {
-    /// The value that the thread is to end with, if any: its place. Whoever
-    /// moves it out says so with [`Ask::grant`].
+    /// The place of the value that the thread is to end with, if there is one. A caller that moves
+    /// the value out calls [`Ask::grant`] next.
     fn value(&mut self) -> Option<NonNull<()>>;
-    /// It is granted, and the value has been moved out.
+    /// Answers that the request is granted. The value has been moved out.
     fn grant(self: Box<Self>);
-    /// It is not granted.
+    /// Answers that the request is refused.
     fn refuse(self: Box<Self>, why: Why);
 }
 
-/// A request that nobody has acted on.
+/// A request that the thread has not acted on.
 pub(super) struct Pending {
     pub(super) rank: Rank,
     pub(super) hold: Hold,
     pub(super) ask: Box<dyn Ask>,
 }
 
-/// Whether the thread is kept from running.
+/// Whether the thread is kept from running, and by what request.
 enum Held {
     No,
     Yes(Rank, Hold),
-    /// The runner polls what it waits for.
+    /// The thread is held, and its runner polls the condition.
     Polled(Rank),
 }
 
-/// What has been asked of one thread.
+/// The pending requests of one thread.
 pub(super) struct PendingRequests {
     pending: Option<Pending>,
     held: Held,
 }
 
-/// What a runner is to do next.
+/// The next step of a runner.
 pub(super) enum Step {
-    /// To poll the body.
+    /// Poll the body.
     Run,
-    /// To end the thread, and to grant the request.
+    /// End the thread, and grant the request.
     Terminate(Pending),
-    /// To grant the request: the thread is held from now on.
+    /// Grant the request: the thread is held from now on.
     Grant(Pending),
-    /// To poll what the thread waits for, and to say how that went.
+    /// Poll the condition that the thread waits for, and report the outcome with
+    /// [`PendingRequestTable::arrived`] or [`PendingRequestTable::wait_on`].
     Poll(Pin<Box<dyn Future<Output = ()> + Send>>),
-    /// Nothing: the thread is held.
+    /// Do nothing: the thread is held.
     Stay,
 }
 
-/// What became of a request at once: a refusal, which is to be passed on.
+/// An immediate refusal, which the caller must pass on; `None`: no request was refused.
 pub(super) type Refused = Option<(Pending, Why)>;
 
 impl PendingRequests {
@@ -117,7 +115,7 @@ impl PendingRequests {
         }
     }
 
-    /// Requester: notes a request. False: the thread is to stay as it is.
+    /// Requester: notes a request. False: it was refused, and nothing changes for the thread.
     fn note(&mut self, request: Pending) -> (bool, Refused) {
         let rank = request.rank;
         let prevails = match &self.pending {
@@ -131,14 +129,13 @@ impl PendingRequests {
         }
     }
 
-    /// Runner: what is to be done?
+    /// Runner: returns the next step.
     fn step(&mut self) -> Step {
         if let Some(mut request) = self.pending.take() {
             if request.rank == Rank::Terminate {
                 return Step::Terminate(request);
             }
-            // What it was held for before is dropped by the runner, with the
-            // request.
+            // The previous hold goes into the request, and the runner drops both.
             let hold = request.hold.take();
             if let Held::Yes(_, old) = std::mem::replace(&mut self.held, Held::Yes(request.rank, hold)) {
                 request.hold = old;
@@ -159,7 +156,8 @@ impl PendingRequests {
         }
     }
 
-    /// Runner: it waits on for `hold`. False: not any more, there is news.
+    /// Runner: the thread goes on waiting for `hold`. False: it does not, because a request has
+    /// come.
     fn wait_on(&mut self, hold: &mut Hold) -> bool {
         match self.held {
             Held::Polled(rank) => {
@@ -170,15 +168,14 @@ impl PendingRequests {
         }
     }
 
-    /// Runner: what it waited for has come.
+    /// Runner: the condition that the thread waited for is ready.
     fn arrived(&mut self) {
         if matches!(self.held, Held::Polled(_)) {
             self.held = Held::No;
         }
     }
 
-    /// Anyone: nothing keeps the thread from running any more, unless it is to
-    /// end.
+    /// Anyone: withdraws all requests that keep the thread from running, except one to end.
     fn resume(&mut self) -> (bool, Refused, Hold) {
         let withdrawn = match &self.pending {
             Some(request) if request.rank != Rank::Terminate => self.pending.take(),
@@ -211,8 +208,7 @@ impl PendingRequestTable {
         Self { all: Lock::new(HashMap::new()) }
     }
 
-    /// Requester: asks it of the thread. True: it is to be woken. The requester
-    /// has a reference.
+    /// Requester: makes a request. True: the thread must be woken. The requester has a reference.
     pub(super) fn ask(&self, state: &State, request: Pending) -> (bool, Refused) {
         let mut all = self.all.lock();
         if !state.request() {
@@ -221,8 +217,8 @@ impl PendingRequestTable {
         all.entry(key(state)).or_insert_with(PendingRequests::new).note(request)
     }
 
-    /// Anyone with a reference: lets the thread go on. True: it is to be woken,
-    /// so that it does.
+    /// Anyone with a reference: resumes the thread. True: the thread must be woken, so that it goes
+    /// on.
     pub(super) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
         let mut all = self.all.lock();
         let Some(pending_requests) = all.get_mut(&key(state)) else { return (false, None, None) };
@@ -231,12 +227,12 @@ impl PendingRequestTable {
         result
     }
 
-    /// Whether the thread is kept from running, or is about to be.
+    /// The request that holds the thread, if there is one.
     pub(super) fn is_suspended(&self, state: &State) -> Option<Rank> {
         self.all.lock().get(&key(state)).and_then(PendingRequests::held_for)
     }
 
-    /// Runner: the next step. After [`Step::Run`] there is nothing left.
+    /// Runner: the next step. After [`Step::Run`] no request is left.
     pub(super) fn step(&self, state: &State) -> Step {
         let mut all = self.all.lock();
         let step = all.get_mut(&key(state)).map_or(Step::Run, PendingRequests::step);
@@ -244,12 +240,12 @@ impl PendingRequestTable {
         step
     }
 
-    /// Runner: it waits on. False: there is news, and perhaps `hold` is left.
+    /// Runner: the thread goes on waiting. False: a request has come, and `hold` may be left.
     pub(super) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
         self.all.lock().get_mut(&key(state)).is_some_and(|pending_requests| pending_requests.wait_on(hold))
     }
 
-    /// Runner: what the thread waited for has come.
+    /// Runner: the condition that the thread waited for is ready.
     pub(super) fn arrived(&self, state: &State) {
         let mut all = self.all.lock();
         if let Some(pending_requests) = all.get_mut(&key(state)) {
@@ -258,7 +254,8 @@ impl PendingRequestTable {
         Self::tidy(&mut all, state);
     }
 
-    /// Completer, or whoever frees the frame: nothing can be granted any more.
+    /// Completer, or the caller that frees the frame: removes the entry, since no request can be
+    /// granted any more.
     pub(super) fn close(&self, state: &State) -> (Refused, Hold) {
         let mut all = self.all.lock();
         let gone = all.remove(&key(state));
@@ -269,7 +266,7 @@ impl PendingRequestTable {
         (pending.map(|request| (request, Why::Determined)), hold)
     }
 
-    /// INV-ASKED.
+    /// Removes an empty entry, and keeps INV-ASKED.
     fn tidy(all: &mut Guard<'_, HashMap<usize, PendingRequests>>, state: &State) {
         let key = key(state);
         if all.get(&key).is_none_or(PendingRequests::is_empty) {

@@ -1,4 +1,4 @@
-//! Speculation: many threads, of which the first to succeed wins.
+//! Speculation: the first of many threads to succeed wins.
 
 use std::fmt;
 use std::future::Future;
@@ -14,26 +14,26 @@ use crate::thread::spawn::spawn;
 /// The winner and its value.
 type Won<T> = Result<(usize, T), JoinError>;
 
-/// Threads of which the first to yield a value wins; see [`speculate`].
+/// A set of threads, of which the first to yield a value wins; see [`speculate`].
 ///
-/// Awaiting it yields the winner's index and its value; if every thread failed,
-/// the failure of the last one.
+/// An await of it yields the winner's index and its value, or the failure of the last thread if all
+/// have failed.
 ///
-/// **Cancel safety.** Dropping it asks all that still run to end
-/// ([`Thread::cancel`]), whether it has been awaited or not.
+/// **Cancel safety.** A drop asks all threads that still run to end ([`Thread::cancel`]), whether
+/// it has been awaited or not.
 #[must_use = "dropping it ends its threads"]
 pub struct Speculation<T> {
     judge: Thread<Won<T>>,
     verdict: Demand<Won<T>>,
 }
 
-/// Runs `threads` beside each other, until the first of them yields a value;
-/// then the others are asked to end ([`Thread::cancel`]) at the next point where
-/// they enter the scheduler. Those that panic, or are cancelled, do not win.
+/// Runs `threads` concurrently, until the first of them yields a value. Then the others are asked
+/// to end ([`Thread::cancel`]), and do so when they next enter the scheduler. Threads that panic,
+/// or are cancelled, do not win.
 ///
-/// Threads that are delayed are scheduled. Of those that have not begun, the
-/// first is evaluated at once by the judge, a thread of its own; so on one
-/// virtual processor those behind a thread that wins without blocking never run.
+/// Threads that are delayed are scheduled. A separate thread, the judge, evaluates the first thread
+/// that has not begun. So on one virtual processor, threads after one that wins without blocking
+/// never run.
 ///
 /// # Panics
 /// Outside of a machine.
@@ -62,9 +62,8 @@ pub fn speculate<T: Send + 'static>(threads: impl IntoIterator<Item = Thread<T>>
 }
 
 impl<T: Send + 'static> Speculation<T> {
-    /// The event of the first success, or the last failure. It takes the value:
-    /// whoever synchronizes later gets an error that
-    /// [`is_taken`](JoinError::is_taken).
+    /// The event of the first success, or the last failure. It takes the value: a later
+    /// synchronization gets an error that [`is_taken`](JoinError::is_taken).
     pub fn winner(&self) -> impl Event<Output = Result<(usize, T), JoinError>> + use<T> {
         self.judge.join().wrap(|result| result.and_then(|won| won))
     }
@@ -74,7 +73,7 @@ impl<T> Future for Speculation<T> {
     type Output = Result<(usize, T), JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `verdict` is pinned with the whole; nothing moves it.
+        // SAFETY: `verdict` is pinned together with `self`, and nothing moves it.
         let verdict = unsafe { self.map_unchecked_mut(|this| &mut this.verdict) };
         verdict.poll(cx).map(|result| result.and_then(|won| won))
     }
@@ -94,7 +93,7 @@ impl<T> fmt::Debug for Speculation<T> {
     }
 }
 
-/// Threads that end with their judge.
+/// The threads of a speculation. They are cancelled when their judge ends.
 struct Members<T>(Vec<Thread<T>>);
 
 impl<T: Send + 'static> Members<T> {

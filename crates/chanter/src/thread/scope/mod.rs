@@ -1,29 +1,29 @@
-//! Scopes: threads that may borrow, because somebody waits for them.
+//! Scopes: threads in a scope may borrow, because the scope waits for them.
 //!
-//! [`scope_blocking`] is for code that blocks, on OS threads and fibers: its threads
-//! borrow from its caller's stack. It returns when they have ended, as
-//! [`std::thread::scope`] does, and on no other way.
+//! [`scope_blocking`] is for code that blocks, on OS threads and fibers. Its threads borrow from
+//! its caller's stack. It returns when they have ended, as [`std::thread::scope`] does, and in no
+//! other way.
 //!
-//! A future cannot promise that: whoever has it may forget it, and what it
-//! borrows would go while its threads live. So [`scope`], for `async` code, *owns* what
-//! they borrow. Forgotten, it forgets that too; dropped, it tells its threads to end,
-//! and the data lives until the last of them is gone.
+//! A future cannot promise that: its owner may forget it, and the borrowed data would go while its
+//! threads live. So [`scope`], for `async` code, *owns* the data that its threads borrow. If it is
+//! forgotten, the data is forgotten, too. If it is dropped, it tells its threads to end, and the
+//! data lives until the last of them is gone.
 //!
 //! # Why this is sound
 //!
-//! * A thread's future, its value and its payload are gone, or in a result cell that only
-//!   the scope's own handles share, before it leaves the task tracker (`tracked.rs`): not in its
-//!   frame, which a foreign waker may keep. Handles cannot outlive `'scope`; one that is
-//!   forgotten forgets the result cell.
-//! * Blocking: `'scope` begins and ends within the call, and the call does not end,
-//!   neither by returning nor by unwinding, while a member is in the task tracker (`wait.rs`).
-//!   A fiber that is forced to unwind runs its task tracker to its end on the spot.
-//! * Async: what is lent is in a counted home. Each thread keeps it until its future
-//!   and its result cell are gone, and the scope until the body is. It is `'static`, so
-//!   nothing else can be reached through it; and the body is a function of *any*
-//!   `'scope`, so its threads borrow from the home or from nothing.
-//! * A runtime that never drops a future (a machine that leaks) never lets its member
-//!   leave: then the scope waits for ever.
+//! * Before a thread leaves the task tracker (`tracked.rs`), its future, value and payload are
+//!   gone, or in a result cell that only the scope's handles share. They are not in its frame,
+//!   which a foreign waker may keep. Handles cannot outlive `'scope`; a forgotten handle forgets
+//!   the result cell.
+//! * Blocking: `'scope` begins and ends within the call. The call does not return or unwind while a
+//!   member is in the task tracker (`wait.rs`). A fiber that is forced to unwind runs the members
+//!   of its task tracker to their end on the spot.
+//! * Async: the lent data is in a counted home. Each thread keeps it until its future and its
+//!   result cell are gone, and the scope until the body is gone. The home is `'static`, so nothing
+//!   else can be reached through it. The body is a function of *any* `'scope`, so its threads
+//!   borrow from the home or from nothing.
+//! * A runtime that never drops a future (a leaked machine) never lets its member leave. Then the
+//!   scope waits for ever.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -50,22 +50,22 @@ use crate::sched::{Vp, entered};
 use task_tracker::TaskTracker;
 use tracked::{Home, ResultCell, ResultState, Scoped};
 
-/// A scope in which threads are spawned that may borrow; see [`scope`] and
-/// [`scope_blocking`].
+/// A scope for threads that may borrow; see [`scope`] and [`scope_blocking`].
 pub struct Scope<'scope, 'env: 'scope> {
     task_tracker: Arc<TaskTracker>,
-    /// What it lends, if that is its own.
+    /// The data that the scope lends, if it owns it.
     home: Option<Weak<dyn std::any::Any + Send + Sync>>,
-    /// Where its threads run, if that was said.
+    /// The machine on which its threads run; `None`: the caller's.
     machine: Option<SharedRef>,
-    // Invariant, as in `std`: who could shorten `'scope` could borrow for less.
+    // The lifetime is invariant, as in `std`: with a shorter `'scope` threads could borrow
+    // shorter-lived data.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// A handle of a scope's thread.
+/// A handle of a thread in a scope.
 ///
-/// Dropping it lets the thread go on; the scope waits for it anyway.
+/// If the handle is dropped, the thread goes on, and the scope still waits for it.
 pub struct ScopedThread<'scope, T> {
     thread: Thread<()>,
     result_cell: Arc<ResultCell<T>>,
@@ -73,13 +73,13 @@ pub struct ScopedThread<'scope, T> {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Spawns a host in the scope: it may borrow what outlives the scope.
+    /// Spawns a host in the scope. It may borrow data that outlives the scope.
     ///
-    /// Threads of a scope may spawn others in it. A panic becomes the thread's value,
-    /// for [`ScopedThread::join`]; if nobody joins, the scope's caller panics with it.
+    /// Threads of a scope may spawn others in it. A panic becomes the thread's result, for
+    /// [`ScopedThread::join`]. If nobody joins it, the scope's caller panics with the same payload.
     ///
     /// # Panics
-    /// Outside of a machine, unless the scope is that of a
+    /// Outside of a machine, unless the scope belongs to a
     /// [machine](crate::Machine::scope_blocking).
     #[track_caller]
     pub fn spawn<F>(&'scope self, future: F) -> ScopedThread<'scope, F::Output>
@@ -127,20 +127,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         let entered = entered();
         let machine = self.machine.as_ref().or(entered.as_ref()).expect(OUTSIDE);
-        // Whoever calls borrows from the home.
+        // The home is alive, since the caller borrows from it.
         let home: Option<Home> = self.home.as_ref().map(|home| home.upgrade().expect("it is borrowed"));
         let result_cell = ResultCell::new(&self.task_tracker);
         let body = Scoped::new(future, Arc::clone(&result_cell), home);
-        // SAFETY: what it borrows outlives it, see above; it is `Send`, its parts are.
-        // The machine is entered, or borrowed by the caller of the scope: it has not
-        // ended.
+        // SAFETY: the data that the body borrows outlives it (INV-TASK-TRACKER), and its output is
+        // `()`. All parts of the body are `Send`. The machine is entered, or borrowed by the caller
+        // of the scope, so it has not ended.
         let thread = unsafe { spawn_borrowing(machine, body, site) };
         ScopedThread { thread, result_cell, scope: PhantomData }
     }
 
-    /// Tells the scope's threads to end: each is dropped where it awaits, now or when it
-    /// gets there. Those who join them get a cancelled [`JoinError`]. What is spawned
-    /// in the scope from now on ends before it begins.
+    /// Tells the scope's threads to end: each is dropped at its present or next await point. Their
+    /// joiners get a cancelled [`JoinError`]. A thread that is spawned in the scope from now on
+    /// ends before it begins. Never blocks.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -174,7 +174,7 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 impl<'scope, T> ScopedThread<'scope, T> {
-    /// The event of the thread's completion: its value, or how it failed; see
+    /// The event of the thread's completion. It yields the value, or the reason of the failure; see
     /// [`Thread::join`].
     pub fn join(&self) -> impl Event<Output = Result<T, JoinError>> + use<'scope, T> {
         let result_cell = Arc::clone(&self.result_cell);
@@ -197,7 +197,7 @@ impl<'scope, T> ScopedThread<'scope, T> {
         self.thread.cancel()
     }
 
-    /// What is known of the thread; see [`Thread::kin`].
+    /// The facts that are known about the thread; see [`Thread::kin`].
     pub fn kin(&self) -> Kin {
         self.thread.kin()
     }
@@ -209,21 +209,21 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
     }
 }
 
-/// Runs `body`, in whose scope threads may be spawned that borrow from the caller, and
-/// returns when all of them have ended.
+/// Runs `body` with a scope for threads that borrow from the caller, and returns when all of them
+/// have ended.
 ///
-/// On a fiber it suspends the fiber, on an OS thread of the program's it blocks that; on
-/// another thread of a machine it runs others on the same stack meanwhile, as
-/// [`Event::sync_blocking`] does. (In `async` code, prefer [`scope`].)
+/// The wait suspends a fiber, and blocks an OS thread outside of a machine. On any other thread of
+/// a machine it runs other threads on the same stack meanwhile, as [`Event::sync_blocking`] does.
+/// In `async` code, prefer [`scope`].
 ///
-/// If the fiber is ended (cancelled, or with its OS thread's driving, or its machine)
-/// while it is in here, the scope's threads are told to end as well, and the unwinding
-/// waits for them. (For ever, if one of them blocks the processor with `sync_blocking`
-/// in `async` code, and the fiber was cancelled in a turn that is nested in that.)
+/// A fiber that waits here may be ended: it is cancelled, or its OS thread stops running its
+/// virtual processor, or its machine ends. Then the scope's threads are told to end as well, and
+/// the unwinding waits for them. It waits for ever if one of them blocks the processor with
+/// `sync_blocking` in `async` code, and the fiber was cancelled in a turn nested in that call.
 ///
 /// # Panics
-/// If `body` panics, or one of the threads, and nobody joined it: with the first one's
-/// payload, after all have ended. If little is left of the stack.
+/// If `body` panics, or a thread that nobody joined: with the payload of the first panic, after all
+/// threads have ended. Also if little stack is left.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -242,7 +242,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 /// # });
 /// ```
 ///
-/// What does not outlive the scope cannot be borrowed:
+/// Data that does not outlive the scope cannot be borrowed:
 ///
 /// ```compile_fail,E0373
 /// # use chanter::prelude::*;
@@ -253,7 +253,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 /// });
 /// ```
 ///
-/// nor can a handle, or what a thread borrows, leave it:
+/// Neither a handle nor data that a thread borrows can leave the scope:
 ///
 /// ```compile_fail
 /// # use chanter::prelude::*;
@@ -292,13 +292,13 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     if let Some(vp) = Vp::current() {
-        // While there is nothing to wait for.
+        // This is checked while there is nothing to wait for yet.
         assert!(vp.has_stack(), "too little stack is left for a scope");
     }
     let task_tracker = Arc::new(TaskTracker::new());
     let scope = Scope { task_tracker, home: None, machine, scope: PhantomData, env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
-    // Nothing above this line may return, nor unwind.
+    // No code between the making of the scope and this line may return or unwind.
     let unwound = wait::wait(&scope.task_tracker);
     let panic = scope.task_tracker.take_panic();
     match (unwound, result, panic) {
@@ -316,24 +316,25 @@ where
     }
 }
 
-/// What a scope owns, and lends.
+/// The scope, and the data that it owns and lends.
 struct Lent<D> {
     scope: Scope<'static, 'static>,
     data: D,
 }
 
-/// Runs `body` with a scope whose threads may borrow from `data`, which the scope owns;
-/// it is ready when all of them have ended.
+/// Runs `body` with a scope for threads that borrow from `data`, which the scope owns. The future
+/// is ready when all of them have ended.
 ///
-/// `data` is what they share: put everything into it that they are to borrow.
+/// All data that the threads borrow must be in `data`.
 ///
-/// **Cancel safety.** Dropped, it drops `body`'s future and [cancels](Scope::cancel)
-/// the threads; they end at their next await points, and the data goes with the last of
-/// them. It waits for nobody. Forgotten, its threads go on, and the data stays.
+/// **Cancel safety.** If the future is dropped, it drops `body`'s future and
+/// [cancels](Scope::cancel) the threads. They end at their next await points, and the data is
+/// dropped with the last of them. The drop does not wait. If the future is forgotten, its threads
+/// go on, and the data stays.
 ///
 /// # Panics
-/// If `body` panics, or one of the threads, and nobody joined it: with the first one's
-/// payload, after all have ended.
+/// If `body` panics, or a thread that nobody joined: with the payload of the first panic, after all
+/// threads have ended.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -349,7 +350,7 @@ struct Lent<D> {
 /// # });
 /// ```
 ///
-/// Its threads borrow from the data, not from elsewhere:
+/// The threads borrow only from `data`:
 ///
 /// ```compile_fail
 /// # use chanter::prelude::*;
@@ -371,7 +372,7 @@ struct Lent<D> {
 /// # }
 /// ```
 ///
-/// and nothing that borrows leaves it:
+/// No value that borrows leaves the scope:
 ///
 /// ```compile_fail
 /// # use chanter::prelude::*;
@@ -394,10 +395,10 @@ where
         },
         data,
     });
-    // Lifetimes of `Owning` itself would have to be named in its type; `body` takes
-    // any, so it cannot tell.
-    // SAFETY: `Owning` keeps `lent` until the body is gone, or is forgotten with it.
-    // Threads, which may go on for longer, keep it themselves.
+    // The lifetimes of `Owning` itself would have to be named in its type. `body` takes any
+    // lifetime, so it cannot tell the difference.
+    // SAFETY: `Owning` keeps `lent` until the body is gone, or is forgotten with it. Threads, which
+    // may go on longer, keep it themselves.
     let lasting: &'static Lent<D> = unsafe { &*Arc::as_ptr(&lent) };
     let body = body(&lasting.scope, &lasting.data);
     Owning {
@@ -409,7 +410,8 @@ where
 
 /// The future of a scope that owns what it lends.
 ///
-/// The order of the fields is that in which they go, see [`scope`].
+/// The fields are dropped in their order: first the body, then the threads are cancelled, then the
+/// home is given up.
 struct Owning<B, T, D> {
     stage: Stage<B, T>,
     task_tracker: CancelOnDrop,
@@ -418,12 +420,12 @@ struct Owning<B, T, D> {
 
 enum Stage<B, T> {
     Body(B),
-    /// Waits for the task tracker.
+    /// The body has ended with this result, and the scope waits for the task tracker.
     Leaving(std::thread::Result<T>),
     Over,
 }
 
-/// Tells the threads of a scope that is given up to end.
+/// Tells the threads of a scope to end when it is dropped.
 struct CancelOnDrop(Arc<TaskTracker>);
 
 impl Drop for CancelOnDrop {
@@ -436,17 +438,17 @@ impl<B: Future, D> Future for Owning<B, B::Output, D> {
     type Output = B::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
-        // SAFETY: the body stays where it is until it is dropped.
+        // SAFETY: the body stays in place until it is dropped.
         let this = unsafe { self.get_unchecked_mut() };
         if let Stage::Body(body) = &mut this.stage {
-            // SAFETY: as above.
+            // SAFETY: the body is pinned with `self`, and stays in place until it is dropped.
             let body = unsafe { Pin::new_unchecked(body) };
             let result = match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(value)) => Ok(value),
                 Err(payload) => Err(payload),
             };
-            // The body goes here, and the handles in it.
+            // The body is dropped here, with the handles in it.
             this.stage = Stage::Leaving(result);
         }
         if this.task_tracker.0.poll_gone(cx).is_pending() {

@@ -1,11 +1,12 @@
-//! The task tracker of a scope: its threads, which have to be gone before it may end.
+//! The task tracker of a scope: it counts the scope's threads, which must be gone before the scope
+//! may end.
 //!
-//! * INV-TASK-TRACKER: a member leaves after everything that it has borrowed is dropped,
-//!   and the owner of the scope sees the task tracker empty only when all have left. Whoever
-//!   leaves last wakes the owner.
+//! * INV-TASK-TRACKER: a member leaves after all that it has borrowed is dropped. The owner of the
+//!   scope sees the task tracker empty only when all members have left. The last one that leaves
+//!   wakes the owner.
 //!
-//! A task tracker that is *cancelled* wakes its members: each ends when it is polled next.
-//! One that begins to wait meanwhile sees that when it leaves its waker.
+//! A task tracker that is *cancelled* wakes its members, and each ends when it is polled next. A
+//! member that begins to wait meanwhile sees the cancellation when it stores its waker.
 
 use std::any::Any;
 use std::task::{Context, Poll, Waker};
@@ -13,12 +14,12 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// What a thread panicked with.
+/// The payload of a thread's panic.
 pub(super) type Payload = Box<dyn Any + Send>;
 
 #[derive(Debug)]
 pub(super) struct TaskTracker {
-    /// For polls: the one in the lock decides.
+    /// A copy of `State::is_cancelled` for polls. The one under the lock decides.
     is_cancelled: AtomicBool,
     state: Lock<State>,
 }
@@ -27,20 +28,20 @@ pub(super) struct TaskTracker {
 struct State {
     tracked: usize,
     is_cancelled: bool,
-    /// Who waits for them to be gone.
+    /// The waker of the owner, if it waits until all members are gone.
     owner: Option<Waker>,
-    /// Those members that have waited, by their places.
+    /// The wakers of the members that have waited, by their places.
     waiting: Vec<Option<Waker>>,
     free: Vec<usize>,
-    /// The first panic that nobody saw.
+    /// The payload of the first panic that nobody saw.
     panic: Option<Payload>,
 }
 
-/// A member's right to be waited for: it leaves when this is dropped.
+/// The membership of a thread: it leaves the task tracker when this is dropped.
 #[derive(Debug)]
 pub(super) struct Tracked<C: std::ops::Deref<Target = TaskTracker>> {
     task_tracker: C,
-    /// Where its waker is.
+    /// The index of its waker in `waiting`, once it has waited.
     place: Option<usize>,
 }
 
@@ -53,9 +54,9 @@ impl TaskTracker {
         self.state.lock().tracked == 0
     }
 
-    /// Whether nobody is left; `cx` is woken then.
+    /// Whether all members are gone. If not, `cx` is woken when they are.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Cloned and dropped without the lock: it may be anybody's.
+        // The waker is cloned and dropped without the lock, since it may be foreign code.
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
         if state.tracked == 0 {
@@ -71,7 +72,7 @@ impl TaskTracker {
     /// Tells all members to end when they are polled next.
     pub(super) fn cancel(&self) {
         let mut state = self.state.lock();
-        // ORDER: Relaxed: it is seen by the poll that the wakers below cause.
+        // ORDER: Relaxed: the poll that the wakers below cause sees it.
         self.is_cancelled.store(true, Ordering::Relaxed);
         state.is_cancelled = true;
         let waiting = std::mem::take(&mut state.waiting);
@@ -79,7 +80,7 @@ impl TaskTracker {
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Keeps a panic that nobody has seen, if it is the first.
+    /// Keeps the payload of a panic that nobody has seen, if it is the first.
     pub(super) fn leave_panic(&self, payload: Payload) {
         let mut state = self.state.lock();
         let spare = if state.panic.is_none() { state.panic.replace(payload) } else { Some(payload) };
@@ -98,17 +99,17 @@ impl<C: std::ops::Deref<Target = TaskTracker>> Tracked<C> {
         Self { task_tracker, place: None }
     }
 
-    /// Whether it is to end.
+    /// Whether the member must end.
     pub(super) fn is_cancelled(&self) -> bool {
         self.task_tracker.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// It begins to wait. False: it is to end instead.
+    /// Notes that the member begins to wait. False: it must end instead.
     pub(super) fn wait(&mut self, waker: &Waker) -> bool {
         if self.place.is_some() {
             return !self.is_cancelled();
         }
-        // Its own thread's: no user code.
+        // The waker belongs to the member's own thread, so a clone runs no user code.
         let waker = waker.clone();
         let mut state = self.task_tracker.state.lock();
         if state.is_cancelled {
@@ -146,7 +147,8 @@ impl<C: std::ops::Deref<Target = TaskTracker>> Drop for Tracked<C> {
         drop(state);
         drop(waker);
         if let Some(owner) = owner {
-            // It may be foreign, and panic; the member's thread is not to blame.
+            // The owner's waker may be foreign, and may panic. This must not fail the member's
+            // thread.
             crate::frame::catch_panic(|| owner.wake());
         }
     }

@@ -1,4 +1,4 @@
-//! A scope's thread: its future, what it borrows, and where its value goes.
+//! A scope's thread: its future, the data that it borrows, and the cell for its value.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,17 +12,17 @@ use crate::frame::JoinError;
 use crate::inspect::genealogy::here_panicked;
 use crate::sync::Lock;
 
-/// What a scope lends to its threads, if that is the scope's own.
+/// The data that a scope owns and lends to its threads.
 pub(super) type Home = Arc<dyn Any + Send + Sync>;
 
 /// The future of a scope's thread.
 ///
-/// Its value does not go to the frame, as that of other threads does: a frame stays
-/// for as long as anybody has a waker, and the value may borrow. So when the future is
-/// over, nothing that borrows is left but in result cells, which the scope's handles share.
+/// Its value does not go to the frame, as other threads' values do. A frame stays while anybody has
+/// a waker, and the value may borrow. So when the future is over, borrowed data is left only in
+/// result cells, which the scope's handles share.
 ///
-/// The order of the fields is the order in which they go: what borrows, what is
-/// borrowed, and then the task tracker is left (INV-TASK-TRACKER), even if a destructor panics.
+/// The fields are dropped in their order, even if a destructor panics: first the borrower, then the
+/// borrowed data, and then the thread leaves the task tracker (INV-TASK-TRACKER).
 pub(super) struct Scoped<F: Future> {
     future: F,
     result_cell: Arc<ResultCell<F::Output>>,
@@ -42,16 +42,16 @@ impl<F: Future> Future for Scoped<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: the future stays where it is.
+        // SAFETY: the future is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.tracked.is_cancelled() {
             return Poll::Ready(());
         }
-        // SAFETY: as above.
+        // SAFETY: the future is pinned with `self`, and is not moved.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) if this.tracked.wait(cx.waker()) => return Poll::Pending,
-            // Cancelled.
+            // The scope has been cancelled.
             Ok(Poll::Pending) => return Poll::Ready(()),
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => Err(here_panicked(payload)),
@@ -61,15 +61,15 @@ impl<F: Future> Future for Scoped<F> {
     }
 }
 
-/// The value of a scope's thread.
+/// The cell for the result of a scope's thread.
 pub(super) struct ResultCell<T> {
     result: Lock<ResultState<T>>,
     task_tracker: Arc<TaskTracker>,
 }
 
-/// What is in a result cell.
+/// The content of a result cell.
 pub(super) enum ResultState<T> {
-    /// Nothing, and if the thread has ended there never will be.
+    /// There is no result yet. If the thread has ended, there never will be one.
     Empty,
     Here(Result<T, JoinError>),
     Taken,
@@ -80,7 +80,7 @@ impl<T> ResultCell<T> {
         Arc::new(Self { result: Lock::new(ResultState::Empty), task_tracker: Arc::clone(task_tracker) })
     }
 
-    /// Takes what is there.
+    /// Takes the result, if it is there.
     pub(super) fn take(&self) -> ResultState<T> {
         let mut result = self.result.lock();
         if matches!(*result, ResultState::Empty) {
@@ -98,7 +98,7 @@ impl<T> Drop for ResultCell<T> {
                     self.task_tracker.leave_panic(payload);
                 }
             }
-            // A value's destructor may panic where the program drops its handle.
+            // The destructor of a value may panic here, where the program drops its handle.
             result_state => drop(result_state),
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting for the task tracker of a blocking scope. Nothing may cut that short.
+//! The wait for the task tracker of a blocking scope. Nothing may cut it short.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use super::task_tracker::{Payload, TaskTracker};
 use crate::event::block_on_thread;
 use crate::sched::{Vp, block_here};
 
-/// Ends the process rather than unwinding past threads that borrow.
+/// Ends the process when it is dropped, instead of unwinding past threads that borrow.
 struct NoWayOut;
 
 impl Drop for NoWayOut {
@@ -17,13 +17,12 @@ impl Drop for NoWayOut {
     }
 }
 
-/// Returns when the task tracker is gone, and never before: it does not unwind. What would
-/// have unwound is returned.
+/// Waits until all members of the task tracker are gone. It never returns before, and does not
+/// unwind: the payload of an unwinding is returned.
 ///
-/// What can unwind from the wait is the end of the fiber that waits, that of a
-/// simulation, and a stack that is nearly used up. Then the
-/// task tracker is cancelled, and the caller's virtual processor runs it to its end, nested
-/// on this stack, however that goes; if this unwinds as well the process ends.
+/// The wait can unwind for three reasons: the waiting fiber is ended, a simulation ends, or little
+/// stack is left. Then the task tracker is cancelled, and the caller's virtual processor runs the
+/// members to their end, nested on this stack. If this unwinds as well, the process ends.
 pub(super) fn wait(task_tracker: &TaskTracker) -> Option<Payload> {
     if task_tracker.is_empty() {
         return None;
@@ -47,7 +46,7 @@ fn block(task_tracker: &TaskTracker) {
     if Vp::current().is_some() { block_here(gone) } else { block_on_thread(gone) }
 }
 
-/// Ends the task tracker.
+/// Cancels the members and runs them to their end.
 #[cold]
 fn end(task_tracker: &TaskTracker) {
     task_tracker.cancel();
