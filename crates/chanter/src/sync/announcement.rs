@@ -1,66 +1,65 @@
-//! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
-//! to the end of a bias: see `biased.rs`, and `frame/local_park.rs`.
+//! Announcements: each OS thread announces which lock it is inside of, and is asked here to agree to the end of a
+//! bias. The users are `biased.rs` and `frame/local_park.rs`.
 //!
-//! A turn may be long. So who is asked and does not answer is *reminded*: it agrees at the next spawn of a parasite,
-//! fork or demand in that turn, in front of which its OS thread is as free of locks and rests as it is between two turns.
+//! A turn may be long. An OS thread that is asked and does not answer is *reminded*: it agrees at the next spawn of a
+//! parasite, fork or demand in that turn. There it looks at no lock and no thread's rest, just as between two turns.
 
 use std::sync::OnceLock;
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use super::{const_unless_loom, fence_pair, full_fence, order, os_thread, pause, pauses, spin};
 
-/// How many OS threads have one. (A model has few, and no time for more.)
+/// How many OS threads have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 
-/// How often to look whether somebody has agreed: a few microseconds, several turns of
-/// threads that talk.
+/// How often a revoker looks for the agreement: for a few microseconds, which are several turns of threads that talk.
 const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
 
-/// After so many looks the other one is reminded: it may be in the middle of a long turn.
+/// The look at which the other OS thread is reminded, since it may be in the middle of a long turn.
 const REMINDED: u32 = 8;
 
-/// How an OS thread is reminded, if that is known here.
+/// The function that reminds an OS thread, if one has been set.
 static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 
-/// An OS thread's, alone on its cache line.
+/// The announcement of one OS thread, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Announcement {
-    /// BUSY: the lock that it is inside of, by its bias, or looks whether it may be.
+    /// BUSY: the lock that the OS thread is inside of by its bias, or that it is about to enter by its bias.
     inside: AtomicPtr<()>,
-    /// How often others have asked it to agree to the end of a bias.
+    /// How often others have asked the OS thread to agree to the end of a bias.
     asked: AtomicU64,
-    /// How many of those it has agreed to.
+    /// How many of those requests it has agreed to.
     agreed: AtomicU64,
     /// [`SILENT`], [`ATTENTIVE`] or [`PARKED`].
     presence: AtomicU8,
-    /// How many biases of its locks others have revoked.
+    /// How many biases of its locks others have revoked, modulo 2^32.
     revoked: AtomicU32,
-    /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
-    /// [`A_BIAS`] of them.
+    /// How often the OS thread has taken a lock that another one had before. A bias that it has revoked counts for
+    /// [`A_BIAS`] of them. Only this OS thread writes the count.
     contended: std::sync::atomic::AtomicU64,
-    /// It ends a bias of somebody else's.
+    /// Whether the OS thread is ending another one's bias.
     revokes: std::sync::atomic::AtomicBool,
-    /// For how long others have waited for locks that it had, in contended operations.
+    /// How long others have waited for locks that it held, in contended operations.
     awaited: Awaited,
 }
 
-/// Written by others: on a cache line of its own.
+/// A count that others write: on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Awaited(std::sync::atomic::AtomicU64);
 
-/// What a revocation costs, and the next acquisitions without the bias, in contended operations.
+/// The cost of a revocation, and of the next acquisitions without the bias, in contended operations.
 pub(super) const A_BIAS: u64 = 18;
-/// What a pause of a wait for a lock costs, in contended operations: it takes less time, but meanwhile its holder has what it
-/// guards to itself, which crosses back afterwards.
+/// The cost of a pause in a wait for a lock, in contended operations. The pause itself takes less time. But meanwhile
+/// the holder has the guarded data to itself, and the data crosses back afterwards.
 const CONTENDED_A_PAUSE: u64 = 1;
 
-/// It may never agree.
+/// The OS thread may never agree.
 const SILENT: u8 = 0;
-/// It is likely to agree soon.
+/// The OS thread is likely to agree soon.
 const ATTENTIVE: u8 = 1;
-/// It is inside of no lock, and will look at no bias before it is not absent any more.
+/// The OS thread is inside of no lock, and will look at no bias before it leaves this state.
 const PARKED: u8 = 2;
 
 #[cfg(not(loom))]
@@ -87,101 +86,103 @@ impl Announcement {
         }
     }
 
-    /// That of the calling OS thread, if it has one.
+    /// The announcement of the calling OS thread, if it has one.
     pub(crate) fn mine() -> Option<&'static Self> {
         let me = os_thread();
-        // SAFETY: it exists.
+        // SAFETY: `exists` has just said that there is an announcement of this number.
         Self::exists(me).then(|| unsafe { Self::of(me) })
     }
 
-    /// One that belongs to no OS thread, since there is no number 0.
+    /// An announcement that belongs to no OS thread, since no OS thread has the number 0.
     pub(crate) fn nobodys() -> &'static Self {
-        // SAFETY: it exists.
+        // SAFETY: `MANY` is more than 0, so there is an announcement of number 0.
         unsafe { Self::of(0) }
     }
 
-    /// Whether the OS thread of that number has one.
+    /// Whether the OS thread of that number has an announcement.
     pub(crate) fn exists(number: u32) -> bool {
         (number as usize) < MANY
     }
 
-    /// That of the OS thread with this number.
+    /// The announcement of the OS thread with this number.
     ///
     /// # Safety
-    /// It exists.
+    /// [`exists`](Self::exists) is true for `number`.
     #[inline(always)]
     pub(crate) unsafe fn of(number: u32) -> &'static Self {
         debug_assert!(Self::exists(number));
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees that the announcement exists, so the number is within the array.
         unsafe { ENTRANCES.get_unchecked(number as usize) }
     }
 
-    /// The OS thread's own: announces it at `lock`. False: it is inside of another.
+    /// Announces the calling OS thread, whose announcement this is, at `lock`. False: it is inside of another lock.
     #[inline(always)]
     pub(super) fn enter(&self, lock: *mut ()) -> bool {
         // Relaxed: nobody else writes here.
         if !self.inside.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        // ORDER: Release: the revoker of the lock before may read this store rather
-        // than that of its `leave`, and must see its critical section.
+        // ORDER: Release: the revoker of the previous lock may read this store rather than that of its `leave`. It
+        // must see the critical section under that lock all the same.
         self.inside.store(lock, order::entrance_enter());
         true
     }
 
-    /// The OS thread's own: whether it is announced at `lock`.
+    /// Whether the calling OS thread, whose announcement this is, is announced at `lock`.
     pub(super) fn is_inside_of(&self, lock: *mut ()) -> bool {
         std::ptr::eq(self.inside.load(Ordering::Relaxed), lock)
     }
 
-    /// The OS thread's own: it is through.
+    /// Ends the announcement of the calling OS thread: it has left the lock.
     #[inline(always)]
     pub(super) fn leave(&self) {
         // ORDER: Release publishes the critical section to `await_leave`.
         self.inside.store(std::ptr::null_mut(), order::lock_release());
     }
 
-    /// The OS thread's own, often: it is inside of no lock, and agrees to the end of
-    /// each bias that it has been asked about.
+    /// Agrees to the end of each bias that the calling OS thread, whose announcement this is, has been asked about.
+    /// The caller is inside of no lock. This is called often.
     #[inline(always)]
     pub(crate) fn acknowledge(&self) {
-        // ORDER: Acquire: who asked has taken the bias away, and no later look finds it.
+        // ORDER: Acquire: the one that asked has taken the bias away, so no later look finds it.
         let asked = self.asked.load(order::entrance_agree());
-        // (A guard that was kept beyond a turn: it does not agree, and is waited for.)
+        // A guard that was kept beyond a turn: the OS thread does not agree, and is waited for.
         if asked != self.agreed.load(Ordering::Relaxed) && self.inside.load(Ordering::Relaxed).is_null() {
             // ORDER: Release publishes the critical sections.
             self.agreed.store(asked, order::entrance_agreed());
         }
     }
 
-    /// From now on `remind` is called for somebody who has been asked, and does not answer at once. It may do nothing.
+    /// Has `remind` called from now on for an OS thread that has been asked and does not answer at once. `remind` may
+    /// do nothing.
     pub(crate) fn set_reminder(remind: fn(&'static Self)) {
         let _ = REMINDER.set(remind);
     }
 
-    /// The OS thread's own: whether it will agree soon, when asked.
+    /// Sets whether the calling OS thread will agree soon when it is asked.
     pub(crate) fn set_responsive(&self, is_responsive: bool) {
         self.presence.store(if is_responsive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
     }
 
-    /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
+    /// Waits for something while the calling OS thread is inside of no lock. Nobody need ask it meanwhile.
     ///
-    /// Store buffering, with a whole fence on either side: whoever sees it absent has taken the
-    /// bias away before this OS thread looks for it again.
+    /// This is store buffering, with a full fence on either side: a revoker that sees the OS thread parked has taken
+    /// the bias away before this OS thread looks for it again.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         // Relaxed: nobody else writes here.
         let before = self.presence.load(Ordering::Relaxed);
-        // ORDER: Release publishes what it did by its biases. (A swap, for loom: see `Sleeper`.)
+        // ORDER: Release publishes what the OS thread did by its biases. (A swap, for loom: see `Sleeper`.)
         self.presence.swap(PARKED, order::announcement_parked());
         let result = wait();
         self.presence.swap(before, Ordering::Relaxed);
-        // ORDER: see above.
+        // ORDER: a full fence, this side of the store buffering; its partner is that of `request_release`.
         full_fence(order::entrance_return());
         result
     }
 
-    /// A heavy fence of the caller's. It takes long, so whoever asks the caller meanwhile need not wait for its end: two who revoke
-    /// each other's biases would else time out, in turns. (Who is not attentive is not asked.)
+    /// Runs a heavy fence for the caller. It takes long, so another OS thread that asks the caller meanwhile need not
+    /// wait for its end. Otherwise two OS threads that revoke each other's biases would time out, in turns. An OS
+    /// thread that is not [`ATTENTIVE`] is not asked, so it is not marked as parked.
     pub(crate) fn heavy_fence() {
         let is_asked = |mine: &&Self| {
             mine.presence.load(Ordering::Relaxed) == ATTENTIVE
@@ -193,8 +194,8 @@ impl Announcement {
         }
     }
 
-    /// The OS thread's own, in the middle of a turn, or while it waits for another: as `acknowledge`, if it is inside of no
-    /// lock. It looks at no thread's rest.
+    /// As [`acknowledge`](Self::acknowledge), in the middle of a turn or of a wait for another OS thread, if the
+    /// calling one is inside of no lock. The caller looks at no thread's rest.
     #[inline]
     pub(crate) fn agree_outside(&self) {
         if self.inside.load(Ordering::Relaxed).is_null() {
@@ -202,13 +203,13 @@ impl Announcement {
         }
     }
 
-    /// The caller has taken a bias of this OS thread's away. True: that is not inside of
-    /// the lock by its bias, and will not be. False: it does not answer.
+    /// Asks the OS thread to agree to the end of a bias, which the caller has taken away. True: it is not inside of
+    /// the lock by that bias, and will not be. False: it does not answer.
     pub(crate) fn request_release(&'static self) -> bool {
         if self.presence.load(Ordering::Relaxed) == SILENT {
             return false;
         }
-        // ORDER: see `while_parked`; Acquire pairs with the Release there.
+        // ORDER: a full fence, as in `while_parked`; Acquire pairs with the Release there.
         full_fence(order::entrance_find());
         match self.presence.load(order::entrance_found()) {
             PARKED => return true,
@@ -236,7 +237,7 @@ impl Announcement {
         false
     }
 
-    /// A bias of its own ends.
+    /// Counts that a bias of this OS thread ends.
     pub(crate) fn count_revoked(&self) {
         // ORDER: Relaxed: only a statistic.
         self.revoked.fetch_add(1, Ordering::Relaxed);
@@ -245,42 +246,44 @@ impl Announcement {
     /// How many biases of its locks others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
-        // ORDER: as above.
+        // ORDER: Relaxed: only a statistic.
         self.revoked.load(Ordering::Relaxed)
     }
 
-    /// The OS thread's own: it begins, or ends, to end a bias of somebody else's.
+    /// Notes that the calling OS thread begins, or ends, to revoke another one's bias.
     pub(super) fn set_revokes(&self, revokes: bool) {
-        // ORDER: as above.
+        // ORDER: Relaxed: only a statistic depends on it.
         self.revokes.store(revokes, Ordering::Relaxed);
     }
 
-    /// Whether it is ending a bias of somebody else's. A guess.
+    /// Whether the OS thread is ending another one's bias. A guess.
     pub(super) fn revokes(&self) -> bool {
         self.revokes.load(Ordering::Relaxed)
     }
 
-    /// The OS thread's own: it has a lock that another had before.
+    /// Counts that the calling OS thread has a lock that another one had before.
     pub(super) fn count_contended(&self, count: u64) {
         // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
         self.contended.store(self.contended.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// The OS thread `me` has waited for a lock that `holder` has had, for so many turns of [`spin`]: counted for both, since who
-    /// is lucky, and has it again and again, loses nothing itself. 0 is nobody.
+    /// Charges a wait of `turns` turns of [`spin`] by the OS thread `me` for a lock that `holder` has had. Both are
+    /// charged: an OS thread that is lucky, and has the lock again and again, loses nothing itself. The number 0
+    /// stands for no OS thread.
     pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
         let contended = CONTENDED_A_PAUSE * pauses(turns);
         if Self::exists(me) {
-            // SAFETY: it exists.
+            // SAFETY: `exists` has just said so.
             unsafe { Self::of(me) }.count_contended(contended);
         }
         if holder != 0 && holder != me && Self::exists(holder) {
-            // SAFETY: it exists. ORDER: Relaxed: a statistic.
+            // SAFETY: `exists` has just said so. ORDER: Relaxed: a statistic.
             unsafe { Self::of(holder) }.awaited.0.fetch_add(contended, Ordering::Relaxed);
         }
     }
 
-    /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
+    /// How often the OS thread has had a lock that another one had before, plus the waits for such locks, its own and
+    /// those of others.
     pub(crate) fn contended(&self) -> u64 {
         self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }
@@ -288,7 +291,7 @@ impl Announcement {
     /// Waits until the OS thread is not announced at `lock`.
     pub(super) fn await_leave(&self, lock: *mut ()) {
         let mut turn = 0;
-        // ORDER: Acquire pairs with the Releases above.
+        // ORDER: Acquire pairs with the Release in `leave`, and with that in `enter`.
         while self.inside.load(order::lock_acquire()) == lock {
             spin(&mut turn);
         }
