@@ -4,8 +4,8 @@
 //! This claim is wrong for a node of an intrusive list, and for a synchronization that partners complete. It is wrong
 //! for anything that another OS thread finds by address. Such a type is one of two:
 //!
-//! - *Pinned in its owner*: it holds a `PhantomPinned`. This tells the compiler that a `&mut` to it, or to a value
-//!   that contains it, claims nothing. [`aliased!`] beside the type keeps that true.
+//! - *Pinned in its owner*: it holds a `PhantomPinned`. It tells the compiler that a `&mut` to it, or to a value
+//!   around it, claims nothing. [`aliased!`] beside the type keeps that true.
 //! - *On the heap, and its owner moves*: it lies in an [`AliasedBox`].
 //!
 //! A shared reference is a claim too: its referent is not freed before the function that was given it returns. An

@@ -166,7 +166,7 @@ impl Announcement {
 
     /// Waits for something while the calling OS thread is inside of no lock. Nobody need ask it meanwhile.
     ///
-    /// This is store buffering, with a full fence on either side: a revoker that sees the OS thread parked has taken
+    /// This is store buffering, with a full fence on either side. A revoker that sees the OS thread parked has taken
     /// the bias away before this OS thread looks for it again.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         // Relaxed: nobody else writes here.
