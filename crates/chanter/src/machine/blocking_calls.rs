@@ -292,9 +292,9 @@ impl Machine {
 /// To pass the virtual processor on, and back, costs some ten microseconds. Threads that are bound to this OS thread
 /// (`spawn_local`, fibers that have begun, the future of [`Machine::block_on`]) wait for the end of the call.
 ///
-/// In some cases nothing is handed over, and the call only runs in place: outside of machines, on simulated machines
-/// and on those that report deadlocks; where several virtual processors share an OS thread; where the builder has
-/// switched the hand-off off; and on systems without `membarrier`.
+/// In some cases nothing is handed over, and the call only runs in place. This holds outside of machines, on
+/// simulated machines, and on those that report deadlocks. It holds where several virtual processors share an OS
+/// thread, where the builder has switched the hand-off off, and on systems without `membarrier`.
 ///
 ///  # Panics
 /// Panics if the call panics.

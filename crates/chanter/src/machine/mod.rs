@@ -186,7 +186,7 @@ impl Machine {
     /// [fibers](crate::fiber) that have begun on it.
     ///
     /// In some cases the calling OS thread only polls `future`: if another `block_on` drives virtual processor 0, or
-    /// if its worker is busy with a turn that does not end, or runs fibers. On a thread of a machine it is nested as
+    /// if its worker runs fibers or is busy with a turn that does not end. On a thread of a machine it is nested as
     /// in [`Event::sync_blocking`](crate::Event::sync_blocking).
     ///
     ///  # Panics
@@ -219,8 +219,8 @@ impl Machine {
             let driving = Driving::new(vp);
             let output = Cell::new(None);
             let main = async { output.set(Some(future.await)) };
-            // SAFETY: we drive `vp`. The body may borrow from this frame, since it is gone when the thread is
-            // determined, and we wait for that.
+            // SAFETY: we drive `vp`. The body may borrow from this frame: we wait until the thread is determined, and
+            // the body is gone by then.
             let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
             if self.shared.reports_deadlocks {
                 driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
