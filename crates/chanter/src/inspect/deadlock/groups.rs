@@ -200,12 +200,12 @@ mod tests {
             crossed(2, 20, 10),
             member(3, &[1], &[], &[]),
             member(4, &[3], &[], &[]),
-            // Joins one that was not found to block.
+            // It joins a thread that was not found to block.
             member(5, &[99], &[], &[]),
             member(6, &[5, 1], &[], &[]),
-            // Waits for ever, and for nothing.
+            // It waits for ever, and for nothing.
             member(7, &[], &[], &[]),
-            // On its own.
+            // It is on its own.
             member(8, &[], &[(30, false)], &[(30, false, 1), (30, true, 0)]),
         ];
         let channels = [channel(10, tx, rx), channel(20, tx, rx), channel(30, (1, 0), (1, 0))];
