@@ -1,8 +1,8 @@
 //! Random programs, small and well-formed, that shrink well.
 //!
-//! A strategy draws a [`Sketch`]: statements that name channels by number. [`Sketch::program`] makes a
-//! term of it: numbers are taken modulo what is in scope, so every sketch, and whatever becomes of
-//! it by shrinking, is a program without free variables or ill-typed messages.
+//! A strategy draws a [`Sketch`]: statements that name channels by number. [`Sketch::program`] makes a term of it.
+//! Numbers are taken modulo the number of channels in scope. So every sketch, shrunk or not, is a program without
+//! free variables or ill-typed messages.
 //!
 //! There are two types of channels: those of integers, and *carriers*, over which channels of
 //! integers are sent.

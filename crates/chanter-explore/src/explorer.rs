@@ -31,8 +31,8 @@ pub enum Parasites {
 /// Runs a program under many schedules, one after the other, on the calling OS
 /// thread, until one fails.
 ///
-/// Without a strategy, all three run: 1,000 random schedules, 1,000 of PCT with depth 3, and then up to 100,000
-/// schedules with at most 3 preemptions.
+/// Without a strategy, all three run: 1,000 random schedules, and 1,000 of PCT with depth 3. Then up to 100,000
+/// schedules with at most 3 preemptions follow.
 ///
 /// ```
 /// use chanter::prelude::*;

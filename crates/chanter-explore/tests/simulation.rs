@@ -330,7 +330,7 @@ fn a_second_read_behind_a_waiting_writer_is_a_deadlock() {
     }
 }
 
-/// Whoever is called and does not answer is passed over by the alarm: no deadlock.
+/// A notified waiter that does not answer is passed over by the alarm, so there is no deadlock.
 #[test]
 fn a_waiter_that_nobody_polls_is_no_deadlock() {
     let program = || async {

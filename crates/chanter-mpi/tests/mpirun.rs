@@ -240,7 +240,7 @@ fn leaving(engine: Mpi) {
     assert_eq!(seen.arrived.len(), 6);
 }
 
-/// All send to all, with so many threads in each process.
+/// Has all processes send to all, with `senders` threads in each.
 async fn traffic(here: Process) {
     let senders = std::env::var(RUN).unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     let messages = if senders == 2 { 1000 } else { 40 };

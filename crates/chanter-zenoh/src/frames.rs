@@ -62,7 +62,7 @@ fn priority(lane: Lane) -> Priority {
 }
 
 impl Remote {
-    /// Declares to Zenoh the publications for that process.
+    /// Declares the publications to that process to Zenoh.
     pub(crate) fn declare(
         session: &zenoh::Session,
         job: &str,

@@ -1,4 +1,4 @@
-//! What the soup has besides channels: one of each place, lock and port.
+//! The ingredients of the soup besides channels: one of each place, lock and port.
 //!
 //! Messages are accounted for as the channels' are. Locks say by themselves
 //! whether they exclude, and have all permits back at the end.
@@ -13,7 +13,7 @@ use chanter::prelude::*;
 
 use crate::common::{Payload, Random};
 
-/// What an event of the soup yields: a message that was received, or came back.
+/// An event of the soup. It yields a message that was received, or came back.
 pub(crate) type Food = BoxEvent<'static, Option<Payload>>;
 
 const PERMITS: usize = 3;
@@ -126,7 +126,7 @@ impl Larder {
             11 | 12 => {
                 let server = self.calls.lock().unwrap().1.clone();
                 let answer = payload();
-                // The answer is sent later, by whoever comes by, or never.
+                // Any thread that comes by sends the answer later, or none does.
                 let event = server.accept().wrap(move |accepted| {
                     let (request, reply) = accepted.ok()?;
                     drop(reply.send(answer).try_sync());

@@ -151,8 +151,8 @@ fn those_who_go_are_told_of() {
     assert!(matches!(server.accept().sync_blocking(), Err(Closed)));
 }
 
-/// Clients that give up at random, servers that are slow at random: every call
-/// that was answered got its own answer; the server was told of all others.
+/// Clients give up at random, and servers are slow at random. Every call that was answered got its own answer, and
+/// the server was told of all others.
 #[test]
 fn every_call_is_answered_or_given_up() {
     watchdog!();

@@ -163,8 +163,8 @@ fn slow_subscribers_are_told() {
     drop(copy);
 }
 
-/// What a subscriber gets and what it misses is everything, in order, whoever
-/// sends and whatever is dropped on the way.
+/// The messages that a subscriber gets and those that it misses are all messages, in order. This holds for all
+/// senders, and for anything that is dropped on the way.
 #[test]
 fn nothing_is_missed_without_notice() {
     watchdog!();

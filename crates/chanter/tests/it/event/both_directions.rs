@@ -46,7 +46,7 @@ const SENDERS: usize = 2;
 
 /// A kind of channel, as its ends are used here.
 trait Ends: Clone + Send + Sync + 'static {
-    /// Tries to give the message in `place`, for that many polls.
+    /// Tries to give the message in `place`, for `polls` polls.
     fn give(&self, place: &mut Option<usize>, polls: usize) -> impl Future<Output = ()> + Send;
     /// Tries to take a message.
     fn take(&self, polls: usize) -> impl Future<Output = Option<usize>> + Send;

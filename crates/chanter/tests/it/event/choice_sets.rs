@@ -81,7 +81,7 @@ fn nothing_is_granted_to_a_set_that_nobody_waits_for() {
     assert!(send.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
-/// What rests takes nothing away from those who wait.
+/// A set that rests takes nothing away from those that wait.
 #[test]
 fn others_get_what_a_resting_set_does_not_want() {
     watchdog!();

@@ -243,7 +243,7 @@ fn leaked_waiters_hold_nobody_up() {
     watchdog!();
     let mut mutex = Mutex::new(0);
     for round in 0..50 {
-        // What borrows the mutex ends here; the pinned future stays for ever.
+        // The borrows of the mutex end here; the pinned future stays for ever.
         let held = mutex.lock().sync_blocking();
         let mut leaked = Box::pin(mutex.lock().sync());
         assert!(leaked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

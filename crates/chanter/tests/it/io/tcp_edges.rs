@@ -1,5 +1,5 @@
-//! TCP streams and edges: a read that takes less than it has room for ends the socket's readiness, so the
-//! edges that come later, and the end, must never be missed.
+//! TCP streams and edges. A read that takes less than it has room for ends the socket's readiness. So the edges that
+//! come later, and the end, must never be missed.
 
 // Under Miri nothing is watched.
 #![cfg(not(miri))]

@@ -1,6 +1,6 @@
 //! Hand-over: a computation that does not come back stalls nobody but itself.
 
-// Under Miri no seat is passed: it has no `membarrier`.
+// Under Miri no processor is handed off: it has no `membarrier`.
 #![cfg(not(miri))]
 
 use crate::common;
@@ -94,7 +94,8 @@ fn threads_beside_an_endless_computation_run() {
 
 #[test]
 fn every_one_of_many_endless_computations_begins_and_the_rest_runs() {
-    // Each that computes without a seat makes the next one's turn last longer, but not for ever.
+    // Each turn that computes after its processor was handed off makes the next one's turn last longer, but not for
+    // ever.
     let machine = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
     let endless: Vec<_> = (0..5).map(|_| Endless::new()).collect();
     for endless in &endless {
@@ -279,8 +280,8 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
         has_begun.recv().await.unwrap();
         yield_now().await;
         spawn(async move { body() });
-        // Beside the computation: a thread that wakes both, and a fiber that
-        // begins on the stand-in, and stays there.
+        // Beside the computation there are a thread that wakes both, and a fiber that begins on the spare worker, and
+        // stays there.
         let other = spawn(async move {
             let before = is_stand_in();
             let fiber = spawn_fiber(|| {
@@ -297,7 +298,7 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
             stop.store(true, Ordering::SeqCst);
             (before, fiber.join().await.unwrap())
         });
-        // Not to be stolen by whoever joins it.
+        // It begins before the join, so that the joiner cannot steal it.
         yield_now().await;
         let places = other.join().await.unwrap();
         let local = local.join().await.unwrap();
@@ -330,8 +331,8 @@ fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         stat.split(' ').nth(1)?.parse().ok()
     }
-    /// Computes in its leaves; how many of them stand-ins have run, and how long the others have
-    /// waited for a core.
+    /// Computes in its leaves. Returns how many of them spare workers have run, and how long the others have waited
+    /// for a core.
     fn tree(depth: u32, size: u32) -> (u32, u64) {
         if depth == 0 {
             let before = waited();
@@ -521,7 +522,7 @@ fn standing_in_takes_no_descriptors() {
     assert_eq!(descriptors(), before);
 }
 
-/// For each of them the stand-in would have to be told, and no thief comes to where it lies.
+/// Each spawn would have to tell the spare worker, and no stealer comes to where the new thread lies.
 #[test]
 fn a_turn_that_spawns_many_takes_its_seat_back() {
     for vps in 1..=2 {
@@ -533,7 +534,7 @@ fn a_turn_that_spawns_many_takes_its_seat_back() {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 let mut threads = Vec::new();
-                // (It may be handed over again at once, or its stand-in be in the way.)
+                // (It may be handed over again at once, or its spare worker may be in the way.)
                 loop {
                     threads.extend((0..1000_u64).map(|i| spawn(async move { i })));
                     let before = lasted();

@@ -1,6 +1,6 @@
 //! Long turns: what they wake runs elsewhere, if somebody has nothing to do.
 
-// Under Miri no seat is passed: it has no `membarrier`.
+// Under Miri no processor is handed off: it has no `membarrier`.
 #![cfg(not(miri))]
 
 use std::hint::spin_loop;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
-/// So that no seat is handed over.
+/// A quantum after which no processor is handed off in these tests.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Machines that share a core with other tests are late.
 const LATE: Duration = Duration::from_secs(240);

@@ -1,5 +1,5 @@
-//! Groups of threads that can never run again, beside others that go on: found
-//! when they are there, and never said of a thread that runs again.
+//! Groups of threads that can never run again, beside others that go on. They are found when they are there, and a
+//! thread that runs again is never reported.
 
 use crate::common;
 
@@ -114,7 +114,7 @@ fn groups_are_told_apart_and_those_who_join_belong() {
 fn whoever_could_help_is_respected() {
     watchdog!();
     type Help = Box<dyn std::any::Any + Send>;
-    // What is left outside, of the two ends that a blocked receiver has.
+    // One handle or event outside, of the two ends that a blocked receiver has.
     type MakeHelp = fn(&Sender<u32>, &Receiver<u32>) -> Help;
     let outside: [(&str, MakeHelp); 9] = [
         ("a sender", |tx, _| Box::new(tx.clone())),
@@ -260,9 +260,8 @@ impl Policy for Common {
     }
 }
 
-/// A thread that is asked may go on, and help one that has been asked before:
-/// that one is not reported. Nor does it run before all have been asked, so what
-/// it said stays true.
+/// A thread that is asked may go on, and help one that has been asked before. Then the earlier one is not reported.
+/// It does not run before all have been asked, so its answer stays true.
 #[test]
 fn one_who_is_asked_may_help_another() {
     watchdog!();
@@ -358,7 +357,7 @@ enum Step {
     Yield,
 }
 
-/// What a thread does, and what it has done.
+/// The script of a thread, and how many steps it has done.
 struct Actor {
     script: Vec<Step>,
     steps: Arc<AtomicUsize>,
@@ -424,7 +423,7 @@ fn play(seed: u64, vps: usize, rescued: bool) {
         .join()
         .sync_blocking()
         .unwrap();
-    // Threads by id: the spawner was 0. Whoever was reported stays where it was.
+    // Threads by id: the spawner was 0. A thread that was reported stays where it was.
     let mut stuck: Vec<Option<usize>> = vec![None; threads];
     let mut look = || {
         for group in machine.partial_deadlocks() {

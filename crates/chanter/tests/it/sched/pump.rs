@@ -168,8 +168,9 @@ fn a_pump_that_says_so_is_asked_between_any_two_turns() {
     assert!(asked > TURNS - 100, "{asked} of {TURNS}");
 }
 
-/// Ten threads are woken. The fifth gives somebody a message in its turn, who would run next, and sends a letter; the reader writes the next
-/// letters itself, `letters` in all. Who had a turn, one after the other; the reader is `None`.
+/// Wakes ten threads. The fifth gives another thread a message in its turn, which would run next, and sends a letter.
+/// The reader writes the next letters itself, `all_letters` in all. Returns which thread had each turn; the reader is
+/// `None`.
 fn turns_of_ten(all_letters: usize) -> Vec<Option<usize>> {
     let counter = Arc::new(Counter::default());
     let turns = Arc::new(Mutex::new(Vec::new()));

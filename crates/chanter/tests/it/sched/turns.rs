@@ -63,7 +63,8 @@ fn who_is_given_a_message_runs_before_who_got_rid_of_one() {
     });
 }
 
-/// Who chooses waits for more branches to be ready, unless another processor is awake that could take who runs before.
+/// A thread in a choice waits for more branches to be ready, unless another processor is awake that could take the
+/// threads before it.
 #[test]
 fn who_is_given_a_message_in_a_choice_runs_first_only_beside_another_processor() {
     async fn first() -> &'static str {

@@ -67,7 +67,7 @@ fn demand_steals_and_what_blocks_goes_on() {
     let machine = machine(1);
     machine.block_on(async {
         let (tx, rx) = channel::<u32>();
-        // Blocks on the thief's stack, is told by another, and goes on by itself.
+        // The thread blocks on the stealer's stack, is told by another thread, and goes on by itself.
         let thread = delay(async move { rx.recv().await.unwrap() + 1 });
         let teller = spawn(async move { tx.send(41).await.unwrap() });
         assert_eq!(thread.await.unwrap(), 42);

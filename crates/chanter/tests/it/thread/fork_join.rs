@@ -79,7 +79,7 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
     watchdog!();
     let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
     let (mut shared, mut round) = (0, 0);
-    // Who is hungry may have no core for long.
+    // A processor that searches for work may have no core for long.
     while round < rounds || shared == 0 {
         let vps = 2 + round % 3;
         let machine = Machine::builder().vps(vps).build().unwrap();
@@ -339,8 +339,8 @@ fn fibers_and_blocking_halves_fork_too() {
     }
 }
 
-/// The shape of rayon's issue 592: a lock is held during a join, and whoever
-/// waits there must not run something else that wants the lock.
+/// The shape of rayon's issue 592: a lock is held during a join, and the waiter must not run other work that wants
+/// the lock.
 #[test]
 fn a_lock_may_be_held_across_a_join() {
     watchdog!();
@@ -487,8 +487,8 @@ fn halves_that_block_on_fibers_end_in_any_order() {
     lets.store(true, Ordering::SeqCst);
 }
 
-/// A part of a half that somebody waits for blocks on a fiber, which is suspended. What else forks there
-/// meanwhile is no part of it: who waits runs none of it.
+/// A part of a half that is waited for blocks on a fiber, which is suspended. Other work that forks there meanwhile
+/// is no part of the half, so the waiter runs none of it.
 #[test]
 #[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
@@ -517,7 +517,7 @@ fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
             );
         });
         begun.recv().await.unwrap();
-        // The other one waits for that part now, and takes what belongs to it.
+        // The other half waits for that part now, and takes only the work that belongs to it.
         let here = std::thread::current().id();
         let runs_here = AtomicBool::new(false);
         for _ in 0..20 {
@@ -553,7 +553,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
             free
         };
         let (free, free_too) = (occupy(2), occupy(3));
-        // The owner of another half, and the thief of that, are busy until all is over.
+        // The owner of another half, and the stealer of that half, are busy until all is over.
         let other = {
             let (begun, taken, forked) = (Arc::clone(&begun), Arc::clone(&taken), Arc::clone(&forked));
             let (over, strange) = (Arc::clone(&over), Arc::clone(&strange));
@@ -586,7 +586,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
             || {
                 taken.store(true, Ordering::SeqCst);
                 await_flag(&forked);
-                // All four are busy now, but for the one that waits for this. It looks often.
+                // All four are busy now, except the one that waits for this. It looks often.
                 work(Duration::from_millis(100));
                 strange.load(Ordering::SeqCst)
             },
@@ -621,7 +621,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
             fork_join(
                 || {
                     await_flag(&begun);
-                    // Turns that end, until the thief's virtual processor has been handed over, and idles.
+                    // These turns end, until the stealer's virtual processor has been handed over, and idles.
                     while machine.stats().hand_overs == 0 {
                         chanter::fiber::yield_now();
                     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 use common::{Ledger, eventually, machine, millis, poll, watchdog};
 
-/// What the body does.
+/// The action of the body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Body {
     Returns,
@@ -33,7 +33,7 @@ enum Joined {
     JoinDropped,
 }
 
-/// What happens to the handle.
+/// The fate of the handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Handle {
     Kept,

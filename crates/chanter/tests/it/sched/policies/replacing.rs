@@ -182,8 +182,8 @@ fn a_request_that_a_machine_never_serves_is_answered() {
     }
 }
 
-/// A thief that takes a thread out, dawdles, and puts it back: it must not be
-/// lost with the policy that it was put back into (INV-MOVE).
+/// A stealer takes a thread out, dawdles, and puts it back. The thread must not be lost with the policy that it was
+/// put back into (INV-MOVE).
 #[test]
 fn what_a_thief_puts_back_into_a_replaced_policy_is_not_lost() {
     watchdog!();
