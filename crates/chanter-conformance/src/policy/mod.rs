@@ -20,6 +20,8 @@
 //!
 //! // In a test:
 //! policy::check(Mine::default);
+//! ```
+//!
 //! The kit handles the policy as a virtual processor would, with threads of its own: first alone and in random order,
 //! then with stealers, then on machines. It looks at the behaviour that can be seen from outside; [`Check`] lists it.
 //! A policy that fails is reported with the check and the reason. The kit takes a second or two, and needs nothing
@@ -27,8 +29,6 @@
 //!
 //! Faults that a policy cannot have are not checked. Threads are neither duplicated nor run twice by any policy,
 //! since [`Ready`](chanter::policy::Ready) cannot be copied.
-//! nor run twice, whatever it does, since [`Ready`](chanter::policy::Ready) cannot be
-//! copied.
 
 mod alone;
 mod machines;
