@@ -192,7 +192,7 @@ impl MpiToken {
 
     /// Ends all processes of the job.
     pub(crate) fn abort(&self, code: i32) {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         unsafe { raw::chanter_mpi_abort(code) };
     }
 
@@ -245,7 +245,7 @@ impl MpiToken {
 
     /// Barriers of all processes, which all call this. The OS thread is blocked.
     pub(crate) fn barriers(&self, rounds: u32) -> Result<()> {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         let code = unsafe { raw::chanter_mpi_barriers(Comm::Measured as c_int, rounds as c_int) };
         check("measure barriers", code)
     }
@@ -262,7 +262,7 @@ impl MpiToken {
 
     /// Waits for all processes.
     pub(crate) fn barrier(&self) -> Result<()> {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         check("wait for all", unsafe { raw::chanter_mpi_barrier() })
     }
 }

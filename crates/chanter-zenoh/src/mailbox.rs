@@ -108,7 +108,7 @@ impl Mailbox {
                 inside.gone.push(peer);
             }
             inside.queue.push_back((once, Happening::ProcessId(peer, change)));
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue has something.
             self.has_work.store(true, Ordering::Release);
         }
         self.notify();
@@ -119,7 +119,7 @@ impl Mailbox {
         let forgotten = {
             let mut inside = self.lock();
             inside.is_closed = true;
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue is empty.
             self.has_work.store(false, Ordering::Release);
             std::mem::take(&mut inside.queue)
         };
@@ -136,7 +136,7 @@ impl Mailbox {
         });
         inside.frames.retain(|(peer, once), _| is_of(peer, once));
         inside.known = Some(peers);
-        // ORDER: as in `put_frame`.
+        // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, it says what the queue holds.
         self.has_work.store(!inside.queue.is_empty(), Ordering::Release);
     }
 
@@ -162,7 +162,7 @@ impl Mailbox {
             }
         }
         if inside.queue.is_empty() {
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue is empty.
             self.has_work.store(false, Ordering::Release);
         }
         first

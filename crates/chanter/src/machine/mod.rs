@@ -483,7 +483,7 @@ impl Shared {
             // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
             unsafe { vp.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
         });
-        // SAFETY: we hold the lock.
+        // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
         self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
         let mut left = false;
         for (frame, delayed) in frames {
@@ -526,7 +526,7 @@ impl Shared {
         // one behind the lock.
         self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut revoke_thread) });
         if outside {
-            // SAFETY: we hold the lock.
+            // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
             self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
         // SAFETY: the list belongs to the driver, which is the caller; the borrow ends here.

@@ -83,7 +83,7 @@ impl<P: ?Sized> Drop for Retired<P> {
 
 impl<P: ?Sized> Drop for Held<P> {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here.
+        // SAFETY: the policy is taken out once, here, and not used afterwards.
         let policy = unsafe { ManuallyDrop::take(&mut self.policy) };
         if let Err(payload) = free(policy) {
             report(self.fail(), payload);

@@ -436,7 +436,7 @@ impl Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here.
+        // SAFETY: the simulation is dropped once, here, and not used afterwards.
         catch_panic(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
     }
 }
