@@ -108,7 +108,7 @@ impl Mailbox {
                 inside.gone.push(peer);
             }
             inside.queue.push_back((once, Happening::ProcessId(peer, change)));
-            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue has something.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock: the queue is not empty.
             self.has_work.store(true, Ordering::Release);
         }
         self.notify();
