@@ -295,7 +295,7 @@ fn two_blocking_calls_that_talk_to_each_other_go_on() {
         b.join().await.unwrap();
     };
     Explorer::new().exhaustive().preemptions(1).schedules(2000).random(50).check(program).unwrap();
-    // One that waits for what never comes is found.
+    // A read that waits for a message that never comes is found.
     let failure = deadlock(|| async {
         let (tx, rx) = channel::<u32>();
         let call = spawn_blocking(move || rx.recv().sync_blocking());
@@ -305,7 +305,7 @@ fn two_blocking_calls_that_talk_to_each_other_go_on() {
     assert!(failure.deadlock().unwrap().thread(1).is_some());
 }
 
-/// The alarm of a lock only looks whether those who wait are alive: it keeps nothing going.
+/// The alarm of a lock only looks whether waiters are alive: it keeps nothing going.
 #[test]
 fn a_second_read_behind_a_waiting_writer_is_a_deadlock() {
     let program = || async {

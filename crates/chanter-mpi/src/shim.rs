@@ -162,7 +162,7 @@ pub(crate) struct MpiToken(());
 static WAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 impl MpiToken {
-    /// Initializes MPI. `None`: that was done before in this process, by us or by somebody else.
+    /// Initializes MPI. `None`: MPI was initialized before in this process, by us or by other code.
     pub(crate) fn begin() -> Option<Result<Self>> {
         // ORDER: Relaxed: only one caller may see `false`; nothing else is published.
         if WAS_BEGUN.swap(true, Ordering::Relaxed) {
@@ -273,7 +273,7 @@ pub(crate) struct Requests {
     count: c_int,
 }
 
-// SAFETY: MPI's requests belong to no thread; who has this calls for them, one at a time.
+// SAFETY: MPI's requests belong to no thread, and the owner of this value calls for them, one at a time.
 unsafe impl Send for Requests {}
 
 impl Requests {
@@ -427,7 +427,7 @@ impl Requests {
         Ok(done.zip(found.statuses.iter().copied()).take(many.max(0) as usize))
     }
 
-    /// Takes a receive back that is under way; what has come, if it was too late.
+    /// Takes a receive back that is under way. If it was too late, returns the message that has come.
     pub(crate) fn cancel(&mut self, _: &mut MpiToken, at: usize) -> Result<Option<Status>> {
         let (mut was_taken, mut status) = (0, Status::default());
         let at = self.at(at);

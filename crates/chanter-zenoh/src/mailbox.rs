@@ -17,10 +17,11 @@ use chanter_cluster::engine::{Change, Lane, Notifier, ProcessId};
 
 use crate::keys::Once;
 
-/// Frames of a lane of a peer that wait for a poll: more than a link has out, and what it sends again.
+/// Frames of a lane of a peer that may wait for a poll: more than a link has on its way, including those that it
+/// sends again.
 pub(crate) const MOST: u16 = 512;
 
-/// Frames that are kept before it is known who is of the job.
+/// Frames that are kept before the processes of the job are known.
 const STRANGERS: usize = 4096;
 
 /// Item that a poll hands over.
@@ -126,7 +127,7 @@ impl Mailbox {
         drop(forgotten);
     }
 
-    /// These are the processes of the job: what has come from others is forgotten.
+    /// Sets the processes of the job; messages that have come from others are forgotten.
     pub(crate) fn know(&self, peers: BTreeMap<ProcessId, Once>) {
         let mut inside = self.lock();
         let inside = &mut *inside;

@@ -87,7 +87,7 @@ mod tests {
 
     const COUNT: usize = 64;
 
-    /// Posts what is wanted; how many are posted then.
+    /// Posts the receives that are wanted. Returns how many are posted then.
     fn post(receive_window: &mut ReceiveWindow) -> usize {
         while receive_window.wanted().is_some() {
             receive_window.post();
