@@ -22,7 +22,7 @@ pub(super) struct InFlight<T> {
     at_once: u8,
 }
 
-/// Sends of which one is tested although it was not done at once.
+/// Greatest count of sends that were done at once. After half as many sends without a test, one is tested again.
 const RARELY: u8 = 32;
 /// Number of sends up to which they are tested one by one: a test of all looks at idle requests, too.
 const FEW: usize = 4;
