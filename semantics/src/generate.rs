@@ -4,8 +4,7 @@
 //! Numbers are taken modulo the number of channels in scope. So every sketch, shrunk or not, is a program without
 //! free variables or ill-typed messages.
 //!
-//! There are two types of channels: those of integers, and *carriers*, over which channels of
-//! integers are sent.
+//! There are two types of channels: channels of integers, and *carriers*, over which channels of integers are sent.
 
 use std::fmt;
 
@@ -172,7 +171,7 @@ impl Scope {
         }
     }
 
-    /// The block as a term; what it binds is in scope to its end.
+    /// The block as a term; its bindings are in scope to its end.
     fn block(self, statements: &[Statement]) -> Exp {
         let Some((first, rest)) = statements.split_first() else { return term::unit() };
         let bind = |mut scope: Self, value: Exp, declare: fn(&mut Self, String)| {

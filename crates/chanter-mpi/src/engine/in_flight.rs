@@ -149,7 +149,7 @@ impl Sends {
         let Sent::Piece(frame) = self.kept[at].insert(Sent::Piece(Arc::clone(frame))) else {
             unreachable!("it is one")
         };
-        // SAFETY: a free request is idle. The piece is a part of the frame's bytes, which nobody changes, and which
+        // SAFETY: a free request is idle. The piece is a part of the frame's bytes. Nobody changes these, and they
         // are kept until a test says that the send is done.
         unsafe { self.requests.isend(token, at, comm, &raw const frame.frame()[piece], to, tag)? };
         self.finish_at_once(token, at).map(|sent| sent.is_some())
