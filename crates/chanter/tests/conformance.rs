@@ -59,13 +59,13 @@ enum Fault {
     Forgets,
     /// Keeps its last thread for itself.
     Withholds,
-    /// Says that the woken run soon, and keeps them.
+    /// Says that woken threads go to the run-next list, and keeps them.
     KeepsWoken,
     ReturnsDisplaced,
     /// Withdraws whatever is next.
     WithdrawsOthers,
     DrainsHalf,
-    /// Says that one waits, always.
+    /// Says always that a thread waits.
     SaysMore,
     /// Gives threads that may not move.
     GivesPinned,

@@ -1,5 +1,5 @@
-//! Deadlock reports of machines that are not simulated: there when it is
-//! certain, and never when somebody could still help.
+//! Deadlock reports of machines that are not simulated: a deadlock is reported when it is certain, and never when a
+//! thread could still help.
 //!
 //! A report depends on the OS threads of the whole process, so each case runs in a process of its own.
 

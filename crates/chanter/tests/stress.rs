@@ -45,7 +45,7 @@ struct Pot {
     ledger: Arc<Ledger>,
     channels: Vec<Mutex<Pair>>,
     larder: Larder,
-    /// Waits that somebody began and somebody else may go on with.
+    /// Waits that one thread began and another may go on with.
     waits: Mutex<Vec<Wait>>,
     nacks: Arc<Mutex<Vec<Told>>>,
     stop: IVar<()>,

@@ -31,10 +31,10 @@ pub(crate) struct Larder {
     calls: Mutex<(Client<Payload, Payload>, Server<Payload, Payload>)>,
     semaphore: Arc<Semaphore>,
     mutex: Arc<lock::Mutex<()>>,
-    /// Somebody has the mutex.
+    /// Whether a thread has the mutex.
     locked: Arc<AtomicBool>,
     rwlock: Arc<RwLock<()>>,
-    /// How many read; `WRITES` if somebody writes.
+    /// Number of readers; `WRITES` if a thread writes.
     reading: Arc<AtomicUsize>,
     news_of_mutex: &'static Condvar,
     once: Mutex<IVar<Arc<Payload>>>,
@@ -48,7 +48,7 @@ struct Readers {
     watcher: Arc<Watcher<Payload>>,
 }
 
-/// Somebody has the mutex; dropped before the guard is.
+/// Marks that a thread has the mutex; dropped before the guard is.
 struct Inside(Arc<AtomicBool>);
 
 impl Inside {

@@ -148,7 +148,7 @@ impl Questions {
         self.line("}");
     }
 
-    /// Asks whether this compiles, behind the name of a function; returns the line.
+    /// Asks whether `function`, the rest of a function's text behind its name, compiles. Returns the line.
     fn ask(&mut self, function: &str) -> usize {
         self.line(&format!("fn f{}{function}", self.lines))
     }

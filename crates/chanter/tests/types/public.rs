@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The names of types and traits in each public module.
 pub(crate) type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// Those of the crate `name`, whose `lib.rs` is in the folder `src`.
+/// The public names of the crate `name`, whose `lib.rs` is in the folder `src`.
 pub(crate) fn names(name: &str, src: &Path) -> Names {
     let mut names = Names::new();
     read(name, &src.join("lib.rs"), src, &mut names);

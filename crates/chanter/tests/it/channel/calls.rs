@@ -16,7 +16,7 @@ fn a_call_in_every_shape() {
         let ledger = Ledger::new();
         let (client, server) = rpc();
         let (what, mut call) = shapes(|| client.call(ledger.payload(1))).swap_remove(at);
-        // Nothing is shown before somebody synchronizes.
+        // Nothing is shown before a thread synchronizes.
         assert!(server.is_empty(), "{what}");
         assert!(poll(&mut call).is_pending());
         let (request, reply) = server.accept().sync_blocking().unwrap();

@@ -68,7 +68,7 @@ macro_rules! everywhere {
 /// `kept` hold one message each, if they hold any, and nobody polls them while
 /// this runs.
 async fn others_go_on<R: Receive>(tx: &Sender<u32>, rx: &Receiver<u32>, kept: u32) {
-    // One who waits already, and one who comes later.
+    // One receiver waits already, and one comes later.
     let waits = rx.recv().sync();
     let sends = async { (1..=kept + 2).for_each(|number| tx.try_send(number).unwrap()) };
     let (first, ()) = join(waits, sends).await;
@@ -141,8 +141,7 @@ async fn buffered_receives_that_are_not_asked<R: Receive>() {
     came_back::<R>(&rx, 1);
 }
 
-/// `join!`: one branch receives, the other keeps the task busy until somebody else
-/// has received, or could not.
+/// `join!`: one branch receives, the other keeps the task busy until another receiver has received, or could not.
 async fn join_with_a_branch_that_does_not_return<R: Receive>() {
     let (tx, rx) = mailbox();
     let other = rx.clone();

@@ -102,7 +102,7 @@ fn a_receive_dropped_at_every_point() {
         for n in 0..=5 {
             assert_eq!(other.try_recv(), Ok(n), "{what}");
         }
-        // Or it goes to the next who waits.
+        // If another receiver waits, the message goes to that one.
         let (mut one, mut two) = (make().1, make().1);
         assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
         news.send(6).unwrap();

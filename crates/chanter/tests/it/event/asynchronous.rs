@@ -96,7 +96,7 @@ fn parasites_by_default_and_hosts_on_request() {
     assert_eq!((rx.len(), rx2.len(), rx3.len()), (1, 2, 3));
 }
 
-/// Laws: wraps compose, and those of the two parts commute.
+/// Laws: wraps compose, and the wraps of the two parts commute.
 #[test]
 fn wraps_compose_and_commute() {
     watchdog!();

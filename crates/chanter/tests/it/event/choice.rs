@@ -212,7 +212,7 @@ fn choice_is_fair_among_waiting_senders() {
         machine(vps).block_on(async {
             let channels: Vec<_> = (0..8).map(|_| channel::<usize>()).collect();
             for (index, (tx, _)) in channels.iter().enumerate() {
-                // Two for each, so that one always waits.
+                // There are two senders for each channel, so that one always waits.
                 for _ in 0..2 {
                     let tx = tx.clone();
                     spawn(async move { while tx.send(index).await.is_ok() {} });

@@ -169,8 +169,7 @@ fn buffered_streams_that_are_not_asked() {
     stuck(buffered_then_lock::<tokio::sync::Mutex<u32>>);
 }
 
-/// `join!`: one branch waits for the lock, the other keeps the task busy until
-/// somebody else has had it.
+/// `join!`: one branch waits for the lock, the other keeps the task busy until another task has had it.
 async fn join_with_a_long_branch<L: Lock>() {
     let lock = L::new();
     let held = Arc::clone(&lock).lock_boxed().await;

@@ -439,8 +439,7 @@ fn leak<T>(value: T) -> &'static T {
 
 type SentFrom = Result<(), Closed>;
 
-/// Sends from a place: each message is with its receiver or in its place, and the sender
-/// who was dropped sees which.
+/// Sends from a place: each message is with its receiver or in its place. A sender that was dropped sees which.
 pub(crate) fn send_from_rendezvous(kit: &Kit) -> Row<impl Event<Output = SentFrom> + Send + use<>> {
     let (tx, rx) = channel();
     let tx = leak(tx);

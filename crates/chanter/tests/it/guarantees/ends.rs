@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) goes_on: bool,
     /// The first message that is dropped with it panics.
     pub(crate) bomb: bool,
-    /// Somebody else waits behind it.
+    /// Whether another wait is behind it.
     pub(crate) second: Second,
     /// Each poll is on another OS thread: here, on Tokio's, on one of its own.
     pub(crate) moves: bool,
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// With and without a bomb and somebody else.
+/// The ends with and without a bomb, and with and without another wait.
 fn ends() -> impl Iterator<Item = (bool, Second)> {
     let seconds = [Second::No, Second::Stays, Second::Leaves];
     seconds.into_iter().flat_map(|second| [(false, second), (true, second)])

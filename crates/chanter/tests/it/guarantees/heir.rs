@@ -7,8 +7,8 @@ use chanter::prelude::*;
 use super::kit::Kit;
 use crate::common::{Wakes, eventually, machine, watchdog};
 
-/// Polled so often, served or not, with a new waker each time; then it goes on,
-/// or is dropped.
+/// An owner waiter is polled a number of times, served or not, with a new waker each time. Then it goes on, or is
+/// dropped.
 #[test]
 fn an_heir_ends_in_every_way() {
     watchdog!(120);

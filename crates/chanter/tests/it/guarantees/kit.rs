@@ -89,7 +89,7 @@ pub(crate) struct Facts {
     pub(crate) served: bool,
     /// It had been polled, and waited, when it was served.
     pub(crate) waited: bool,
-    /// Somebody else waited behind it.
+    /// Whether another wait was behind it.
     pub(crate) second: bool,
 }
 

@@ -55,7 +55,7 @@ impl Drop for Endless {
     }
 }
 
-/// Whether the caller's OS thread stands in for a worker.
+/// Whether the caller's OS thread is a spare worker.
 fn is_stand_in() -> bool {
     std::thread::current().name().unwrap().ends_with('+')
 }
@@ -130,7 +130,7 @@ fn every_policy_is_handed_over() {
         let endless = Endless::new();
         let (body, done) = (endless.body(), Arc::new(AtomicU64::new(0)));
         let count = done.clone();
-        // They are in the policy, or to run soon, when the computation begins.
+        // They are in the policy, or in the run-next list, when the computation begins.
         machine.spawn(async move {
             let (tx, rx) = channel::<u32>();
             let woken = count.clone();
@@ -164,7 +164,7 @@ fn what_a_stuck_thread_spawns_and_wakes_runs() {
             }
         });
         yield_now().await;
-        // No return to the scheduler in here: who answers runs elsewhere.
+        // There is no return to the scheduler in here: the thread that answers runs elsewhere.
         let sum: u32 = (0..20)
             .map(|n| {
                 tx.try_send(n).unwrap();
@@ -504,7 +504,7 @@ fn fibers_yield_at_checkpoints() {
     assert_eq!(yields, 2);
 }
 
-/// Those who stand in take no descriptors: a server with many long turns would run out of them.
+/// Spare workers take no descriptors: a server with many long turns would run out of them.
 #[test]
 #[cfg(target_os = "linux")]
 fn standing_in_takes_no_descriptors() {

@@ -233,7 +233,7 @@ fn what_is_not_known_is_not_said() {
             assert!(partial().is_empty(), "{what}: {}", partial()[0]);
         });
     }
-    // Held in a box, where somebody else might reach it.
+    // The handles are held in a box, where another thread might reach them.
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
         let boxed = Box::pin(holding((tx, rx), async |(_, rx)| rx.recv().await));
@@ -243,7 +243,7 @@ fn what_is_not_known_is_not_said() {
     });
 }
 
-/// One queue for all virtual processors: who is woken may run on any of them.
+/// One queue for all virtual processors: a woken thread may run on any of them.
 #[derive(Clone, Default)]
 struct Common(Arc<Mutex<std::collections::VecDeque<Ready>>>);
 
@@ -295,8 +295,7 @@ fn one_who_is_asked_may_help_another() {
     }
 }
 
-/// Threads that talk, rest and end, with nobody who refers to them, while they are
-/// asked again and again.
+/// Threads talk, rest and end, without a handle that refers to them, while they are asked again and again.
 #[test]
 fn to_be_asked_disturbs_nobody() {
     watchdog!();
@@ -381,8 +380,8 @@ impl Actor {
     }
 }
 
-/// A random program. `rescued`: somebody who has said nothing holds a handle of
-/// each channel, and closes them in the end.
+/// Runs a random program. `rescued`: a thread that has declared nothing holds a handle of each channel, and closes
+/// them in the end.
 fn play(seed: u64, vps: usize, rescued: bool) {
     const CHANNELS: usize = 3;
     let machine = machine(vps);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use chanter::base::{Pump, PumpRest, wake_first};
 use chanter::prelude::*;
 
-/// Messages that nobody is told of: they lie there until somebody looks.
+/// Messages that nobody is told of: they lie there until a driver looks.
 #[derive(Default)]
 struct Post {
     letters: Mutex<Vec<u32>>,
     readers: Mutex<Vec<Sender<u32>>>,
-    /// Whether drivers may sleep for ever: then somebody else must wake a thread.
+    /// Whether drivers may sleep for ever: then another OS thread must wake a thread.
     is_notified: AtomicBool,
     pumped: AtomicUsize,
     rests: AtomicUsize,
@@ -146,7 +146,7 @@ impl Pump for Counter {
     fn rise(&self) {}
 }
 
-/// Somebody who is no one of the ten.
+/// A thread that is not one of the ten.
 const OTHER: usize = 10;
 
 fn counting(counter: &Arc<Counter>) -> Machine {

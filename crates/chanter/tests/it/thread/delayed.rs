@@ -1,5 +1,4 @@
-//! Delayed threads, and threads that are stolen by who demands their value
-//! (STING, sections 3.1 and 3.3).
+//! Delayed threads, and threads that are stolen by the demander of their value (STING, sections 3.1 and 3.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -8,7 +7,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 
 fn machine(vps: usize) -> Machine {
-    // On one processor nothing runs beside who is demanded.
+    // On one processor nothing runs beside the demanded thread.
     let quantum = (vps > 1).then_some(Duration::from_millis(10));
     Machine::builder().vps(vps).hand_over_after(quantum).build().unwrap()
 }

@@ -97,7 +97,7 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
     }
 }
 
-/// Waits until somebody else says so.
+/// Waits until another thread sets `flag`.
 fn await_flag(flag: &AtomicBool) {
     while !flag.load(Ordering::SeqCst) {
         std::hint::spin_loop();
@@ -205,7 +205,7 @@ fn who_stands_in_steals_a_half_and_parts_of_it_are_stolen_from_there() {
     let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    // It blocks, rather than computes: its core is free for who stands in.
+    // It blocks, rather than computes: its core is free for the spare worker.
     machine.spawn_on(1, async move {
         while !stopped.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_micros(100));
@@ -242,7 +242,7 @@ fn a_panic_waits_for_the_other_half_and_goes_on() {
                 let first = catch_unwind(AssertUnwindSafe(|| {
                     fork_join(
                         || {
-                            // Forks, so that somebody may ask for a share.
+                            // It forks, so that another processor may ask for a share.
                             tree(1 + time * 100, &|_| ());
                             panic!("first")
                         },
@@ -597,7 +597,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
     });
 }
 
-/// The monitor of long turns must not sleep while somebody waits for a half, though all others do.
+/// The monitor of long turns must not sleep while a thread waits for a half, though all others sleep.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "nothing is handed over")]
 #[cfg_attr(miri, ignore = "Miri switches no stacks")]
@@ -642,7 +642,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
 struct Forking(chanter::policy::Fifo);
 
 impl Forking {
-    /// Mostly somebody takes the second half, and it lasts for longer.
+    /// Mostly another processor takes the second half, and it lasts for longer.
     fn fork() {
         let begun = AtomicBool::new(false);
         let end = Instant::now() + Duration::from_micros(100);

@@ -24,7 +24,7 @@ enum Body {
     YieldsForEver,
 }
 
-/// When somebody joins.
+/// The time of the join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Joined {
     Never,

@@ -111,7 +111,7 @@ fn lotteries_give_shares() {
     let tickets = |name, n| (name, Attributes::new().tickets(n));
     let threads = vec![tickets('a', 3), tickets('b', 1), tickets('c', 0)];
     let turns = order(|| Box::new(Lottery::new()), threads, DRAWS);
-    // While all three play: up to where `a`, who wins most, has ended.
+    // The draws while all three play: up to the end of `a`, which wins most.
     let end = turns.rfind('a').unwrap();
     let count = |name| turns[..end].matches(name).count() as f64;
     for loser in ['b', 'c'] {
@@ -396,7 +396,7 @@ fn policies_see_why() {
         assert_eq!(since("io"), [Reason::Io]);
         writer.join().unwrap();
 
-        // Two threads wake each other: each is told who it was.
+        // Two threads wake each other: each is told which thread woke it.
         let (tx, rx) = channel::<()>();
         let (back_tx, back_rx) = channel::<()>();
         let one = spawn(async move {

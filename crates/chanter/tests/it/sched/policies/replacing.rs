@@ -15,8 +15,8 @@ fn machine(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
 }
 
-/// Every policy after every other, with threads in the queue and soon to run:
-/// none is lost, and those that were queued are handed over with the reason.
+/// Every policy after every other, with threads in the queue and in the run-next list. None is lost, and queued
+/// threads are handed over with the reason.
 #[test]
 fn threads_pass_to_the_new_policy() {
     watchdog!();
@@ -47,7 +47,7 @@ fn threads_pass_to_the_new_policy() {
             let receiver = spawn(async move { rx.recv().await });
             yield_now().await;
             let threads: Vec<_> = (0..100).map(|n| spawn(async move { n })).collect();
-            // Woken: soon to run, where the policy lets it.
+            // A woken thread goes to the run-next list, where the policy lets it.
             tx.send(7).await.unwrap();
             let here = chanter::current_vp().unwrap();
             let done = here.set_policy(Heir(Fifo::new(), count));

@@ -236,7 +236,7 @@ fn fibers_that_yield_take_turns() {
             got.push(turn);
         }
         assert_eq!(got.len(), 150);
-        // In one of 64 turns somebody who waits in the policy goes before somebody who runs soon.
+        // In one of 64 turns a thread of the policy goes before the run-next list.
         let mut rounds = [0; 3];
         for (round, who) in got {
             assert_eq!(rounds[who], round, "each round once, in order");
