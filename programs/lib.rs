@@ -2,7 +2,7 @@
 //! and `chanter.rs` on Chanter's threads, with a result that is checked. [`policies`] is a study of its own, and
 //! [`peers`] has the programs that other systems run too.
 //!
-//! [`all`] lists them; [`kit`] is what they have in common: sizes, forms, and a run with its statistics.
+//! [`all`] lists them; [`kit`] has their common parts: sizes, forms, and a run with its statistics.
 //!
 //! ```
 //! use chanter_programs::{find, kit::{Form, Load, Size}};

@@ -11,7 +11,7 @@ fn main() {
     let mpicc = asked.clone().unwrap_or_else(|| "mpicc".to_owned());
     let flags = match link_flags(&mpicc) {
         Ok(flags) => flags,
-        // A user who has named one wants that one.
+        // A user who has named a compiler wants that one.
         Err(why) if asked.is_some() => panic!("MPICC={mpicc}: {why}"),
         Err(why) => {
             println!("cargo::rustc-env=CHANTER_MPI_MISSING={mpicc}: {why}");

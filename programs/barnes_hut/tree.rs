@@ -72,7 +72,7 @@ impl Space {
         bodies == 1 || self.depth == DEEPEST
     }
 
-    /// Divides the bodies among the parts; those of a part keep their order. `None`: the cube stays whole.
+    /// Divides the bodies among the parts; the bodies of a part keep their order. `None`: the cube stays whole.
     pub(super) fn divide(self, bodies: &mut [Mass]) -> Option<[(Self, &mut [Mass]); 8]> {
         if self.is_leaf(bodies.len()) {
             return None;
@@ -88,7 +88,7 @@ impl Space {
     }
 }
 
-/// A cube with what is in it.
+/// A cube with its contents.
 #[derive(Clone, Debug, PartialEq)]
 struct Cube {
     all: Mass,
@@ -129,7 +129,7 @@ impl Tree {
         self.weigh(place);
     }
 
-    /// The tree of a cube from those of its parts: the same, to the last bit, that [`of`](Self::of) makes.
+    /// Joins the trees of a cube's parts. The result is the same, to the last bit, as that of [`of`](Self::of).
     pub(super) fn join(space: Space, parts: [Self; 8]) -> Self {
         let count = parts.iter().map(|part| part.cubes.len()).sum::<usize>();
         let mut tree = Self { cubes: Vec::with_capacity(1 + count) };
@@ -148,7 +148,7 @@ impl Tree {
         self.cubes.push(Cube { all, side: 2.0 * space.half, below: [0; 8], is_leaf });
     }
 
-    /// Adds up the parts of a cube, so that the order does not depend on who made them.
+    /// Adds up the parts of a cube in an order that does not depend on the order of their making.
     fn weigh(&mut self, place: usize) {
         let cube = &self.cubes[place];
         let parts = cube.below.iter().filter(|&&on| on > 0);

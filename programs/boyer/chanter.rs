@@ -67,7 +67,7 @@ async fn rewrite_all(
         let begin = || start(rewrite(Arc::clone(problem), arg.clone(), on_demand), on_demand);
         begun.push((large > 0 && arg.has(NODES)).then(begin));
     }
-    // The caller's own first: meanwhile others take what was begun.
+    // The caller evaluates its own arguments first: meanwhile others take those that were begun.
     let mut own = Vec::with_capacity(args.len());
     for arg in args.iter().zip(&begun).filter(|(_, thread)| thread.is_none()).map(|(arg, _)| arg) {
         own.push(rewrite(Arc::clone(problem), arg.clone(), on_demand).await);

@@ -16,7 +16,7 @@ use term::{Symbol, Term, Vocabulary};
 /// Least nodes of an argument that a thread of its own rewrites. Rewriting smaller ones is not divided.
 const NODES: usize = 40;
 
-/// A formula, and what it is rewritten with.
+/// A formula, and the rules to rewrite it with.
 #[derive(Debug)]
 pub struct Problem {
     formula: Term,
@@ -31,7 +31,7 @@ pub struct Proof {
     rewrites: u64,
 }
 
-/// The benchmark's formula; that of the paper, too.
+/// The formula of the benchmark, and of the paper.
 const FORMULA: &str =
     "(implies (and (implies x y) (and (implies y z) (and (implies z u) (implies u w)))) (implies x w))";
 /// A part of it, for tests.

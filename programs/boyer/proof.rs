@@ -9,7 +9,7 @@ pub(super) struct Case(Vec<(Term, bool)>);
 /// Truth of a term in normal form, in one case.
 pub(super) enum Verdict {
     Decided(bool),
-    /// It depends on a condition: what is to be shown if that holds, and if it does not.
+    /// The proof depends on a condition: two terms are to be shown, one if it holds, and one if it does not.
     Open {
         condition: Term,
         cases: [Term; 2],

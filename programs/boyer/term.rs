@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(super) struct Symbol(u16);
 
 impl Symbol {
-    /// For tables of what belongs to each name.
+    /// An index for tables with an entry for each name.
     pub(super) fn index(self) -> usize {
         self.0.into()
     }
@@ -126,7 +126,7 @@ impl Term {
         self.without(nodes) == 0
     }
 
-    /// Rest of `nodes` without those of the term.
+    /// The rest of `nodes` when the nodes of the term are taken away; 0 if there are fewer.
     fn without(&self, nodes: usize) -> usize {
         match self {
             _ if nodes == 0 => 0,
@@ -136,7 +136,7 @@ impl Term {
     }
 }
 
-/// A bracket, or what stands between brackets and spaces.
+/// A bracket, or a word between brackets and spaces.
 fn next_word(rest: &mut &'static str) -> &'static str {
     *rest = rest.trim_start();
     let end = match rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')') {

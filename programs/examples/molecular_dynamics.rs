@@ -1,5 +1,5 @@
-//! Moves a chain in water, and says what becomes of its energy:
-//! `cargo run --release -p chanter-programs --example molecular_dynamics -- [--pdb FILE] [WATERS] [STEPS]`.
+//! Moves a chain in water, and prints its energy over time: `cargo run --release -p chanter-programs --example
+//! molecular_dynamics -- [--pdb FILE] [WATERS] [STEPS]`.
 
 use std::error::Error;
 use std::time::Instant;

@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One line for the operations, and one for each place that wrote what another OS thread had written last.
+/// Prints one line for the operations, and one for each place that wrote a word that another OS thread had written
+/// last.
 #[cfg(op_count)]
 fn print_tally(operations: u64) {
     let tally = chanter::base::op_count::take();

@@ -7,7 +7,7 @@ use chanter::prelude::*;
 use super::{Block, Clusters, Nearest, Point, Points, Sum};
 use crate::kit::Style;
 
-/// A block on its way, and what is known of it.
+/// A block on its way, and the facts about it.
 struct Travelling {
     block: Arc<Block>,
     nearest: Nearest,

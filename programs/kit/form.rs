@@ -26,10 +26,10 @@ pub enum Form {
     Synchronous,
     /// Asynchronous communication and implicit threads, made of hosts.
     AsynchronousHosts,
-    /// The same, made of parasites; what is sent is left in its channel (`Sender::asend`).
+    /// The same, made of parasites. A message is left in its channel (`Sender::asend`).
     AsynchronousParasites,
-    /// The same, as in the paper: each message is sent by a parasite of its own, which blocks, is reified, and is
-    /// attached by who receives.
+    /// The same, as in the paper: a parasite of its own sends each message. It blocks, is reified, and is attached by
+    /// the receiver.
     PaperParasites,
     /// Threads that are stolen by the demander of their value (STING's futures).
     Stolen,
@@ -59,7 +59,7 @@ impl Form {
         Self::Rayon,
     ];
 
-    /// Those of a program whose best serial algorithm is the one that its threads divide.
+    /// The forms of a program whose best serial algorithm is the one that its threads divide.
     pub const WITHOUT_SAME: [Self; 7] = [
         Self::Serial,
         Self::Synchronous,

@@ -11,8 +11,9 @@ pub type JobFailure = Box<dyn Error + Send + Sync>;
 
 const JOIN: u32 = 1;
 
-/// The processes of a job tell the first one what they have. In the first: all of it, in the order of their numbers; in the
-/// others `None`, once it is told. `name` is the meeting's.
+/// Has the processes of a job tell the first one their values. In the first process it returns all of them, in the
+/// order of the processes' numbers. In the others it returns `None`, once the value has been told. `name` names the
+/// meeting.
 ///
 /// # Errors
 /// If a process is lost, or the name is taken.

@@ -3,7 +3,7 @@
 //! A [`Program`] has an input for each [`Size`], a serial version, and a version on Chanter's threads for each
 //! [`Form`] that makes sense for it. [`Entry`] names it in the list of programs. [`Entry::prepare`] makes the input,
 //! and computes the expected answer serially. Each [`Prepared::run`] then gives a [`Run`] with a compared answer, or
-//! says what is wrong.
+//! a [`Failure`].
 
 mod form;
 mod gauge;

@@ -48,14 +48,14 @@ pub trait Program: 'static {
         form: Form,
     ) -> impl Future<Output = Done<Self::Answer>> + Send + 'static;
 
-    /// Checks a serial answer against what is known from elsewhere.
+    /// Checks a serial answer against facts that are known from elsewhere.
     ///
     /// # Errors
     /// [`Failure::Wrong`].
     fn check(size: Size, input: &Self::Input, answer: &Self::Answer) -> Result<(), Failure>;
 }
 
-/// An answer, and what was counted on the way.
+/// An answer, and the counts of its computation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<A> {
     /// The answer.
@@ -105,16 +105,16 @@ impl Entry {
         Self { name: P::NAME, about: P::ABOUT, forms: P::FORMS, prepare: prepare::<P> }
     }
 
-    /// Makes the input, computes the answer serially, and checks that.
+    /// Makes the input, computes the answer serially, and checks it.
     ///
-    /// # Errors
-    /// [`Failure::Wrong`]: the serial version does not give what is known.
+    ///  # Errors
+    /// [`Failure::Wrong`]: the serial version gives another answer than the known one.
     pub fn prepare(&self, size: Size) -> Result<Box<dyn Prepared>, Failure> {
         (self.prepare)(size)
     }
 }
 
-/// A program with its input, and what its answer must be.
+/// A program with its input, and the expected answer.
 pub trait Prepared: Send + Sync {
     /// Runs it, on a machine of its own, and compares the answer.
     ///

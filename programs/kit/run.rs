@@ -1,4 +1,4 @@
-//! Runs: what one is asked for, and what came of it.
+//! Runs: the load that is asked for, and the result.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use chanter::{JoinError, Stats};
 
 use super::Form;
 
-/// Makes the policies of one machine: that of each virtual processor, from its index.
+/// Makes the policies of one machine: one for each virtual processor, from its index.
 pub type Policies = Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 
 /// How a prepared program is to be run.
@@ -61,8 +61,8 @@ fn can_be_bound(vps: usize) -> bool {
     cfg!(target_os = "linux") && vps > 1 && vps <= cores
 }
 
-/// As [`Load::bound_if_possible`], for a machine that runs already. (Where a core is not to be had, a virtual processor
-/// runs anywhere.)
+/// Binds as [`Load::bound_if_possible`] does, for a machine that runs already. (Where a core is not available, a
+/// virtual processor runs anywhere.)
 pub fn bind_if_possible(machine: &chanter::Machine) {
     if can_be_bound(machine.vps()) {
         (0..machine.vps()).for_each(|vp| drop(machine.vp(vp).bind(vp)));
@@ -85,7 +85,7 @@ pub struct Run {
 /// Why a run gave nothing.
 #[derive(Debug)]
 pub enum Failure {
-    /// The answer is not what the serial version, or the paper, says.
+    /// The answer differs from that of the serial version, or of the paper.
     Wrong(String),
     /// The program's first thread did not end well.
     Ended(JoinError),
@@ -118,8 +118,8 @@ impl std::error::Error for Failure {
 
 /// Fails unless `got` is `want`.
 ///
-/// # Errors
-/// [`Failure::Wrong`], which says what should have been.
+///  # Errors
+/// [`Failure::Wrong`], which names the expected value.
 pub fn ensure<T: PartialEq + fmt::Debug>(what: &str, got: &T, want: &T) -> Result<(), Failure> {
     if got == want {
         return Ok(());

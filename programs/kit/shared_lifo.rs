@@ -63,7 +63,7 @@ impl Policy for Member {
             return None;
         }
         self.shared.queue.change(|threads| match reason {
-            // To yield would mean nothing, if who yields were next again.
+            // A yield would mean nothing if the thread that yields were next again.
             Reason::Yielded | Reason::Spent => threads.push_back(thread),
             _ => threads.push_front(thread),
         });

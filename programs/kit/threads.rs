@@ -6,7 +6,8 @@ use chanter::prelude::*;
 use chanter_objects::{ObjectError, conc_for};
 use serde::{Deserialize, Serialize};
 
-/// How threads are run (the paper's versions Base and Base+Stack; what carries messages is the job's affair).
+/// The way in which threads are run (the paper's versions Base and Base+Stack; the carrier of messages is chosen by
+/// the job).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Threads {
     /// Each is a context on the heap that is queued.

@@ -40,7 +40,7 @@ impl Picture {
     fn point(self, row: usize, column: usize) -> u16 {
         let step = SIDE / self.side as f64;
         let x = LEFT + (column as f64 + 0.5) * step;
-        // Rows from the middle, so that those of equal distance have the same number, except for the sign.
+        // Rows are counted from the middle, so that rows of equal distance have the same number, except for the sign.
         let y = (row as f64 + 0.5 - self.side as f64 / 2.0) * step + (LOWER + SIDE / 2.0);
         iterations(x, y)
     }

@@ -48,7 +48,7 @@ async fn on_parasites(tx: Sender<u64>, messages: u64) {
     }
 }
 
-/// Each message is sent by a parasite, which blocks, is reified, and is attached by who receives.
+/// Sends each message by a parasite, which blocks, is reified, and is attached by the receiver.
 async fn by_parasites(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
         let tx = tx.clone();

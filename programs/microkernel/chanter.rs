@@ -66,7 +66,7 @@ impl Worker {
     #[method(read)]
     async fn alone(&self, spec: Spec) -> (u64, u64) {
         let (me, count, speed) = (self.me, self.data.len() as u32, self.in_a_microsecond);
-        // A thread of its own: who serves requests goes on.
+        // A thread of its own does it, so that this one goes on to serve requests.
         let alone = spawn(async move { serial::all(spec, me, count, speed) }).await;
         alone.map_or((0, 0), |(sum, elapsed)| (sum, elapsed.as_nanos() as u64))
     }
@@ -136,7 +136,7 @@ async fn by_calls(job: &Arc<Job>) {
     .await;
 }
 
-/// By Base: each thread, and each access, is made and queued; who waits for several waits once.
+/// Runs by Base: each thread, and each access, is made and queued. A waiter for several of them waits once.
 async fn by_contexts(job: &Arc<Job>) {
     let left = Counter::new(job.spec.count as usize);
     for thread in 0..job.spec.count {

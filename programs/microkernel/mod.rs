@@ -22,7 +22,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Those of table 6.
+    /// The patterns of table 6.
     pub const ALL: [Self; 4] = [Self::AllToAll, Self::Random, Self::Hotspot(4), Self::Hotspot(16)];
 
     /// From which process the thread `thread` of process `me` fetches, if from another one.
@@ -73,7 +73,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The paper's granularities, in microseconds, and that of its second promise.
+    /// The paper's granularities, in microseconds, and the granularity of its second promise.
     pub const GRAINS: [u32; 7] = [10, 50, 100, 150, 500, 1000, 5000];
     /// The paper's shares of local accesses.
     pub const LOCAL: [u32; 6] = [0, 20, 40, 60, 80, 100];

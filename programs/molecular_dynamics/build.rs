@@ -207,7 +207,7 @@ fn neighbours(atoms: usize, bonds: &[(usize, Bond)]) -> Vec<Vec<u32>> {
     around
 }
 
-/// Within three bonds, in order; and those of them at three, and not less.
+/// The atoms within three bonds, in order, and those of them that are three bonds away and not less.
 fn near(around: &[Vec<u32>], atom: u32) -> (Vec<u32>, Vec<u32>) {
     let mut all = BTreeSet::from([atom]);
     let mut last = vec![atom];

@@ -1,4 +1,5 @@
-//! A cell: its atoms, and what acts on them. An object, whose methods others call through references, or plainly.
+//! A cell: its atoms, and the forces on them. It is an object, whose methods others call through references, or
+//! plainly.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub(super) struct Cell {
     /// Where its atoms were when the lists were made.
     listed: Vec<V3>,
     lists: Option<Arc<Lists>>,
-    /// From the cell itself, and from the 13 behind it: each has a place, so that their sum does not depend on who comes first.
+    /// Forces from the cell itself, and from the 13 cells behind it. Each has a place, so that their sum does not
+    /// depend on the order in which they come.
     forces: [Vec<V3>; 14],
     /// From segments of the chain.
     bonded: Vec<(u32, Few)>,
@@ -70,7 +72,7 @@ impl Cell {
         }
     }
 
-    /// Adds up what has come, in an order that is always the same.
+    /// Adds up the forces that have come, in an order that is always the same.
     fn add_up(&mut self) {
         let (sum, others) = self.forces.split_at_mut(1);
         for from in others {
@@ -129,7 +131,8 @@ impl Cell {
         self.bonded.push((segment, forces));
     }
 
-    /// The sum of what has come to act on it, if anything has; it forgets that, as it is another process's.
+    /// Takes the sum of the forces that have come to act on it, if any have. The cell belongs to another process, so
+    /// the sum is not kept here.
     #[method(mut)]
     pub(super) fn harvest(&mut self) -> Option<Forces> {
         if self.bonded.is_empty() && self.forces[1..].iter().all(Vec::is_empty) {
@@ -189,7 +192,7 @@ impl Cell {
         self.energy()
     }
 
-    /// Its energy, without that of the chain's bonds.
+    /// The cell's energy, without the energy of the chain's bonds.
     #[method(read)]
     pub(super) fn energy(&self) -> Energy {
         let kinetic = self.speeds.iter().zip(&self.masses).map(|(speed, mass)| 0.5 * mass * speed.square());
@@ -208,7 +211,7 @@ impl Cell {
             let by = wrapped - first;
             let moved = group.clone().map(|at| Moved {
                 atom: self.view.members.atoms[at],
-                // Exactly the first one's, as for all others who wrap it.
+                // The place is exactly that of the first atom, as for all others that wrap it.
                 place: if at == group.start { wrapped } else { self.view.places[at] + by },
                 speed: self.speeds[at],
             });

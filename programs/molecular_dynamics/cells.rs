@@ -1,9 +1,8 @@
-//! Space, divided into cells, and the lists of who is near whom.
+//! Space, divided into cells, and the lists of atoms that are near each other.
 //!
 //! The edge of a cell is at least the cut-off, the skin, and the reach of waters out of it. So all neighbours of an
-//! atom are in its cell or in one of the 26 around. Each pair is in one list: that of its cell, or of the cell from
-//! which the other one is one of
-//! [`FORWARD`].
+//! atom are in its cell or in one of the 26 around. Each pair is in one list. This is the list of its cell, or of the
+//! cell from which the other one is one of [`FORWARD`].
 
 use std::sync::Arc;
 
@@ -122,10 +121,10 @@ impl Members {
     }
 }
 
-/// For each atom of one cell: who is near it in another.
+/// For each atom of one cell, its neighbours in another cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
-    /// Where those of each atom end.
+    /// The index at which the neighbours of each atom end.
     ends: Vec<u32>,
     others: Vec<u16>,
 }
@@ -168,7 +167,7 @@ impl List {
                     list.others.push(to as u16);
                 }
             }
-            // Behind those of its own water.
+            // The neighbours begin behind the atoms of its own water.
             let from = match () {
                 () if !within || is_chain => first_water,
                 () => first_water + (at - first_water) / 3 * 3 + 3,
@@ -260,7 +259,7 @@ fn bounds(places: &[V3]) -> (V3, V3) {
     places.iter().fold(none, |(low, high), place| (low.zip(*place, f64::min), high.zip(*place, f64::max)))
 }
 
-/// The lists of a cell: its own, and those of the cells forward.
+/// The lists of a cell: one within the cell, and one for each of the cells forward.
 #[derive(Clone, Debug)]
 pub(super) struct Lists {
     pub(super) within: List,

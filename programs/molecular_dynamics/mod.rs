@@ -63,8 +63,8 @@ impl Energy {
     }
 }
 
-/// Result of a run. Two are equal if they differ by rounding only: who adds forces up in another order rounds
-/// otherwise.
+/// Result of a run. Two results are equal if they differ by rounding only, since sums of forces in another order are
+/// rounded otherwise.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     side: f64,
@@ -103,7 +103,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is the same to the last bit: how it is among those who add up in the same order.
+    /// Whether it is the same to the last bit, as it is among forms that add up in the same order.
     pub fn is_identical(&self, other: &Self) -> bool {
         self.places == other.places && self.speeds == other.speeds
     }
@@ -114,7 +114,7 @@ impl Outcome {
         self.energies.iter().map(|e| (e.total() - first.total()).abs()).fold(0.0, f64::max) / first.kinetic
     }
 
-    /// The momentum, through what it would be if all atoms went one way.
+    /// The momentum, relative to the momentum if all atoms went one way.
     pub fn momentum(&self, system: &System) -> f64 {
         let mut sum = V3::ZERO;
         let mut all = 0.0;

@@ -1,9 +1,9 @@
-//! Atoms, and what acts between them.
+//! Atoms, and the forces between them.
 //!
 //! Lengths in Å, energies in kcal/mol, masses in atomic units; the unit of time is then 48.888 fs. The water is TIP3P
 //! (Jorgensen et al., 1983) with harmonic bonds and angle. The chain has united atoms with the charges and radii of
-//! OPLS (Jorgensen and Tirado-Rives, 1988). Its bonds and angles are those of AMBER (Weiner et al., 1984), as OPLS
-//! has.
+//! OPLS (Jorgensen and Tirado-Rives, 1988). Its bonds and angles come from AMBER (Weiner et al., 1984), as OPLS has
+//! them.
 
 use crate::kit::V3;
 
@@ -102,7 +102,8 @@ impl Mix {
         [self.c12, self.c6, self.charges, self.force_there, self.energy_there]
     }
 
-    /// The energy at a distance, whose square is below that of the cut-off, and the force through it.
+    /// The energy, and the force divided by the distance, at a distance with this square, which is below the
+    /// cut-off's.
     #[inline(always)]
     pub(super) fn at(&self, square: f64) -> (f64, f64) {
         let inverse2 = square.recip();

@@ -103,8 +103,8 @@ struct Parts {
     line: usize,
 }
 
-/// Reads the first model: each residue that has a whole backbone, and what was left out (side chains beyond their first
-/// carbon, hydrogens, waters, hemes).
+/// Reads the first model. Returns each residue that has a whole backbone, and counts of the atoms that were left out
+/// (side chains beyond their first carbon, hydrogens, waters, hemes).
 ///
 /// A modified residue is read as the one that it stands for, as the file says (`MODRES`). Selenomethionine (`MSE`)
 /// stands for methionine, whether the file says so or not.

@@ -5,7 +5,7 @@ use super::{Energy, Input, Outcome};
 use crate::kit::V3;
 
 impl Input {
-    /// The system, what acts in it, and the motion as numbers.
+    /// The system, its forces, and the motion as numbers.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         let (system, motion) = (&self.system, self.motion);
         let mut all = vec![system.side, motion.step, motion.steps as f64];

@@ -78,7 +78,8 @@ struct Heard {
     hear: Receiver<Saying>,
     /// How many words of each were looked at.
     known: Vec<u32>,
-    /// Not looked at yet, by who has said it and its number. (Calls that wait at an object go in in any order.)
+    /// Words that were not looked at yet, by their sender and number. (Calls that wait at an object go in in any
+    /// order.)
     kept: HashMap<(u32, u32), Word>,
 }
 
@@ -176,7 +177,7 @@ struct Run {
 }
 
 impl Run {
-    /// The number of what all others are told next.
+    /// The number of the next word to all others.
     fn next(&mut self) -> u32 {
         self.said += 1;
         self.said - 1
@@ -367,7 +368,7 @@ impl Domain {
         // Each has told each other one as often.
         let said = heard.known.iter().copied().max().unwrap_or(0);
         let run = Run { part, ears, heard, said, motion, homes: Homes::default(), shown };
-        // A thread of its own: who serves requests goes on.
+        // A thread of its own does it, so that this one goes on to serve requests.
         let (energies, heard) = spawn(run.steps()).await.map_err(|_| ObjectError::Unanswered)??;
         self.heard = Some(heard);
         Ok(energies)
@@ -392,10 +393,10 @@ impl Domain {
     }
 }
 
-/// A process of the job. The first one returns what came of it, and how long the steps have taken.
+/// Runs a process of the job. The first one returns the result, and the duration of the steps.
 ///
-/// # Errors
-/// If a process is lost.
+///  # Errors
+/// Fails if a process is lost.
 pub async fn process(
     here: &Process,
     system: &System,

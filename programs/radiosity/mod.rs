@@ -29,11 +29,11 @@ use surface::{Code, Links, View};
 /// How accurate light is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Accuracy {
-    /// An exchange may be uncertain by this part of what the lights give.
+    /// The uncertainty that an exchange may have, as a part of all that the lights give.
     pub part: f64,
     /// The area of elements that are not divided.
     pub smallest: f64,
-    /// How often links are refined, by what is known of the light then.
+    /// How often links are refined, by the light that is known then.
     pub rounds: usize,
     /// How often light is passed on after each.
     pub bounces: usize,
@@ -98,7 +98,7 @@ pub struct Balance {
     pub emitted: f64,
     /// By surfaces.
     pub absorbed: f64,
-    /// Through openings; in a closed room what form factors lack.
+    /// The part of the light that escapes through openings; in a closed room, the part that form factors lack.
     pub escaped: f64,
 }
 
@@ -134,7 +134,7 @@ impl Solution {
         self.surfaces.iter().map(|(view, _)| view.light[0]).collect()
     }
 
-    /// The mean of what is lit, without the lights: how a picture is exposed.
+    /// The mean brightness of lit parts, without the lights: the exposure of a picture.
     fn mean_of_lit(&self, scene: &Scene) -> f64 {
         let (mut sum, mut area) = (0.0, 0.0);
         for ((light, quad), paint) in self.means().into_iter().zip(&scene.quads).zip(&scene.paints) {
@@ -146,8 +146,8 @@ impl Solution {
         (sum / area).max(1e-12)
     }
 
-    /// By how much form factors violate reciprocity: what one part gives another, and the other it. The worst of all links whose
-    /// reverse is there, and how many those are.
+    /// The violation of reciprocity by form factors: the relative difference between the exchange from one part to
+    /// another, and back. Returns the worst of all links whose reverse is there, and the number of those links.
     pub fn reciprocity(&self) -> (f64, usize) {
         let area = |surface: u32, at: u32| self.surfaces[surface as usize].0.shape.elements[at as usize].area;
         let mut known: HashMap<(u32, Code, u32, Code), f64> = HashMap::new();
@@ -301,7 +301,7 @@ impl Program for Radiosity {
     }
 }
 
-/// Checks a solution by what holds for any: reciprocity, and that no light is lost by more than a part.
+/// Checks two properties that any solution has: reciprocity, and that no light is lost by more than a part.
 ///
 /// # Errors
 /// [`Failure::Wrong`].

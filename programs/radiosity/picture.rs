@@ -45,7 +45,7 @@ fn seen(scene: &Scene, solution: &Solution, number: usize, from: V3, along: V3, 
             first => {
                 let quarter = Quad::quarter(u, v);
                 at = first + quarter;
-                // The corners of quarters go round as those of the whole.
+                // The corners of quarters go round in the same direction as the corners of the whole.
                 let half = |x: f64| if x >= 0.5 { 2.0 * x - 1.0 } else { 2.0 * x };
                 (u, v) = (half(u), half(v));
             }

@@ -68,7 +68,7 @@ impl Domain {
     }
 }
 
-/// Runs what takes long beside the server thread, which goes on serving.
+/// Runs long work beside the server thread, which goes on serving.
 async fn aside<R: Send + 'static>(
     work: impl Future<Output = Result<R, ObjectError>> + Send + 'static,
 ) -> Result<R, ObjectError> {
@@ -77,7 +77,7 @@ async fn aside<R: Send + 'static>(
 
 #[object(remote)]
 impl Domain {
-    /// Refines the links of its surfaces. Returns what is to be divided.
+    /// Refines the links of its surfaces. Returns the divisions to make.
     #[method(read)]
     async fn refine(&self, round: usize) -> Result<Asked, ObjectError> {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
@@ -100,7 +100,7 @@ impl Domain {
         .await
     }
 
-    /// Divides what any process has asked for.
+    /// Makes the divisions that any process has asked for.
     #[method(read)]
     async fn divide(&self, asked: Asked) -> Result<(), ObjectError> {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));

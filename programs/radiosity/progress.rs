@@ -13,7 +13,7 @@ pub struct Progress {
 
 impl Progress {
     pub(super) fn begins(&self, round: usize, threads: usize) {
-        // ORDER: nothing but these numbers is told; who looks between two stores sees one of the last round.
+        // ORDER: Relaxed: only these numbers are told. A reader between two stores sees one number of the last round.
         self.done.store(0, Ordering::Relaxed);
         self.threads.store(threads, Ordering::Relaxed);
         self.round.store(round + 1, Ordering::Relaxed);

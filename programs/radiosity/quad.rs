@@ -1,4 +1,4 @@
-//! Quadrilaterals, and who stands in the way.
+//! Quadrilaterals, and whether one hides another.
 
 use std::f64::consts::PI;
 
@@ -185,7 +185,7 @@ impl Occluders {
             for axis in 0..3 {
                 let a = (node.low[axis] - from[axis]) * inverse[axis];
                 let b = (node.high[axis] - from[axis]) * inverse[axis];
-                // `max` and `min` drop what is no number: a ray within the plane of a side.
+                // `max` and `min` drop values that are no numbers, as for a ray within the plane of a side.
                 near = near.max(a.min(b));
                 far = far.min(a.max(b));
             }

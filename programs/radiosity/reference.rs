@@ -1,4 +1,4 @@
-//! Light by other means than links: what the hierarchy is checked with.
+//! Light by other means than links, to check the hierarchy with.
 
 use std::f64::consts::TAU;
 
@@ -97,8 +97,8 @@ impl Part {
 /// How often parts that are near each other are divided for their form factor.
 const DEPTH: u32 = 3;
 
-/// The mean of the kernel over two parts, as far as nothing hides one from the other. Where they are near for their size, that of
-/// their quarters: where they touch, the kernel is unbounded.
+/// The mean of the kernel over two parts, as far as nothing hides one from the other. If they are near for their
+/// size, it is the mean over their quarters, since the kernel is unbounded where they touch.
 fn exchange(scene: &Scene, to: &Part, from: &Part, depth: u32) -> f64 {
     if to.quad.facing(&from.quad) == Facing::Away {
         return 0.0;

@@ -56,7 +56,7 @@ pub(super) fn run(scene: &Scene, accuracy: Accuracy) -> Solution {
     Solution::new(all.collect::<Vec<(View, Vec<Links>)>>(), rays)
 }
 
-/// The links of a surface with a block of others. `view` tells what is known of these.
+/// The links of a surface with a block of others. `view` holds the facts about these.
 pub(super) fn refined(
     scene: &Scene,
     plan: Plan,

@@ -197,7 +197,7 @@ impl Surface {
     pub(super) fn would_shine(&self, mut gathered: Vec<V3>) -> Vec<V3> {
         let elements = &self.view.shape.elements;
         let (reflectance, emission) = (self.paint.reflectance, self.paint.emission);
-        // Parts come behind what they are parts of.
+        // Parts come behind the elements that they are parts of.
         for at in 0..elements.len() {
             let first = elements[at].first as usize;
             if first > 0 {

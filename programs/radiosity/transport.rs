@@ -156,7 +156,7 @@ struct Pairs {
     mean: f64,
 }
 
-/// Of them, what nothing hides: how many, and what part of the kernel's mean.
+/// The points that nothing hides: their number, and their part of the kernel's mean.
 struct Seen {
     count: usize,
     part: f64,
@@ -207,7 +207,7 @@ impl Pairs {
                 sum += if is_seen { *kernel / 16.0 } else { 0.0 };
             }
         }
-        // Where the points see nothing of each other, it is not known what hides the rest.
+        // If the points see nothing of each other, nothing is known of the rest.
         Seen { count, part: if self.mean > 0.0 { sum / self.mean } else { 1.0 } }
     }
 }

@@ -31,7 +31,7 @@ enum Below {
 }
 
 impl Seedling {
-    /// The node's key, and what grows below.
+    /// The node's key, and the part of the tree below it.
     fn grow(self) -> (u64, Below) {
         let mut random = Random::new(self.seed);
         let (key, seed, other) = (random.next_u64(), random.next_u64(), random.next_u64());

@@ -39,10 +39,10 @@ impl Picture {
         chanter::draw::<AsynchronousParasites>(&Arc::new(self)).await
     }
 
-    /// Writes what was drawn as a PPM file (`P6`).
+    /// Writes a picture as a PPM file (`P6`).
     ///
-    /// # Errors
-    /// Those of the writer.
+    ///  # Errors
+    /// The errors of the writer.
     pub fn write_ppm(side: usize, drawn: &[u8], to: &mut impl io::Write) -> io::Result<()> {
         write!(to, "P6\n{side} {side}\n255\n")?;
         to.write_all(drawn)
@@ -119,7 +119,7 @@ impl Program for RayTracer {
         };
         let sky = answer[..3 * side * side / 8].chunks(3).all(|pixel| pixel == ray::bytes(picture.scene.sky));
         ensure("whether the sky is above", &sky, &true)?;
-        // The nearest ball's middle is that of the picture, a little above; the light is upper left.
+        // The nearest ball's middle is the middle of the picture, a little above; the light is upper left.
         let is_lit_from_the_left = pixel(0.44, 0.42) > pixel(0.58, 0.58);
         ensure("whether the light is upper left", &is_lit_from_the_left, &true)?;
         let known = match size {

@@ -165,7 +165,7 @@ mod tests {
         assert!((scene.light.towards.dot(scene.light.towards) - 1.0).abs() < 1e-12);
     }
 
-    /// Each changes the sample at one place, and the error names its line and says what is wrong.
+    /// Each case changes the sample at one place, and the error names its line and the fault.
     #[test]
     fn what_is_wrong_is_found_with_its_line() {
         for (right, wrong, want) in [

@@ -1,6 +1,7 @@
-//! Rows written by hand for as many OS threads as there are virtual processors: what two cores can make of them.
+//! Rows written by hand for as many OS threads as there are virtual processors: the most that two cores can give.
 //!
-//! There are no threads of ours, no channels and no choice, only what has to be computed, and what has to cross.
+//! There are no threads of ours, no channels and no choice. There is only the computation, and the words that have to
+//! cross.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -25,9 +26,8 @@ fn beside<R>(machine: &Machine, more: impl Fn() + Sync, first: impl FnOnce() -> 
     (got, clock.elapsed())
 }
 
-/// Work for any free thread, a microsecond at a time. All but one sleep when it begins, and are woken by that one: a
-/// short
-/// computation gains what the wake leaves of it.
+/// Work for any free thread, a microsecond at a time. All but one sleep when it begins, and that one wakes them. So a
+/// short computation gains only the time that the wake leaves.
 pub(super) fn short(machine: &Machine, microseconds: u64) -> Ran {
     let (begins, taken, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
@@ -58,7 +58,7 @@ pub(super) fn short(machine: &Machine, microseconds: u64) -> Ran {
     Ran { elapsed, operations: microseconds, got: done.load(Relaxed), expected: microseconds }
 }
 
-/// Of a thread: what it is to do and what came of it, on lines of its own.
+/// A thread's task and its result, on cache lines of their own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
@@ -67,8 +67,8 @@ struct Slot {
 }
 
 /// As [`talk::many`](super::talk::many). One OS thread writes the tasks down, in memory that was touched before, and
-/// collects the results. The others do it meanwhile, from the first on; it does from the last on what they have not
-/// begun.
+/// collects the results. The others do the tasks meanwhile, from the first on. The writer does those that they have
+/// not begun, from the last on.
 pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
     /// Number of tasks that are claimed at once.
     const BATCH: u64 = 64;
@@ -80,7 +80,7 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
         if claims[i as usize].swap(true, Relaxed) {
             return false;
         }
-        // (What is to be done is never 0, nor is a result.)
+        // (A task is never 0, nor is a result.)
         batch(i).for_each(|slot| slot.result.store(black_box(slot.argument.load(Relaxed)), Release));
         true
     };
@@ -111,7 +111,7 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
     Ran { elapsed, operations: threads, got, expected: threads * (threads + 1) / 2 }
 }
 
-/// The sender waits to work; it works; what it has to send is its word less two.
+/// States of the sender: it waits for work, or works. Any other word is its message plus two.
 const TAKEN: u64 = 0;
 const WORKS: u64 = 1;
 

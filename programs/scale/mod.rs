@@ -51,7 +51,7 @@ impl Done<u64> {
 /// A run that was right.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// Its time, without that of the machine's start and end.
+    /// The time of the run, without the start and end of the machine.
     pub elapsed: Duration,
     /// How many operations it had.
     pub operations: u64,

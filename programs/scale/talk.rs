@@ -79,7 +79,7 @@ pub(super) fn compute(from: u64, rounds: u64) -> u64 {
     (0..rounds).fold(from, |x, i| black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i)))
 }
 
-/// Threads that compute, and say nothing: what the cores give at most.
+/// Threads that compute, and say nothing: the most that the cores give.
 pub(super) fn alone(machine: &Machine, microseconds: u64) -> Ran {
     const THREADS: u64 = 100;
     let each = microseconds / THREADS;

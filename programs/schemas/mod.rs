@@ -54,7 +54,7 @@ pub enum Outcome {
     Blocks,
 }
 
-/// A caller, and what it calls.
+/// A caller, and the method that it calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// The schema in which the caller itself was called.

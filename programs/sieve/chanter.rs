@@ -22,7 +22,7 @@ pub(super) async fn primes<S: Style>(last: u32) -> Done<Vec<u32>> {
         primes.push(prime);
         communications += received;
     }
-    // A stage says what it found when no more numbers come.
+    // A stage reports its prime when no more numbers come.
     primes.sort_unstable();
     Done::new(primes).communications(communications)
 }

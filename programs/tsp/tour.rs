@@ -1,4 +1,4 @@
-//! Cities, and what is done to tours.
+//! Cities, and operations on tours.
 
 use std::cmp::Ordering;
 
@@ -68,7 +68,7 @@ pub(super) fn best(cities: &[City]) -> Vec<City> {
     found.1
 }
 
-/// Tries all orders of what is behind `fixed`; a way that is already too long is not gone to its end.
+/// Tries all orders of the cities behind `fixed`. A way that is already too long is not followed to its end.
 fn permute(order: &mut [City], fixed: usize, way: f64, found: &mut (f64, Vec<City>)) {
     if way >= found.0 {
         return;

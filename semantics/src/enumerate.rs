@@ -119,7 +119,7 @@ fn settle(mut state: State, limit: usize) -> Option<State> {
     None
 }
 
-/// Takes one of the silent transitions; `Err`: there is none.
+/// Takes one of the silent transitions; `Err`: none is possible.
 fn silent(state: State) -> Result<State, State> {
     for (index, host) in state.hosts.iter().enumerate() {
         let local = match &host.control {

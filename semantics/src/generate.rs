@@ -1,11 +1,10 @@
 //! Random programs, small and well-formed, that shrink well.
 //!
-//! A strategy draws a [`Sketch`]: statements that name channels by number. [`Sketch::program`] makes a
-//! term of it: numbers are taken modulo what is in scope, so every sketch, and whatever becomes of
-//! it by shrinking, is a program without free variables or ill-typed messages.
+//! A strategy draws a [`Sketch`]: statements that name channels by number. [`Sketch::program`] makes a term of it.
+//! Numbers are taken modulo the number of channels in scope. So every sketch, shrunk or not, is a program without
+//! free variables or ill-typed messages.
 //!
-//! There are two types of channels: those of integers, and *carriers*, over which channels of
-//! integers are sent.
+//! There are two types of channels: channels of integers, and *carriers*, over which channels of integers are sent.
 
 use std::fmt;
 
@@ -172,7 +171,7 @@ impl Scope {
         }
     }
 
-    /// The block as a term; what it binds is in scope to its end.
+    /// The block as a term; its bindings are in scope to its end.
     fn block(self, statements: &[Statement]) -> Exp {
         let Some((first, rest)) = statements.split_first() else { return term::unit() };
         let bind = |mut scope: Self, value: Exp, declare: fn(&mut Self, String)| {

@@ -1,4 +1,4 @@
-//! Outcomes: what can be seen of a program that has come to rest.
+//! Outcomes: the observable result of a program that has come to rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,9 +41,9 @@ pub enum Observation {
 /// One of the things that a blocked computation waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wait {
-    /// For somebody to receive this value.
+    /// Waits for a receiver of this value.
     Send(ChannelName, Datum),
-    /// For somebody to send.
+    /// Waits for a sender.
     Receive(ChannelName),
     /// For nothing.
     Never,

@@ -2,8 +2,8 @@
 
 /// A rule of the machine.
 ///
-/// (LocalEvaluation) of figure 8 is missing: it lifts a local transition to the global state, and
-/// that is what [`global::step`](crate::global::step) does with every local one.
+/// (LocalEvaluation) of figure 8 is missing. It lifts a local transition to the global state, as
+/// [`global::step`](crate::global::step) does with every local one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the paper's; the rules are shown where they are applied")]
 pub enum Rule {

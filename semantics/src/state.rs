@@ -46,7 +46,7 @@ impl Cont {
         Self(Some(Arc::new((frame, self.clone()))))
     }
 
-    /// The top frame, and what is beneath it.
+    /// The top frame, and the continuation beneath it.
     pub fn split(&self) -> Option<(&Frame, &Self)> {
         self.0.as_deref().map(|(frame, beneath)| (frame, beneath))
     }
@@ -57,8 +57,8 @@ impl Cont {
     }
 }
 
-/// One computation: a stack in some host. In the paper it is the continuation alone; here it also
-/// carries its name, and what it has seen.
+/// One computation: a stack in some host. In the paper it is the continuation alone; here it also carries its name,
+/// and the values that it has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stack {
     /// Its name.

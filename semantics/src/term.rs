@@ -22,8 +22,8 @@ pub enum Constant {
 
 /// A place in a program, and the expression there, `e`.
 ///
-/// Equality is identity of the place: cheap, and all that a state needs, since the terms in it come
-/// from one program.
+/// Equality is identity of the place. This costs little and suffices for a state, since the terms in it come from one
+/// program.
 #[derive(Clone)]
 pub struct Exp(Arc<Term>);
 
@@ -180,7 +180,7 @@ pub fn receive(channel: Exp) -> Exp {
     Exp::from(Term::Receive(channel))
 }
 
-/// Evaluates `e`, and what follows, in a new host.
+/// Evaluates `e`, and the rest of the computation, in a new host.
 pub fn inflate(e: Exp) -> Exp {
     Exp::from(Term::Inflate(e))
 }

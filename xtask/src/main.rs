@@ -37,7 +37,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 Missing system packages and toolchain components are installed where that is possible.
 ";
 
-/// The steps of continuous integration, cheap and telling steps first.
+/// The steps of continuous integration. Quick and telling steps come first.
 const CI: [&str; 10] =
     ["fmt", "floors", "shape", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
 

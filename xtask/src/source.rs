@@ -14,9 +14,9 @@ pub(crate) enum Kind {
     Literal,
     /// `//` and `/* */`.
     Comment,
-    /// `///` and `/** */`: documents what follows.
+    /// `///` and `/** */`: documents the item that follows.
     OuterDoc,
-    /// `//!` and `/*! */`: documents what encloses it.
+    /// `//!` and `/*! */`: documents the item around it.
     InnerDoc,
 }
 
@@ -436,7 +436,7 @@ pub(crate) fn members(root: &Path, entry: &str) -> Result<Vec<Member>, String> {
     Ok(found)
 }
 
-/// The file of a module that `parent` declares, and the folder of the module's own modules. `folder` is that of `parent`.
+/// The file of a module that `parent` declares, and the folder of the module's own modules. `folder` is the parent's.
 fn locate(root: &Path, parent: &str, folder: &str, child: &Declared) -> Result<(String, String), String> {
     let beside = |folder: &str, name: &str| {
         if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }

@@ -15,7 +15,7 @@ const PROGRAMS: [Program; 3] = [
     Program { name: "timeout", package: "coreutils", reason: "ends examples and models that hang" },
 ];
 
-/// Makes the machine ready, or says what is missing and how to get it.
+/// Makes the machine ready, or reports the missing programs and how to get them.
 pub(crate) fn make_ready(rustfmt: bool, clippy: bool) -> Result<(), String> {
     let missing: Vec<&Program> = PROGRAMS.iter().filter(|p| !answers(p.name, &[])).collect();
     if !missing.is_empty() {

@@ -62,7 +62,7 @@ pub(crate) enum Failure {
     Unavailable(String),
     /// The system has nothing that does this work.
     Cannot(String),
-    /// The machine or a process could not do what was asked.
+    /// The machine or a process could not do the work.
     Broken(String),
 }
 
@@ -79,7 +79,7 @@ impl std::fmt::Display for Failure {
 
 pub(crate) type Outcome = Result<Sample, Failure>;
 
-/// Fails unless the work produced what it should have.
+/// Fails unless the work produced the expected value.
 pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Result<(), Failure> {
     if got == want { Ok(()) } else { Err(Failure::Wrong(format!("{what} is {got:?}, not {want:?}"))) }
 }

@@ -68,7 +68,7 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// That of a process and its children so far. Linux only.
+    /// The resources that a process and its children have used so far. Linux only.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()? as f64;
         let stats: Vec<_> = family(pid).iter().filter_map(|pid| stat(*pid)).collect();

@@ -36,7 +36,7 @@ impl Yardstick {
     }
 }
 
-/// Gives each record of a program's threads both speed-ups, and what they are against.
+/// Gives each record of a program's threads both speed-ups, and the times that they are against.
 pub(super) fn add_speed_ups(measured: &mut [Measured]) {
     let yardsticks: Vec<_> = measured.iter().map(|m| Yardstick::of(measured, m.case.bench)).collect();
     for (m, yardstick) in measured.iter_mut().zip(yardsticks) {

@@ -1,4 +1,4 @@
-//! The `bench` command from the outside: what it prints, and how it fails.
+//! The `bench` command from the outside: its output, and its failures.
 
 use std::process::{Command, Output};
 

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder of peers, and a place for what they set up.
+/// A folder of peers, and a folder for their builds.
 struct Peers {
     folder: TempDir,
     cache: TempDir,

@@ -33,7 +33,7 @@ impl Jobs {
         self.queue.lock().unwrap().pop()
     }
 
-    /// Wrong: who adds between the look and the announcement does not ring.
+    /// Wrong: a thread that adds between the look and the announcement does not notify.
     async fn next_wrong(&self, idle: &Sender<()>) -> u32 {
         loop {
             if let Some(job) = self.take() {

@@ -31,8 +31,8 @@ pub enum Parasites {
 /// Runs a program under many schedules, one after the other, on the calling OS
 /// thread, until one fails.
 ///
-/// Without a strategy, all three run: 1,000 random schedules, 1,000 of PCT with depth 3, and then up to 100,000
-/// schedules with at most 3 preemptions.
+/// Without a strategy, all three run: 1,000 random schedules, and 1,000 of PCT with depth 3. Then up to 100,000
+/// schedules with at most 3 preemptions follow.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -232,12 +232,11 @@ impl Explorer {
         report
     }
 
-    /// Explores `program` and panics if a schedule fails; what
-    /// `#[chanter::test(explore)]` calls. If the environment variable
-    /// `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
+    /// Explores `program` and panics if a schedule fails; `#[chanter::test(explore)]` calls it. If the environment
+    /// variable `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
     ///
-    /// # Panics
-    /// With the failure. If the variable holds no schedule. On a thread of a
+    ///  # Panics
+    /// Panics with the failure if a schedule fails. Panics if the variable holds no schedule, and on a thread of a
     /// machine.
     #[track_caller]
     pub fn test<P, F>(self, program: P)
@@ -332,8 +331,8 @@ impl Search {
         (strategy, failure)
     }
 
-    /// Runs the schedule that failed again, to see that it does, and to learn
-    /// more. `replayed`: what was asked for.
+    /// Runs the schedule that failed again, to see that it does, and to learn more. `replayed`: the schedule that was
+    /// asked for.
     fn explain<P, F>(
         &self,
         kind: FailureKind,

@@ -31,7 +31,7 @@ pub struct Step {
 pub enum What {
     /// The thread runs for the first time.
     Begins,
-    /// The thread runs again. It had waited for one of these, unless there is none.
+    /// The thread runs again. It had waited for one of these; the list is empty if it waited for no event.
     GoesOn(Vec<Waiting>),
     /// The thread has spawned another one.
     Spawned {
@@ -46,8 +46,8 @@ pub enum What {
     DidOneOf(Vec<Waiting>),
     /// The thread polls a stream, to see whether it could do one of these.
     Looks(Vec<Waiting>),
-    /// The thread begins to wait for one of these; for a stream, or a future that is no
-    /// event, if there is none.
+    /// The thread begins to wait for one of these. If the list is empty, it waits for a stream, or for a future that
+    /// is no event.
     Waits(Vec<Waiting>),
     /// The thread is about to begin an operation, and another one goes first.
     Preempted,

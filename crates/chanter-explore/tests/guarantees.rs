@@ -1,19 +1,18 @@
 //! Guarantee 1 of `chanter` under the explorer: no loss, no duplication, no leak,
 //! however a synchronization ends, in whatever order things happen.
 //!
-//! The table of base events and combinators is that of `chanter`'s own test
-//! `guarantees`, which steps each synchronization by hand. Here each participant is a thread: the synchronizer, its
-//! partner, and a rival that wins instead. Another thread drops the synchronization. One more waited before, and is
-//! not polled, or is dropped, too. The explorer orders them, and pauses them before each of their operations. So the
-//! drop, the rival and the partner come at every point of the protocol that a thread can see. (The points within an
-//! operation
-//! are loom's: `chanter/src/event/guarantee_models.rs`.)
+//! The base events and combinators are those of `chanter`'s own test `guarantees`, which steps each synchronization
+//! by hand. Here each participant is a thread: the synchronizer, its partner, and a rival that wins instead. Another
+//! thread drops the synchronization. One more waited before, and is not polled, or is dropped, too. The explorer
+//! orders them, and pauses them before each of their operations. So the drop, the rival and the partner come at every
+//! point of the protocol that a thread can see. (The points within an operation are loom's:
+//! `chanter/src/event/guarantee_models.rs`.)
 //!
 //! Each case has some random schedules, and a few of the exhaustive search; core
 //! events have all schedules within a bound of preemptions. More of them:
 //! `CHANTER_GUARANTEES=20 cargo test --release`.
 //!
-//! Not in the table: what needs the OS (sockets).
+//! Events that need the OS (sockets) are not in the table.
 
 #[path = "../../chanter/tests/common/ledger.rs"]
 mod ledger;
@@ -72,14 +71,14 @@ use shapes::{Case, SHAPES, Witness, shape};
 struct Plan {
     serve: bool,
     rival: bool,
-    /// Somebody has it dropped.
+    /// Whether another thread drops it.
     stop: bool,
     /// The first message that is dropped with it panics.
     bomb: bool,
     second: Second,
 }
 
-/// Somebody else who waits before it, and is not polled.
+/// Another thread that waits before it, and is not polled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Second {
     No,
@@ -106,7 +105,7 @@ fn plans() -> Vec<Plan> {
 
 type Wait = Pin<Box<dyn Future<Output = Option<Output>> + Send>>;
 
-/// Polls what is kept; twice, as the explorer may pause it the first time.
+/// Polls the kept synchronization, twice, since the explorer may pause it the first time.
 fn poll_kept(wait: &mut Wait) -> bool {
     let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
     poll() && poll()
@@ -226,7 +225,7 @@ async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
                 tend();
                 yield_now().await;
             }
-            // Kept: what it holds is the row's.
+            // Both are kept, since the row accounts for the messages that they hold.
             (serve, tend)
         })
     });

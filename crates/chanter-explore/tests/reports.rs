@@ -57,7 +57,7 @@ fn the_cycle_does_not_depend_on_what_main_holds() {
     }
 }
 
-/// Nor on what a thread holds that only waits for the others' ends.
+/// Nor does it depend on the handles of a thread that only waits for the ends of others.
 #[test]
 fn the_cycle_does_not_depend_on_what_a_supervisor_holds() {
     let failure = deadlock(|| async { spawn(crossing(0b1111)).join().await.unwrap() });
@@ -107,7 +107,7 @@ fn a_guard_of_main_may_be_in_the_cycle() {
     assert!(failure.to_string().contains("waits to lock Mutex<i32> #1 (held by thread 0), at "), "{failure}");
 }
 
-/// The threads of a scope end before main does: what they hold is theirs.
+/// The threads of a scope end before main does, and keep their own handles until then.
 #[test]
 fn the_cycle_is_found_in_a_scope_of_main() {
     let failure = deadlock(|| async {
@@ -156,7 +156,7 @@ fn members_of_gatherings_and_fibers_are_asked_too() {
     assert!(cycle.contains(&1), "{said}");
 }
 
-/// Main is in the cycle if there is none without it.
+/// Main is in the cycle if there is no cycle without it.
 #[test]
 fn main_may_be_in_the_cycle() {
     let failure = deadlock(|| async {
@@ -329,7 +329,7 @@ fn other_waits_are_told_too() {
     );
 }
 
-/// A stranger can read what happened.
+/// The steps of a failure are printed so that a stranger can read them.
 #[test]
 fn a_failure_is_told_step_by_step() {
     let failure = Explorer::new()

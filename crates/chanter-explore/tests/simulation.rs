@@ -298,7 +298,7 @@ fn two_blocking_calls_that_talk_to_each_other_go_on() {
         b.join().await.unwrap();
     };
     Explorer::new().exhaustive().preemptions(1).schedules(2000).random(50).check(program).unwrap();
-    // One that waits for what never comes is found.
+    // A read that waits for a message that never comes is found.
     let failure = deadlock(|| async {
         let (tx, rx) = channel::<u32>();
         let call = spawn_blocking(move || rx.recv().sync_blocking());
@@ -308,7 +308,7 @@ fn two_blocking_calls_that_talk_to_each_other_go_on() {
     assert!(failure.deadlock().unwrap().thread(1).is_some());
 }
 
-/// The alarm of a lock only looks whether those who wait are alive: it keeps nothing going.
+/// The alarm of a lock only looks whether waiters are alive: it keeps nothing going.
 #[test]
 fn a_second_read_behind_a_waiting_writer_is_a_deadlock() {
     let program = || async {
@@ -333,7 +333,7 @@ fn a_second_read_behind_a_waiting_writer_is_a_deadlock() {
     }
 }
 
-/// Whoever is called and does not answer is passed over by the alarm: no deadlock.
+/// A notified waiter that does not answer is passed over by the alarm, so there is no deadlock.
 #[test]
 fn a_waiter_that_nobody_polls_is_no_deadlock() {
     let program = || async {

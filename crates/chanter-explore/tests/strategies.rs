@@ -1,5 +1,5 @@
-//! Strategies: the same seed means the same schedules, the exhaustive one
-//! visits each schedule once, PCT finds what it promises, replay repeats.
+//! Strategies: the same seed means the same schedules, the exhaustive strategy visits each schedule once, PCT keeps
+//! its promise, and replay repeats.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -75,12 +75,10 @@ fn the_same_seed_means_the_same_schedules() {
     }
 }
 
-/// A thread with k operations is a word of k + 1 letters: what it does before
-/// and after each of them. A schedule of two threads is a word in which both
-/// are woven: binomial(a + b + 2, a + 1) of them. One that consists of r runs
-/// has r - 2 preemptions, since the switch at the end of the first thread to
-/// end is none. Of the 20 ways to weave AAA and BBB, 2, 4, 8, 4 and 2 have 2,
-/// 3, 4, 5 and 6 runs.
+/// A thread with k operations is a word of k + 1 letters, for its work before and after each of them. A schedule of
+/// two threads is a word in which both are woven: there are binomial(a + b + 2, a + 1) of them. A schedule that
+/// consists of r runs has r - 2 preemptions, since the switch at the end of the first thread to end does not count.
+/// Of the 20 ways to weave AAA and BBB, 2, 4, 8, 4 and 2 have 2, 3, 4, 5 and 6 runs.
 #[test]
 fn the_exhaustive_search_visits_each_schedule_once() {
     let counts = [
@@ -439,7 +437,7 @@ fn branches_that_are_never_ready_are_no_decisions_elsewhere() {
 }
 
 /// One thread has not ended, and another does. Only the order of the threads is decided. It is the same whether or
-/// not somebody waits for the first.
+/// not another thread waits for the first.
 #[test]
 fn threads_that_have_not_ended_are_no_decisions() {
     let schedules = |more: usize| {

@@ -29,7 +29,7 @@ fn a_time_out_races_with_work() {
     assert!(found(Explorer::new().pct(200, 2)).is_some());
     assert!(found(Explorer::new().random(1000).early_timers(false)).is_none());
     assert!(found(Explorer::new().pct(1000, 3).early_timers(false)).is_none());
-    // Not in a search of all, unless somebody asks.
+    // A search of all schedules does not fire timers early, unless it is asked to.
     assert!(found(Explorer::new().exhaustive()).is_none());
     let early = Explorer::new().exhaustive().early_timers(true);
     // It takes a preemption, by the clock.

@@ -9,7 +9,7 @@ use chanter_cluster::wire::Body;
 
 use crate::detect::{StartError, detect};
 
-/// Error of an MPI function: there is none.
+/// An error of an MPI function. This build has no MPI, so it never occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiError(Infallible);
 
@@ -40,7 +40,7 @@ pub struct Counts {
 }
 
 impl Mpi {
-    /// There is none.
+    /// Fails, since this build has no MPI.
     ///
     /// # Errors
     /// [`StartError::Missing`], always.
@@ -48,7 +48,7 @@ impl Mpi {
         Err(detect().err().unwrap_or(StartError::NotLaunched))
     }
 
-    /// There is none.
+    /// Fails, since this build has no MPI.
     ///
     /// # Errors
     /// [`StartError::Missing`], always.

@@ -19,7 +19,7 @@ pub enum Detected {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// This program was built without MPI: what was missing then.
+    /// This program was built without MPI. The text names the part that was missing then.
     Missing(&'static str),
     /// `mpirun` of this MPI has started the process, and the program was built with that one: each process would
     /// believe that it is alone.
@@ -40,7 +40,7 @@ pub enum StartError {
     Sockets(String),
     /// Another process is of another version of the program.
     Program(Disagreement),
-    /// The OS refuses what a machine needs.
+    /// The OS refuses a resource that the machine needs.
     Machine(String),
 }
 

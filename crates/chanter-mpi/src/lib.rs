@@ -33,13 +33,14 @@
 //! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI cannot
 //! run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses that.) MPI 5.0
 //! defines one ABI for all, in which handles are pointers, constants are fixed, and the library is called `libmpi_abi`. This
-//! crate can load that at run time once it is what users have: MPICH 5.0 and later, configured with `--enable-mpi-abi`,
-//! and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or more.
+//! crate can load that library at run time once users have it: MPICH 5.0 and later, configured with
+//! `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or
+//! more.
 //! Open MPI 4.1 and MPICH 4.0 do not.
 //!
-//! # Who polls
+//!  # Polling
 //!
-//! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it while they look around, and
+//! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
 //! before they sleep (Chant, section 4.2: the scheduler polls). An idle processor tests for 20 us, if that has paid
 //! lately. Then it sleeps, for 50 us at first, and for at most 1 ms if nothing comes.
 //!

@@ -162,7 +162,7 @@ pub(crate) struct MpiToken(());
 static WAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 impl MpiToken {
-    /// Initializes MPI. `None`: that was done before in this process, by us or by somebody else.
+    /// Initializes MPI. `None`: MPI was initialized before in this process, by us or by other code.
     pub(crate) fn begin() -> Option<Result<Self>> {
         // ORDER: Relaxed: only one caller may see `false`; nothing else is published.
         if WAS_BEGUN.swap(true, Ordering::Relaxed) {
@@ -192,7 +192,7 @@ impl MpiToken {
 
     /// Ends all processes of the job.
     pub(crate) fn abort(&self, code: i32) {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         unsafe { raw::chanter_mpi_abort(code) };
     }
 
@@ -205,7 +205,7 @@ impl MpiToken {
 
     pub(crate) fn size(&self) -> Result<u32> {
         let mut size = 0;
-        // SAFETY: as in `rank`.
+        // SAFETY: MPI is initialized, since this exists, and there is a place for the answer.
         check("find out how many processes there are", unsafe { raw::chanter_mpi_size(&mut size) })?;
         Ok(size as u32)
     }
@@ -245,7 +245,7 @@ impl MpiToken {
 
     /// Barriers of all processes, which all call this. The OS thread is blocked.
     pub(crate) fn barriers(&self, rounds: u32) -> Result<()> {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         let code = unsafe { raw::chanter_mpi_barriers(Comm::Measured as c_int, rounds as c_int) };
         check("measure barriers", code)
     }
@@ -262,7 +262,7 @@ impl MpiToken {
 
     /// Waits for all processes.
     pub(crate) fn barrier(&self) -> Result<()> {
-        // SAFETY: MPI is initialized.
+        // SAFETY: MPI is initialized, since this exists.
         check("wait for all", unsafe { raw::chanter_mpi_barrier() })
     }
 }
@@ -273,7 +273,7 @@ pub(crate) struct Requests {
     count: c_int,
 }
 
-// SAFETY: MPI's requests belong to no thread; who has this calls for them, one at a time.
+// SAFETY: MPI's requests belong to no thread, and the owner of this value calls for them, one at a time.
 unsafe impl Send for Requests {}
 
 impl Requests {
@@ -320,7 +320,8 @@ impl Requests {
     /// Posts a receive, from one process or any, with one tag or any.
     ///
     /// # Safety
-    /// As for [`recv_init`](Self::recv_init), from now on.
+    /// The request is idle. `room` bytes at `to` stay, and only MPI touches them from now on, until a test says that
+    /// it is done.
     #[allow(clippy::too_many_arguments, reason = "MPI's own")]
     pub(crate) unsafe fn irecv(
         &mut self,
@@ -335,7 +336,8 @@ impl Requests {
         let at = self.at(at);
         let source = source.map_or(-1, |source| source as c_int);
         let tag = tag.map_or(-1, c_int::from);
-        // SAFETY: as in `recv_init`.
+        // SAFETY: the request is one of the array. The caller guarantees that it is idle, and that `room` bytes at
+        // `to` stay writable and unused until it is done.
         let code = unsafe {
             raw::chanter_mpi_irecv(
                 self.all.as_ptr(),
@@ -396,7 +398,7 @@ impl Requests {
     pub(crate) fn test_sent(&mut self, _: &mut MpiToken, at: usize) -> Result<bool> {
         let mut is_done = 0;
         let at = self.at(at);
-        // SAFETY: as in `test`.
+        // SAFETY: the request is one of the array, and there is a place for the answer.
         check("test a send", unsafe { raw::chanter_mpi_test_sent(self.all.as_ptr(), at, &mut is_done) })?;
         Ok(is_done != 0)
     }
@@ -409,7 +411,7 @@ impl Requests {
     ) -> Result<impl Iterator<Item = (usize, Status)> + 'a> {
         assert!(self.count as usize <= found.done.len());
         let mut many = 0;
-        // SAFETY: there are places for as many answers as there are requests.
+        // SAFETY: `all` holds `count` requests. The assertion above gives a place for each answer.
         let code = unsafe {
             raw::chanter_mpi_test_some(
                 self.all.as_ptr(),
@@ -425,11 +427,11 @@ impl Requests {
         Ok(done.zip(found.statuses.iter().copied()).take(many.max(0) as usize))
     }
 
-    /// Takes a receive back that is under way; what has come, if it was too late.
+    /// Takes a receive back that is under way. If it was too late, returns the message that has come.
     pub(crate) fn cancel(&mut self, _: &mut MpiToken, at: usize) -> Result<Option<Status>> {
         let (mut was_taken, mut status) = (0, Status::default());
         let at = self.at(at);
-        // SAFETY: as in `test`.
+        // SAFETY: the request is one of the array, and there are places for the answers.
         let code = unsafe { raw::chanter_mpi_cancel(self.all.as_ptr(), at, &mut was_taken, &mut status) };
         check("take a receive back", code)?;
         Ok((was_taken == 0).then_some(status))

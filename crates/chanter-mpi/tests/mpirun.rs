@@ -114,7 +114,7 @@ fn frame(length: usize, number: u64) -> Body {
     body
 }
 
-/// Sends, and receives meanwhile what keeps it from that.
+/// Sends, and meanwhile receives the messages that keep it from sending.
 fn send(engine: &Mpi, to: u32, lane: Lane, body: Body, seen: &mut Seen) {
     let mut body = Some(body);
     while let Some(full) = engine.try_send(ProcessId(to), lane, body.take().unwrap()).err() {
@@ -240,7 +240,7 @@ fn leaving(engine: Mpi) {
     assert_eq!(seen.arrived.len(), 6);
 }
 
-/// All send to all, with so many threads in each process.
+/// Has all processes send to all, with `senders` threads in each.
 async fn traffic(here: Process) {
     let senders = std::env::var(RUN).unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     let messages = if senders == 2 { 1000 } else { 40 };
@@ -248,7 +248,7 @@ async fn traffic(here: Process) {
     println!("done");
 }
 
-/// Threads of all processes talk with those of the first: short values, and long ones.
+/// Has threads of all processes talk with those of the first one, in short values and long ones.
 async fn threads(here: Process) {
     const ROUNDS: u64 = 200;
     let me = here.open("threads").unwrap();

@@ -1,4 +1,5 @@
-//! A process of four that prove who they are: `zenoh_secure NUMBER CA CERTIFICATE KEY`, with the certificate of `heat-NUMBER`.
+//! One of four processes that prove their identity: `zenoh_secure NUMBER CA CERTIFICATE KEY`, with the certificate of
+//! `heat-NUMBER`.
 
 use chanter::Machine;
 use chanter_cluster::Process;

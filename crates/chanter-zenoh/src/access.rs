@@ -13,8 +13,8 @@ use crate::keys;
 /// declare its own presence, and subscribe to frames for it. So nobody can speak for another process, pass for it, or
 /// listen to its frames. A peer without a name of the job is not heard at all.
 ///
-/// Each process has these rules for those that are connected to it. A router between them needs the same
-/// ([`rules`](Self::rules) says them in Zenoh's words), and is trusted: what it hands on it hands on by its own name.
+/// Each process has these rules for the peers that are connected to it. A router between them needs the same
+/// ([`rules`](Self::rules) gives them in Zenoh's words). It is trusted: it passes messages on under its own name.
 #[derive(Clone)]
 pub struct Access {
     name: Arc<dyn Fn(u32) -> String + Send + Sync>,

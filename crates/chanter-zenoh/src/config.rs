@@ -36,14 +36,14 @@ pub struct Config {
     pub number: u32,
     /// How many processes there are.
     pub count: u32,
-    /// Further settings of Zenoh, which the engine does not make: the mode, say, or those of a router. Its identity
-    /// is drawn
-    /// at each start.
+    /// Further settings of Zenoh, which the engine does not make: for example the mode, or those of a router. Its
+    /// identity is drawn at each start.
     pub zenoh: zenoh::Config,
-    /// Where it listens: Zenoh's endpoints. None given: what [`zenoh`](Self::zenoh) says, which is any port of all interfaces.
+    /// Zenoh's endpoints that it listens at. If none is given, [`zenoh`](Self::zenoh) decides, which means any port
+    /// of all interfaces.
     pub listen: Vec<String>,
-    /// Endpoints that it connects to: those of processes, or of routers. One is enough: processes tell each other of
-    /// all others.
+    /// Endpoints that it connects to, of processes or routers. One is enough: processes tell each other of all
+    /// others.
     pub connect: Vec<String>,
     /// Whether processes on the same network find each other by multicast.
     pub scouting: bool,
@@ -58,11 +58,11 @@ pub struct Config {
     /// Missed heartbeats after which a peer is suspect. 5 by default.
     pub suspect_after: u32,
     /// Missed heartbeats after which it is unreachable, for good. 150 by default: a process that was stopped for less
-    /// goes on. Zenoh's own lease
-    /// is made as long.
+    /// goes on. Zenoh's own lease is made equally long.
     pub lost_after: u32,
-    /// For so long a process whose connection has broken may be away, if it has not said good-bye: Zenoh connects anew, and what was
-    /// lost is sent again. 0 by default: it is dead at once. 2 seconds with [`tls`](Self::tls).
+    /// Time that a process whose connection has broken may be away, if it has not said good-bye. Zenoh connects anew,
+    /// and lost messages are sent again. The default is 0: it is dead at once. With [`tls`](Self::tls) it is 2
+    /// seconds.
     pub reconnect: Duration,
     /// The links above Zenoh. All processes must have the same.
     pub pace: Pace,
@@ -77,7 +77,7 @@ pub struct Config {
 /// A connection that breaks is made anew ([`Config::reconnect`]), and nothing that was accepted is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificates of those who sign the job's.
+    /// The certificates of the authorities that sign the job's.
     pub authority: PathBuf,
     /// The chain of this process's certificate.
     pub certificate: PathBuf,
@@ -175,7 +175,7 @@ impl Config {
         self
     }
 
-    /// Talks TLS, and to no one else; see [`Tls`] for what Zenoh needs to be told besides.
+    /// Sets that it talks TLS only; see [`Tls`] for the setting that Zenoh needs besides.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
@@ -239,14 +239,15 @@ impl Config {
         // Processes start at once: the first is tried again soon.
         let retry = r#"{"period_init_ms":100,"period_max_ms":1000,"period_increase_factor":2}"#;
         set("connect/retry", retry.to_owned())?;
-        // Nobody waits for room: what does not go at once is lost, and sent again by its link. A lane has room for a window.
+        // Nobody waits for room: a frame that does not go at once is lost, and sent again by its link. A lane has
+        // room for a window.
         let drop = "transport/link/tx/queue/congestion_control/drop";
         set(&format!("{drop}/wait_before_drop"), "0".to_owned())?;
         set(&format!("{drop}/max_wait_before_drop_fragments"), "0".to_owned())?;
         for lane in ["real_time", "data", "background"] {
             set(&format!("transport/link/tx/queue/size/{lane}"), "16".to_owned())?;
         }
-        // We say who is dead; Zenoh, when its connection ends.
+        // This engine decides which processes are dead. Zenoh decides when its connection ends.
         let lease = self.heartbeat.saturating_mul(self.lost_after).as_millis().max(10_000);
         set("transport/link/tx/lease", lease.to_string())?;
         // Foreign frames are not gathered.

@@ -30,8 +30,8 @@ impl Zenoh {
     /// Connects this process with all others of its job: opens a session of Zenoh, and waits until all know each other.
     /// Blocks neither the OS thread nor the virtual processor.
     ///
-    /// Zenoh's threads put what comes into a mailbox, and ring; they run nothing else of this process. The engine's
-    /// threads, which send heartbeats, belong to the machine on which this is called.
+    /// Zenoh's threads put messages that come into a mailbox, and notify; they run nothing else of this process. The
+    /// engine's threads, which send heartbeats, belong to the machine on which this is called.
     ///
     /// Dropped before it is ready, the session is closed.
     ///

@@ -18,7 +18,7 @@ pub enum StartError {
     Missing(Vec<ProcessId>),
     /// Two processes say that they have this number.
     Twice(ProcessId),
-    /// The OS refuses what a machine needs.
+    /// The OS refuses a resource that the machine needs.
     Machine(String),
     /// The processes that `chanter launch` has started have not found each other.
     Sockets(String),

@@ -19,7 +19,8 @@ use zenoh::qos::{CongestionControl, Priority};
 use crate::keys::{self, LANES, Once, Says, Token};
 use crate::mailbox::{Happening, Mailbox};
 
-/// The longest body of a frame: with its header and what a link adds it is below the batches in which Zenoh sends.
+/// The longest body of a frame, in bytes. With its header and the bytes that a link adds it is below the batches in
+/// which Zenoh sends.
 pub(crate) const EAGER: usize = 8 * 1024;
 /// The longest frame that a link makes of it.
 pub(crate) const LONGEST: usize = LENGTH + EAGER + 64;
@@ -52,7 +53,7 @@ pub(crate) struct Remote {
     pub(crate) silence: Arc<AtomicU32>,
 }
 
-/// Priority of a lane. A lane that waits for its socket does not keep those of another priority waiting.
+/// The priority of a lane. A lane that waits for its socket does not make lanes of another priority wait.
 fn priority(lane: Lane) -> Priority {
     match lane {
         Lane::Control => Priority::RealTime,
@@ -62,7 +63,7 @@ fn priority(lane: Lane) -> Priority {
 }
 
 impl Remote {
-    /// Declares to Zenoh the publications for that process.
+    /// Declares the publications to that process to Zenoh.
     pub(crate) fn declare(
         session: &zenoh::Session,
         job: &str,
@@ -126,7 +127,7 @@ impl Shared {
 
     /// Says good-bye, then closes the session, on an OS thread of its own: Zenoh may wait for a peer's socket.
     fn leave(self: &Arc<Self>, how: Leave) {
-        // ORDER: Relaxed: one caller finds `false`; what it does is published by what it calls.
+        // ORDER: Relaxed: one caller finds `false`, and the functions that it calls publish its work.
         if self.is_leaving.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -201,7 +202,7 @@ impl Engine for Frames {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
-        // ORDER: Relaxed: who sends while another one leaves may be heard or not.
+        // ORDER: Relaxed: a message that is sent while the process leaves may be heard or not.
         if !self.shared.is_leaving.load(Ordering::Relaxed)
             && let Some(peer) = self.shared.peers.get(&to)
         {
@@ -220,7 +221,7 @@ impl Engine for Frames {
         let _alone = match polling.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
+            // A sink has panicked; the messages that it was told of are not told again.
             Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
         };
         let (mut frames, mut polled) = (0, Polled::Nothing);

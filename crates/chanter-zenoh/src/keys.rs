@@ -1,4 +1,5 @@
-//! The key expressions of a job: who may say what is decided by them, so a frame's sender is in its key and nowhere else.
+//! The key expressions of a job. They decide which process may say what, so a frame's sender is in its key and
+//! nowhere else.
 //!
 //! ```text
 //!   chanter/JOB/f/FROM/ONCE/TO/ONCE/LANE     frames, put by process FROM and subscribed to by TO

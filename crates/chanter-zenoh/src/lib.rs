@@ -30,7 +30,7 @@
 //! $ CHANTER_ZENOH_NUMBER=1 target/release/examples/zenoh_hello
 //! ```
 //!
-//! # What is above what
+//!  # Layers
 //!
 //! | layer | gives |
 //! |---|---|
@@ -39,12 +39,12 @@
 //! | frames | what Zenoh puts and its subscribers get: any may be lost |
 //! | Zenoh | sessions, discovery, routing, liveliness tokens, TLS, access control |
 //!
-//! Zenoh puts a frame at once or drops it ([`CongestionControl::Drop`](zenoh::qos::CongestionControl), without waiting), since
-//! a publisher that waits for a peer that takes nothing waits for all others, too. Nothing that was accepted is lost by that:
-//! its link sends it again. And a link has a window, which a peer that takes nothing does not open; so it is refused more, and costs
-//! others nothing.
+//! Zenoh puts a frame at once or drops it ([`CongestionControl::Drop`](zenoh::qos::CongestionControl), without
+//! waiting). Otherwise a publisher that waits for a peer that takes nothing would wait for all others, too. No
+//! accepted frame is lost by that: its link sends it again. A link has a window, which a peer that takes nothing does
+//! not open. So further frames to that peer are refused, and cost others nothing.
 //!
-//! # Who is dead
+//!  # Deaths
 //!
 //! Three things say so, and the first one counts. One is a link's goodbye
 //! ([`Why::Left`](chanter_cluster::engine::Why)). Another is the end of a process's liveliness token, milliseconds
@@ -52,7 +52,7 @@
 //! that was stopped or cut off. Each process sends 5 heartbeats a second. A second without is
 //! [`Suspect`](chanter_cluster::engine::Change), and 30 are the end ([`Config`]). Zenoh's own lease is made as long,
 //! so that a process that was stopped for less goes on. Where connections break, a process may be given time to come
-//! back ([`Config::reconnect`]): what it was sent meanwhile is kept, up to the windows.
+//! back ([`Config::reconnect`]): messages to it are kept meanwhile, up to the windows.
 //!
 //! # Security
 //!

@@ -17,10 +17,11 @@ use chanter_cluster::engine::{Change, Lane, Notifier, ProcessId};
 
 use crate::keys::Once;
 
-/// Frames of a lane of a peer that wait for a poll: more than a link has out, and what it sends again.
+/// Frames of a lane of a peer that may wait for a poll: more than a link has on its way, including those that it
+/// sends again.
 pub(crate) const MOST: u16 = 512;
 
-/// Frames that are kept before it is known who is of the job.
+/// Frames that are kept before the processes of the job are known.
 const STRANGERS: usize = 4096;
 
 /// Item that a poll hands over.
@@ -108,7 +109,7 @@ impl Mailbox {
                 inside.gone.push(peer);
             }
             inside.queue.push_back((once, Happening::ProcessId(peer, change)));
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock: the queue is not empty.
             self.has_work.store(true, Ordering::Release);
         }
         self.notify();
@@ -119,14 +120,14 @@ impl Mailbox {
         let forgotten = {
             let mut inside = self.lock();
             inside.is_closed = true;
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue is empty.
             self.has_work.store(false, Ordering::Release);
             std::mem::take(&mut inside.queue)
         };
         drop(forgotten);
     }
 
-    /// These are the processes of the job: what has come from others is forgotten.
+    /// Sets the processes of the job; messages that have come from others are forgotten.
     pub(crate) fn know(&self, peers: BTreeMap<ProcessId, Once>) {
         let mut inside = self.lock();
         let inside = &mut *inside;
@@ -136,7 +137,7 @@ impl Mailbox {
         });
         inside.frames.retain(|(peer, once), _| is_of(peer, once));
         inside.known = Some(peers);
-        // ORDER: as in `put_frame`.
+        // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, it says what the queue holds.
         self.has_work.store(!inside.queue.is_empty(), Ordering::Release);
     }
 
@@ -162,7 +163,7 @@ impl Mailbox {
             }
         }
         if inside.queue.is_empty() {
-            // ORDER: as in `put_frame`.
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, since the queue is empty.
             self.has_work.store(false, Ordering::Release);
         }
         first

@@ -86,8 +86,8 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     Ok(Frames::new(shared))
 }
 
-/// Passes on what is heard of tokens. One that ends without a good-bye has `reconnect` to come back: its connection has broken, or
-/// its process has died.
+/// Passes on changes of tokens. A token that ends without a good-bye has `reconnect` to come back: its connection has
+/// broken, or its process has died.
 async fn listen(shared: Weak<Shared>, heard: Receiver<Heard>, reconnect: Duration) {
     let mut ended: BTreeMap<(ProcessId, Once), Instant> = BTreeMap::new();
     loop {
@@ -123,7 +123,7 @@ async fn listen(shared: Weak<Shared>, heard: Receiver<Heard>, reconnect: Duratio
     }
 }
 
-/// Says that this process lives, and looks who else does.
+/// Says that this process lives, and looks which others live.
 fn beat(shared: &Shared, suspect_after: u32, lost_after: u32) {
     let beat = shared.session.put(keys::beats(&shared.job, shared.me), Vec::new());
     let _ =
@@ -140,7 +140,8 @@ fn beat(shared: &Shared, suspect_after: u32, lost_after: u32) {
     }
 }
 
-/// A hash that all builds agree on (FNV-1a). Nobody has to be kept from finding another one: who may say it may lie anyway.
+/// A hash that all builds agree on (FNV-1a). It need not resist collisions: a process that may say a hash may lie
+/// anyway.
 fn fnv(words: impl Iterator<Item = u64>) -> u64 {
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     words.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, add)
@@ -172,7 +173,7 @@ impl Opened {
     ) -> Result<Self, StartError> {
         let session = zenoh::open(settings).wait().map_err(refused)?;
         let (mailbox, silences) = (Arc::new(Mailbox::default()), Silences::default());
-        // Frames first, then the token: who sees the token can send.
+        // The frames come first, then the token: a process that sees the token can send.
         let hearing =
             Hearing { mailbox: Arc::clone(&mailbox), silences: Arc::clone(&silences), suspect_after };
         let heard = hearing.clone();
@@ -316,7 +317,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// The hash of those who are there, if they are one of each number.
+    /// The hash of the processes that are there, if there is one of each number.
     fn complete(&self) -> Option<u64> {
         let others = self.config.count as usize - 1;
         let is_one = |peers: &BTreeMap<Once, Option<u64>>| peers.len() == 1;

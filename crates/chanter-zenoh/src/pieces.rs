@@ -1,13 +1,13 @@
 //! Long bodies, above an engine that takes short ones: in pieces, one after the other in their lane.
 //!
 //! * INV-PIECES-1: while the engine below has not all of a lane's frame, nothing else of that lane goes there. The
-//!   lane holds one such frame, and is full. So the pieces of a frame come in a row, and what was sent after it comes
-//!   after it.
+//!   lane holds one such frame, and is full. So the pieces of a frame come in a row, and later frames come after it.
 //! * INV-PIECES-2: whenever a lane's lock is free, the engine below has been given all its pieces, or has refused
 //!   one. It notifies when it takes more, and the poller goes on. A sender that was refused, because a lane held a
 //!   frame, is notified when the lane is free.
-//! * INV-PIECES-3: of each lane of each peer at most one body of [`LONGEST`] is gathered, and no room is made for what has not
-//!   come. A frame that is no piece of it comes from a peer that breaks the rules. The peer is given up.
+//! * INV-PIECES-3: of each lane of each peer at most one body of [`LONGEST`] is gathered, and no room is made for
+//!   pieces that have not come. A frame that is no piece of it comes from a peer that breaks the rules. The peer is
+//!   given up.
 //! * INV-PIECES-4: the engine below leaves when no lane holds a frame. Leaving takes no more frames. Each lane is
 //!   looked at after that under its lock, and the giver of its last piece looks again.
 
@@ -35,7 +35,7 @@ pub(crate) struct Pieces<E> {
     peers: BTreeMap<ProcessId, [Mutex<Outgoing>; 3]>,
     /// How many lanes hold a frame.
     held: AtomicUsize,
-    /// Held by the one who polls.
+    /// The bodies that are not whole yet. Held by the poller.
     coming: Mutex<BTreeMap<(ProcessId, u8), Vec<u8>>>,
     notifier: OnceLock<Notifier>,
     is_leaving: AtomicBool,
@@ -48,7 +48,7 @@ pub(crate) struct Pieces<E> {
 struct Outgoing {
     /// A frame, and how much of it the engine has.
     frame: Option<(Vec<u8>, usize)>,
-    /// Somebody was told that the lane is full.
+    /// Whether a sender was told that the lane is full.
     has_refused: bool,
 }
 
@@ -90,7 +90,7 @@ impl<E: Engine> Pieces<E> {
         }
     }
 
-    /// Gives the engine below what it takes of the frame.
+    /// Gives the engine below as much of the frame as it takes.
     fn flush(&self, to: ProcessId, lane: Lane, out: &mut Outgoing) {
         let Some((frame, at)) = &mut out.frame else { return };
         let room = (self.engine.caps(to).eager as usize).max(1);
@@ -146,7 +146,7 @@ impl<E: Engine> Pieces<E> {
     }
 }
 
-/// Puts together what comes in pieces.
+/// Puts the pieces that come together.
 struct Gather<'a, E> {
     engine: &'a E,
     coming: &'a mut BTreeMap<(ProcessId, u8), Vec<u8>>,
@@ -156,7 +156,7 @@ struct Gather<'a, E> {
 }
 
 impl<E: Engine> Gather<'_, E> {
-    /// The frame that this piece ends; `Err`: it is no piece of what has come.
+    /// The frame that this piece ends; `Err`: it is no piece of the body so far.
     fn add(&mut self, from: ProcessId, lane: Lane, piece: &Body) -> Result<Option<Body>, ()> {
         let header = Header::decode(piece.frame(), u32::MAX).map_err(drop)?;
         let key = (from, lane as u8);
@@ -261,7 +261,7 @@ impl<E: Engine> Engine for Pieces<E> {
         let mut coming = match self.coming.try_lock() {
             Ok(coming) => coming,
             Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
+            // A sink has panicked; the messages that it was told of are not told again.
             Err(TryLockError::Poisoned(coming)) => coming.into_inner(),
         };
         self.flush_all();

@@ -1,4 +1,4 @@
-//! How processes find each other, and what is said if they do not.
+//! The meeting of processes, and the errors if they do not find each other.
 
 mod common;
 
@@ -10,7 +10,7 @@ use chanter_cluster::engine::{Engine, ProcessId};
 use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, StartError, Zenoh};
 
-/// Whether what this machine multicasts comes back to it, as Zenoh's scouting needs.
+/// Whether this machine's multicasts come back to it, as Zenoh's scouting needs.
 fn multicasts() -> bool {
     let group = Ipv4Addr::new(224, 0, 0, 225);
     let probe = || {

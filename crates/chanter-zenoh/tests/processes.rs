@@ -1,5 +1,5 @@
-//! Processes of their own: what becomes of messages when one is killed or stopped. This program is both the test and, when it has
-//! been started so, the processes.
+//! The fate of messages when a process is killed or stopped. This program is the test, and also the processes when it
+//! has been started as one.
 
 mod common;
 

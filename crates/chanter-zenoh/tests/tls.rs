@@ -1,4 +1,4 @@
-//! Mutual TLS, and who may say what.
+//! Mutual TLS, and the access rules of processes.
 
 mod common;
 
@@ -179,8 +179,9 @@ fn alive(session: &zenoh::Session, job: &str, number: u32) -> String {
     }
 }
 
-/// A process of the job that speaks Zenoh by itself says good-bye for process 1, then for itself, and listens to what is for process 1. Whether
-/// the first was believed, and whether it has heard anything.
+/// Runs a process of the job that speaks Zenoh by itself. It says good-bye for process 1, then for itself, and
+/// listens to messages for process 1. Returns whether the first good-bye was believed, and whether it has heard
+/// anything.
 async fn what_an_intruder_can(has_rules: bool) -> (bool, bool) {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("the job's");

@@ -27,12 +27,12 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the system allocator's too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and `at` came from the system allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -49,7 +49,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a policy may do wrong.
+/// A fault of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -59,19 +59,19 @@ enum Fault {
     Forgets,
     /// Keeps its last thread for itself.
     Withholds,
-    /// Says that the woken run soon, and keeps them.
+    /// Says that woken threads go to the run-next list, and keeps them.
     KeepsWoken,
     ReturnsDisplaced,
     /// Withdraws whatever is next.
     WithdrawsOthers,
     DrainsHalf,
-    /// Says that one waits, always.
+    /// Says always that a thread waits.
     SaysMore,
     /// Gives threads that may not move.
     GivesPinned,
     /// Puts threads that come back before those that wait.
     Starves,
-    /// Loses what is queued while a thief is there.
+    /// Loses queued threads while a stealer is there.
     Races,
     Allocates,
     /// Never asks others.

@@ -1,8 +1,7 @@
-//! Deadlock reports of machines that are not simulated: there when it is
-//! certain, and never when somebody could still help.
+//! Deadlock reports of machines that are not simulated: a deadlock is reported when it is certain, and never when a
+//! thread could still help.
 //!
-//! What is certain depends on the OS threads of the whole process, so each case
-//! runs in a process of its own.
+//! A report depends on the OS threads of the whole process, so each case runs in a process of its own.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -32,7 +31,7 @@ fn is_alone(name: &str) -> bool {
     std::env::var(CASE).is_ok_and(|case| case == name)
 }
 
-/// What a case that must report a deadlock wrote.
+/// The output of a case that must report a deadlock.
 fn report_of(name: &str, more: &[&str]) -> String {
     let output = alone(name, more);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -173,7 +172,7 @@ fn threads_that_join_each_other_are_a_cycle() {
     });
 }
 
-/// What threads say that they hold is known without an explorer, too.
+/// The handles that threads declare to hold are known without an explorer, too.
 #[test]
 fn the_cycle_goes_through_what_threads_say_that_they_hold() {
     const NAME: &str = "the_cycle_goes_through_what_threads_say_that_they_hold";

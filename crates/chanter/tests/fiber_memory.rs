@@ -1,5 +1,4 @@
-//! What fibers leave behind: nothing. Alone in its process, since it looks at
-//! the process's memory.
+//! Fibers leave no memory behind. The test is alone in its process, since it looks at the process's memory.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -12,7 +11,7 @@ use common::{machine, millis, watchdog};
 
 const KIB: usize = 1024;
 
-/// Uses at least so much of the stack.
+/// Uses `kib` KiB of the stack at least.
 #[inline(never)]
 fn uses(kib: usize) -> usize {
     let page = [kib as u8; KIB];

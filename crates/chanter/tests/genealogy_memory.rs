@@ -1,4 +1,4 @@
-//! What a genealogy keeps of the dead: nothing. In a process of its own.
+//! A genealogy keeps no memory of the dead. The test is in a process of its own.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -26,7 +26,7 @@ fn successor(left: usize, end: Sender<()>) -> Pin<Box<dyn Future<Output = ()> + 
 #[test]
 fn memory_is_flat_over_generations_and_over_children() {
     watchdog!(120);
-    // With two, thieves come now and then, and frames with them.
+    // With two processors, stealers come now and then, and frames move with the stolen threads.
     let machine = Machine::builder().vps(1).genealogy(true).build().unwrap();
     machine.block_on(async {
         let run = async |count| {

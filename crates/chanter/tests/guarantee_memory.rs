@@ -49,7 +49,7 @@ where
         let (beat, rival) = mailbox();
         let mut case = shape(shaped, &mut *row.event, rival, &Witness::new());
         if inside {
-            // With a new budget, and for those who have been aborted.
+            // The yield gives a new budget, and lets aborted threads run.
             yield_now().await;
         }
         let first = poll(&mut case.wait);

@@ -106,7 +106,7 @@ fn threads_come_and_go() {
             let (tx, rx) = channel::<u32>();
             let mut before = 0;
             for n in 0..CHOICES / 4 {
-                // Born here, ended by whoever receives, perhaps elsewhere.
+                // A parasite that is born here, and ended by its receiver, perhaps on another processor.
                 let inner = tx.clone();
                 spawn_parasite(async move { inner.send(1).await.unwrap() });
                 let receiver = rx.clone();

@@ -11,8 +11,8 @@ use common::{apart, machine, millis};
 
 /// Whether `f` is true in a child of this process. One that takes too long is ended.
 fn in_child(f: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child has this OS thread alone. It uses nothing that others might have locked, but for the allocator, which
-    // the C library sees to, and what the tests are about.
+    // SAFETY: the child has this OS thread alone. It uses nothing that others might have locked, with two exceptions:
+    // the allocator, which the C library keeps usable, and the code under test.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "the OS refuses a process");
     if child == 0 {
@@ -50,7 +50,7 @@ fn timers_of_os_threads_panic() {
         let (_tx, rx) = channel::<u32>();
         panics_with(STAYED, || assert!(rx.recv().timeout(millis(1)).sync_blocking().is_none()))
     }));
-    // What is due waits for nobody, and messages need no other OS thread.
+    // An alarm that is due waits for nobody, and messages need no other OS thread.
     assert!(in_child(|| {
         after(millis(0)).sync_blocking();
         let (tx, rx) = mailbox();

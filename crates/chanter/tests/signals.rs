@@ -30,7 +30,7 @@ fn everybody_who_listens_hears() {
     raise(first.number());
     tokio.block_on(async { first.recv().await });
     drop(second);
-    // Those who are gone are forgotten.
+    // Receivers that are gone are forgotten.
     let third = signal::user1().unwrap();
     raise(first.number());
     eventually("both hear", || third.try_recv());

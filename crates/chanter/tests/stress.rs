@@ -44,12 +44,12 @@ fn aged<'a>(
     Box::pin(ageing.choose(events).sync())
 }
 
-/// What all of them share.
+/// The shared state of all threads.
 struct Pot {
     ledger: Arc<Ledger>,
     channels: Vec<Mutex<Pair>>,
     larder: Larder,
-    /// Waits that somebody began and somebody else may go on with.
+    /// Waits that one thread began and another may go on with.
     waits: Mutex<Vec<Wait>>,
     nacks: Arc<Mutex<Vec<Told>>>,
     stop: IVar<()>,
@@ -419,10 +419,8 @@ fn the_soup() {
     assert!(received > 1000, "hardly anything was received: {received}");
 }
 
-/// A few OS threads use one channel after the other without a pause, so that
-/// they are preempted anywhere: in the middle of an operation, and between
-/// two instructions of its beginning. One after the other, the channel is
-/// "usually" each one's.
+/// A few OS threads use one channel after the other without a pause. So they are preempted anywhere: in the middle of
+/// an operation, and between two instructions of its beginning. The channel is "usually" each one's in turn.
 #[test]
 fn a_channel_may_change_hands_at_any_instruction() {
     let seconds = std::env::var("CHANTER_STRESS").ok().and_then(|text| text.parse().ok()).unwrap_or(3u64);

@@ -19,7 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 type Fields = BTreeMap<&'static str, String>;
 
-/// A line: what was said, and the spans it is in, the innermost first.
+/// A line: its message, and the spans that it is in, the innermost first.
 #[derive(Clone, Debug)]
 struct Said {
     message: String,

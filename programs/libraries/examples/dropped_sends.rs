@@ -99,7 +99,7 @@ fn play(places: usize, mut tx: impl Sends, mut try_recv: impl FnMut() -> Option<
     got.counts(stuck)
 }
 
-/// `Sender::send` with a copy of what the caller keeps.
+/// `Sender::send` with a copy, since the caller keeps the value.
 struct Copies(Sender<u32>);
 
 impl Sends for Copies {

@@ -53,7 +53,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     stream.read_to_string(&mut answer).await?;
     assert_eq!(answer, "OVER TLS");
 
-    // The certificate is not that of another name.
+    // The certificate is not valid for another name.
     let wrong = connector.connect(ServerName::try_from("elsewhere")?, stranger).await;
     assert!(wrong.is_err());
 

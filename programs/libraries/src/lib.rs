@@ -1,5 +1,5 @@
-//! Libraries that want Tokio, on Chanter: see `examples/`, and the book's chapter on them. Here is what the
-//! examples share.
+//! Libraries that want Tokio, on Chanter: see `examples/`, and the book's chapter on them. This file has the common
+//! parts of the examples.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use hyper_util::service::TowerToHyperService;
 /// Serves `router`, each connection on a thread of its own, until `stop` is set.
 ///
 /// # Errors
-/// Those of accepting a connection.
+/// The errors of accepting a connection.
 pub async fn serve(listener: TcpListener, router: Router, stop: CVar) -> io::Result<()> {
     loop {
         let stream = select! {

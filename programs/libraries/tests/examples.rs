@@ -1,4 +1,4 @@
-//! The examples, run: each asserts what it shows.
+//! The examples, run as tests: each asserts its own results.
 
 use std::process::ExitCode;
 

@@ -38,9 +38,8 @@ impl Actor for Counter {
     }
 }
 
-/// Sends that number of messages, each answered before the next. Returns their time, and the sum of the answers. On
-/// one OS thread, which is the
-/// fastest place for an actor and who asks it.
+/// Sends that number of messages, each answered before the next. Returns their time, and the sum of the answers. All
+/// runs on one OS thread, which is the fastest place for an actor and its client.
 pub(crate) fn asked(times: u64) -> Result<(Duration, u64), Failure> {
     let broken = |why: &dyn std::fmt::Display| Failure::Broken(why.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| broken(&e))?;

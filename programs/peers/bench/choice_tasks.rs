@@ -31,7 +31,7 @@ where
         let each = row.each(load.n);
         let clock = Instant::now();
         let ends = row.ends(P::channel);
-        // The handles keep what their tasks hand back, so that no channel closes before the end.
+        // The handles keep the results of their tasks, so that no channel closes before the end.
         let feeders: Vec<_> = ends.feeds.into_iter().map(|f| tokio::spawn(feeder::<P>(f, each))).collect();
         let consumers: Vec<_> =
             ends.drains.into_iter().map(|d| tokio::spawn(consumer::<P>(d, each))).collect();

@@ -42,7 +42,7 @@ pub(crate) enum Files {
 
 /// Serves `directory` until it is killed. Says the port in a line on standard output.
 pub(crate) fn serve(directory: PathBuf, addr: SocketAddr, workers: usize, files: Files) -> io::Result<()> {
-    // One worker: the runtime that has no queues to share, as a user who cares would choose.
+    // One worker uses the runtime that has no queues to share, as a careful user would choose.
     let runtime = match workers {
         1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
         _ => tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?,

@@ -1,5 +1,5 @@
-//! Radiosity and molecular dynamics in C and plain MPI: what one writes for them without a runtime. They take the same input as a file
-//! of numbers, and what they find is compared with the serial versions.
+//! Radiosity and molecular dynamics in C and plain MPI, as one writes them without a runtime. They take the same
+//! input as a file of numbers. Their results are compared with those of the serial versions.
 //!
 //! Here are the sources, the inputs and the checks. The benchmark compiles and starts them.
 
@@ -10,7 +10,7 @@ use crate::radiosity::Radiosity;
 /// The common header, `plain.h`.
 pub const HEADER: &str = include_str!("plain.h");
 
-/// Whether what a program has computed is right.
+/// A check of a program's numbers.
 type Check = Box<dyn Fn(&[f64]) -> bool>;
 
 /// A program in C, with its input.
@@ -37,7 +37,7 @@ impl Plain {
         }
     }
 
-    /// Molecular dynamics. Atoms are where those of the serial version are, within rounding.
+    /// Molecular dynamics. Its atoms have the places of the serial version, within rounding.
     pub fn molecular_dynamics(size: Size) -> Self {
         let input = MolecularDynamics::input(size);
         let outcome = MolecularDynamics::serial(&input);
@@ -49,7 +49,7 @@ impl Plain {
         }
     }
 
-    /// Whether the result's file has what the serial version finds.
+    /// Whether the result's file has the results of the serial version.
     pub fn is_right(&self, result: &[u8]) -> bool {
         let (numbers, rest) = result.as_chunks::<8>();
         let numbers: Vec<f64> = numbers.iter().map(|bytes| f64::from_ne_bytes(*bytes)).collect();

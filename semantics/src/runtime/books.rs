@@ -1,5 +1,5 @@
-//! The books of one run: who runs, and which messages are on their way. They know when nothing can
-//! happen any more.
+//! The books of one run: which strands run, and which messages are on their way. They know when nothing can happen
+//! any more.
 //!
 //! **The claim.** When no strand runs and no message is halfway, the program is at rest for good.
 //! *Argument.* A strand is booked as running from before it is spawned until it ends, except

@@ -106,8 +106,8 @@ impl Runner {
 
     /// Runs `program` until it is at rest.
     ///
-    /// # Errors
-    /// The runtime did what it must not do, whatever the program.
+    ///  # Errors
+    /// Fails if the runtime did something that it must not do, whatever the program.
     pub fn run(&mut self, program: &Exp, seed: u64) -> Result<Outcome, Trouble> {
         self.reseed(seed);
         let mut outcomes = self.run_beside(program, &[seed])?;
@@ -185,8 +185,8 @@ impl Runner {
     }
 }
 
-/// Waits until a run is at rest, and reads what came of it. Then its channels are closed, and all
-/// who wait for one must learn it and end.
+/// Waits until a run is at rest, and reads its outcome. Then its channels are closed, and all waiters must learn it
+/// and end.
 fn finish(run: &Run) -> Result<Outcome, Trouble> {
     run.books.wait_for_rest()?;
     let records = lock(&run.records).clone();

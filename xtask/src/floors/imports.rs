@@ -14,14 +14,14 @@ pub(crate) struct Import {
     pub(crate) written: String,
 }
 
-/// The files of a crate, relative to its root, and what each imports.
+/// The files of a crate, relative to its root, and the imports of each.
 #[derive(Default)]
 pub(crate) struct Imports {
     pub(crate) files: Vec<String>,
     pub(crate) edges: BTreeMap<(usize, usize), Import>,
 }
 
-/// Reads the crate whose `lib.rs` lies in `root`, without what is compiled for tests or models alone.
+/// Reads the crate whose `lib.rs` lies in `root`, without code that is compiled for tests or models alone.
 pub(crate) fn read(root: &Path) -> Result<Imports, String> {
     let mut tree = Tree::default();
     for member in source::members(root, "lib.rs")? {
@@ -174,7 +174,7 @@ impl Tree {
                     (base, rest) = (&base[..base.len().checked_sub(1)?], &rest[1..]);
                 }
             }
-            // A bare path begins with what this module has or has imported, or with another crate.
+            // A bare path begins with a name that this module has or has imported, or with another crate.
             head => {
                 let known = self.child(module, head).is_some() || module.names.contains_key(head);
                 if !known {

@@ -24,7 +24,7 @@ const ROOTS: [&str; 11] = [
     "xtask",
     "ci",
 ];
-/// Folders without prose of ours: what was built, and what a compiler said.
+/// Folders without prose of ours: builds, and the output of compilers.
 const SKIP: [&str; 4] = ["target", ".git", "ui", "node_modules"];
 
 const HELP: &str = "\
@@ -42,7 +42,7 @@ Counts the sentences that ci/prose.rules marks, by area: in documents, in public
 pub(crate) struct Count {
     pub(crate) sentences: u64,
     pub(crate) marked: u64,
-    /// Marked as what has to come to nothing.
+    /// Number of sentences of the kinds that have to come to nothing.
     pub(crate) worst: u64,
     kinds: BTreeMap<String, u64>,
 }
@@ -146,7 +146,7 @@ fn read(root: &Path, paths: &[PathBuf]) -> Result<(Counts, Vec<Marked>), String>
     Ok((counts, marked))
 }
 
-/// The files whose `//!` rustdoc shows: roots of libraries, and what a source declares by `pub mod`.
+/// The files whose `//!` rustdoc shows: roots of libraries, and modules that a source declares by `pub mod`.
 fn public_modules(files: &BTreeSet<PathBuf>) -> Result<BTreeSet<PathBuf>, String> {
     let mut public = BTreeSet::new();
     for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "rs")) {

@@ -1,4 +1,4 @@
-//! The rules of `ci/prose.rules`, and what they say of a sentence.
+//! The rules of `ci/prose.rules`, applied to a sentence.
 
 use std::collections::BTreeSet;
 

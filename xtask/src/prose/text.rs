@@ -215,7 +215,7 @@ impl Shown {
         }
     }
 
-    /// Whether what the comment at the beginning of `rest` documents is public.
+    /// Whether the item that the comment at the beginning of `rest` documents is public.
     fn is_public(&self, rest: &[Token]) -> bool {
         if self.open.last() == Some(&self.depth) {
             return true;

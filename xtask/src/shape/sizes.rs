@@ -9,7 +9,7 @@ pub(crate) const FIELDS: usize = 20;
 pub(crate) const FUNCTION_LINES: usize = 70;
 pub(crate) const FILE_LINES: usize = 500;
 
-/// Something too large: what, where, and its size.
+/// Something too large: its kind, its place, and its size.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Large {
     pub(crate) size: usize,

@@ -1,4 +1,4 @@
-//! Reads what `-Cinstrument-coverage` leaves: the map of the code in the program, and the counts in a profile.
+//! Reads the output of `-Cinstrument-coverage`: the map of the code in the program, and the counts in a profile.
 //!
 //! The formats are LLVM's: its documents "Coverage Mapping Format" and "Instrumentation Profile Format" describe
 //! them. Both have versions, and a version that is not known here is an error.

@@ -2,7 +2,7 @@
 
 use crate::source::{self, Kind, Token};
 
-/// A function: its first and last line, that of its `fn`, and its name with that of its type.
+/// A function: its first and last line, the line of its `fn`, and its name with the name of its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) first: usize,

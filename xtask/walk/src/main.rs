@@ -134,7 +134,7 @@ async fn spawn_and_await() -> Outcome {
 }
 
 /// One round: a message from one process to another, and one back. Both are processes of one machine, so that the
-/// count depends on no clock: between real ones, it depends on who waits how long, and how.
+/// count depends on no clock. Between real processes it depends on the lengths and kinds of waits.
 async fn cluster() -> Outcome {
     let [first, second] = <[_; 2]>::try_from(local(2)).map_err(|_| "there are not two processes")?;
     let (me, there) = (first.open("walk")?, second.open("walk")?);

@@ -42,7 +42,7 @@ impl At<'_> {
         best(self.measured, own).map(|(ns, _)| ns)
     }
 
-    /// Chanter's time through that of the best peer among those that `is` picks.
+    /// Chanter's time divided by that of the best peer among those that `is` picks.
     fn against(&self, variant: &str, whom: &str, most: f64, is: impl Fn(&Measured) -> bool) -> Finding {
         let peer = best(self.measured, |m| self.is(m) && m.case.system != "chanter" && is(m));
         let name = peer.as_ref().map(|(_, name)| format!(": {name}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The rows of the benchmark: what every system does in the same way.
+//! The rows of the benchmark: the work that every system does in the same way.
 //!
 //! One thread makes all choices of a row. Its partners are threads that send to its receive branches, and threads
 //! that receive from its send branches. Each branch gets the same number of messages, unless it is silent. All
@@ -53,7 +53,7 @@ pub(crate) const ROWS: [Row; 11] = [
 /// The row that `bench micro choose` measures, too.
 pub(crate) const BUSY_8: Row = row("busy-8", Shape::Busy, 8);
 
-/// Ends of channels, by who holds them.
+/// Ends of channels, by their holders.
 pub(crate) struct Ends<S, R> {
     /// The sending ends of each feeder.
     pub(crate) feeds: Vec<Vec<S>>,
@@ -69,9 +69,9 @@ pub(crate) struct Ends<S, R> {
 
 /// Result of a run of a row.
 pub(crate) struct Ran {
-    /// Sum of what the chooser received.
+    /// Sum of the numbers that the chooser received.
     pub(crate) received: u64,
-    /// Sum of what the consumers got from the chooser.
+    /// Sum of the numbers that the consumers got from the chooser.
     pub(crate) consumed: u64,
     /// From before the first partner starts to the chooser's end.
     pub(crate) elapsed: Duration,

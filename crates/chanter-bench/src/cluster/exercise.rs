@@ -1,5 +1,5 @@
-//! The paper's exercise (section 4.2, figure 9): threads that compute, send, compute, and receive, in two processes. Tables 3
-//! to 5 are its times, context switches and tests, by how much is computed and by who polls.
+//! The paper's exercise (section 4.2, figure 9): threads that compute, send, compute, and receive, in two processes.
+//! Tables 3 to 5 are its times, context switches and tests, by the amount of computation and by the poller.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn cell(rounds: &[Round], who: Who, alpha: u32, beta: u32) -> Option<[f64; 3]> {
     Some([of(|round| round.ms)?, of(|round| round.switches)?, of(|round| round.tests)?])
 }
 
-/// The three tables, beside what can be read of the paper's.
+/// The three tables, beside the paper's, as far as these can be read.
 pub(super) fn tables(rounds: &[Round]) -> String {
     let mut text = String::new();
     for (number_of, beta, published) in TABLES_3_TO_5 {
@@ -199,7 +199,8 @@ pub(super) fn worst_ratio(rounds: &[Round]) -> Option<f64> {
     ratios(rounds, Who::QueueRing, best)?.into_iter().reduce(f64::max)
 }
 
-/// The paper's hypothesis (section 4.2): one test for any of those who wait, over a test for each; the median of all cells.
+/// The paper's hypothesis (section 4.2): the cost with one test for all waiters, divided by the cost with a test for
+/// each; the median of all cells.
 pub(super) fn any_over_each(rounds: &[Round]) -> Option<f64> {
     median(&ratios(rounds, Who::QueueAny, |alpha, beta| {
         cell(rounds, Who::QueueEach, alpha, beta).map(|[ms, ..]| ms)

@@ -39,7 +39,7 @@ pub(super) fn receive(rows: &Rows, by: By, pattern: Pattern, size: usize) -> Opt
     of(rows, (by, pattern, size), |round| round.receive_ns)
 }
 
-/// The sender's cost of the extreme pattern, through that of the plain one.
+/// The sender's cost of the extreme pattern, divided by that of the plain one.
 pub(super) fn robustness(rows: &Rows, by: By, size: usize) -> Option<f64> {
     Some(send(rows, by, Pattern::AllToOne, size)? / send(rows, by, Pattern::PointToPoint, size)?)
 }

@@ -129,8 +129,8 @@ fn sockets(micro: &[Measured], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The paper's hypothesis (section 4.2): with one test for any of those who wait, queues that the scheduler polls would be as good
-/// as a partial switch.
+/// The paper's hypothesis (section 4.2): with one test for all waiters, queues that the scheduler polls would be as
+/// good as a partial switch.
 pub(super) fn verdict(rows: &Rows) -> Option<String> {
     let each = exercise::any_over_each(&rows.exercises)?;
     let partial = exercise::any_over_partial(&rows.exercises)?;

@@ -1,5 +1,5 @@
-//! Jobs whose processes are this program: started by the launcher or by `mpirun`, they say what they have found in lines of
-//! JSON.
+//! Jobs whose processes are this program: started by the launcher or by `mpirun`, they print their results in lines
+//! of JSON.
 
 use std::process::{Command, Stdio};
 

@@ -120,7 +120,7 @@ const USED: u32 = 2;
 async fn idle(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
     let Member { me, names, .. } = Member::new(here, args.by).await?;
     let first = names[0];
-    // Connections, caches and lingers are through with what they do at the start.
+    // By then the work at the start is over: of connections, caches, and idle processors that still test.
     after(Duration::from_millis(300)).await;
     let (clock, before) = (Instant::now(), patterns::processor_time()?);
     after(Duration::from_millis(2000)).await;
@@ -164,7 +164,7 @@ fn now() -> Result<Duration, Failure> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }
 
-/// The same between two OS threads, by a socket that the one reads: what the system takes to wake somebody.
+/// The same between two OS threads, by a socket that one of them reads: the time that the system takes for a wake.
 fn raw_wakes(count: u32) -> Result<f64, Failure> {
     let (mut one, mut other) = UnixStream::pair()?;
     let woken = thread::spawn(move || -> Result<Vec<f64>, Failure> {

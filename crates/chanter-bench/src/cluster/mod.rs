@@ -135,7 +135,7 @@ fn micro_cases(quick: bool) -> Vec<crate::case::Case> {
     cases
 }
 
-/// Runs the jobs, and reads what their processes say.
+/// Runs the jobs, and reads the output of their processes.
 fn measure(quick: bool) -> Result<Rows, Stop> {
     let mut lines = over_mpi(quick)?;
     lines.extend(shipped(quick)?);
@@ -144,7 +144,7 @@ fn measure(quick: bool) -> Result<Rows, Stop> {
     Ok(Rows::of(&lines))
 }
 
-/// Tables 2 to 5, and what else is by MPI alone.
+/// Tables 2 to 5, and the other rows by MPI alone.
 fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
     let (trips, rounds) = if quick { ("2000", "3") } else { ("20000", "7") };
     let lines = job::lines(By::Mpi, 2, &["cluster-process", "--trips", trips, "--rounds", rounds])?;

@@ -2,9 +2,10 @@
 //! while no receiver answers. The cost for the receiver is measured afterwards. Pulled from its sender's memory,
 //! beside pushed.
 //!
-//! A round: all processes sleep till the same moment, without that their runtime rests. Then each sends a burst, and computes a
-//! little after each message; it sleeps again, until all have sent; then it receives what is there. A message's cost for its sender
-//! is the time of the send; for its receiver, the processor time of all that the process does to get it.
+//! A round: all processes sleep till the same moment, while their runtime stays awake. Then each sends a burst, and
+//! computes a little after each message. It sleeps again, until all have sent. Then it receives the messages that are
+//! there. A message's cost for its sender is the time of the send. Its cost for its receiver is the processor time of
+//! all that the process does to get it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -82,7 +83,7 @@ impl Pattern {
             Self::AllToOne => (from != 0).then_some(0),
             Self::AllToAll => Some(other(at as u64 % others)),
             Self::Hotspot(times) if from != 0 => {
-                // The weight of the first is `times`, that of the others 1 each.
+                // The first process has the weight `times`, and each other one the weight 1.
                 let chosen = any(times + others - 1);
                 let rest: Vec<u32> = (1..processes).filter(|process| *process != from).collect();
                 Some(rest.get(chosen as usize).copied().unwrap_or(0))
@@ -138,7 +139,7 @@ impl Member {
         self.names.iter().copied().filter(|name| *name != self.me.name())
     }
 
-    /// One round. The first process has what all have found.
+    /// Runs one round. The first process returns the results of all.
     pub(super) async fn round(
         &self,
         pattern: Pattern,

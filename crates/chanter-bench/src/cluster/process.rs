@@ -1,5 +1,5 @@
-//! A process of the job that is measured. Both processes do the same steps; the first one has the clock, and prints what it
-//! has found, a JSON line for each round of each row.
+//! A process of the job that is measured. Both processes do the same steps. The first one has the clock, and prints
+//! its results, a JSON line for each round of each row.
 
 use std::io;
 use std::sync::Arc;
@@ -41,14 +41,15 @@ pub(crate) enum What {
     Process,
     ThreadPolls,
     SchedulerPolls,
-    /// The same, with buffers: as MPI does, they send what lies there, and the message is not written and read besides.
+    /// The same, with buffers: as MPI does, they send the bytes that lie there, and the message is not written and
+    /// read besides.
     ThreadPollsBuffers,
     SchedulerPollsBuffers,
     /// A poll that finds nothing.
     EmptyPoll,
     /// A step of a token from process to process.
     TokenRing,
-    /// How often a byte of a large message was copied, by what is above MPI.
+    /// How often a byte of a large message was copied, by the layers above MPI.
     Copies,
     /// MPI alone, beside the rows as shipped, and these: on one node, with the memory that processes share.
     ShippedProcess,
@@ -59,7 +60,8 @@ pub(crate) enum What {
     ShippedBuffers,
     /// Processor time of a job that waits: nanoseconds in a second, of all processes.
     Idle,
-    /// From a send to its receiver, who has slept, and the same by a socket alone. Half of them take less.
+    /// The time from a send to its receiver, which has slept, and the same by a socket alone. Half of the wakes take
+    /// less.
     Wake,
     RawWake,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Round {
     pub(super) tests: f64,
 }
 
-/// A line of what the first process prints.
+/// A line of the first process's output.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
     Row(Round),
@@ -84,7 +86,7 @@ pub(super) enum Line {
     Pattern(patterns::Round),
 }
 
-/// This process, and the other one, and what is below both.
+/// This process, the other one, and the layers below both.
 struct Measured {
     engine: Arc<Mpi>,
     pair: Pair,
@@ -267,7 +269,7 @@ impl Measured {
         self.tell(Round { what: What::TokenRing, size: 8, ns, tests: 0.0 })
     }
 
-    /// Polls that find nothing, once what was on its way has come.
+    /// Polls that find nothing, once all messages on their way have come.
     async fn polls(&self, waiting: usize) -> Result<Round, Failure> {
         let polls = self.trips.max(1000);
         for _ in 0..100 {

@@ -38,7 +38,7 @@ pub(super) struct Exercise {
     pub(super) waiting_queue: Option<f64>,
 }
 
-/// 0 is what cannot be read.
+/// The figures of an exercise. 0 stands for a figure that cannot be read.
 const fn exercise(thread_polls: [f64; 3], partial_switch: f64, waiting_queue: f64) -> Exercise {
     const fn read(value: f64) -> Option<f64> {
         if value > 0.0 { Some(value) } else { None }

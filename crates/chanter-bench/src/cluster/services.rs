@@ -45,7 +45,7 @@ enum Over {
     Tcp,
 }
 
-/// A value of a round; what was done was right.
+/// A value of a round whose result was right.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line {
     row: String,
@@ -90,7 +90,7 @@ pub(super) fn measure(size: Size) -> Result<Vec<Row>, Stop> {
     Ok(rows(lines))
 }
 
-/// Starts a job, and reads what its first process says.
+/// Starts a job, and reads the output of its first process.
 fn job(scene: Scene, processes: u32, over: Over, size: Size) -> Result<Vec<Line>, Stop> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["launch", "--no-prefix", "--keep-going", "--timeout", "100", "--grace", "1"]);
@@ -123,7 +123,7 @@ fn said(mut command: Command, scene: Scene, over: Option<Over>, size: Size) -> R
     let output = command.stderr(Stdio::inherit()).output()?;
     let said = String::from_utf8(output.stdout)?;
     let mut lines: Vec<Line> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    // Where processes are killed, the job has failed as it should; what was found out is then said at the end.
+    // Where processes are killed, the job fails as it should. The results that it printed are reported at the end.
     let is_complete = lines.pop().is_some_and(|last| last.row == END);
     if !is_complete {
         return Err(Stop(1, format!("the job `{}`: {}", name(scene), output.status)));

@@ -17,8 +17,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Waits for the other one, who does the same. The first one speaks first: when it is here again, the other one has
-    /// nothing more to say.
+    /// Waits for the other process, which does the same. The first process speaks first. When it returns, the other
+    /// one has nothing more to say.
     pub(super) async fn meet(&self) -> Result<(), Failure> {
         if self.is_first {
             self.me.send(self.other, END, &()).await?;

@@ -76,7 +76,7 @@ pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result
     Ok(cases)
 }
 
-/// A detail of a sample, and what a run says of it.
+/// A detail of a sample, and its value in a run.
 type Statistic = (&'static str, fn(&chanter_programs::kit::Run) -> u64);
 
 const STATISTICS: [Statistic; 7] = [
@@ -89,7 +89,7 @@ const STATISTICS: [Statistic; 7] = [
     ("at_once", |run| run.at_once),
 ];
 
-/// The runs' time; the statistics are those of the last one.
+/// The runs' time; the statistics come from the last run.
 fn sample(program: &dyn Prepared, load: Load, form: Form, policies: Option<fn() -> Policies>) -> Outcome {
     let mut how = ProgramLoad::new(form, load.vps).bound_if_possible();
     how.policies = policies;

@@ -219,7 +219,7 @@ fn all() -> Vec<Figure> {
             bound: AtMost(3_333.0),
         });
     }
-    // Not those of `httperf`, which take minutes: `bench swerve` has them.
+    // The rows of `httperf` are left out, since they take minutes: `bench swerve` has them.
     figures.extend(swerve_figures(1).into_iter().filter(|figure| !figure.is_of(swerve::RATES)));
     figures.extend(paper(2));
     figures

@@ -40,9 +40,9 @@ impl Run {
         Self { findings, times: times.collect() }
     }
 
-    /// Reads what `--json FILE` wrote. Lines of other kinds, such as skipped cases, are passed over.
+    /// Reads the output of `--json FILE`. Lines of other kinds, such as skipped cases, are passed over.
     ///
-    /// # Errors
+    ///  # Errors
     ///
     /// The file cannot be read, a line is not JSON, or no line is a figure.
     pub(crate) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {

@@ -28,8 +28,8 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     cases.into_iter().map(|case| case.in_family(FAMILY)).collect()
 }
 
-/// The work of a thread: too little to hide what a thread costs, and nothing that a compiler foresees. Each has the
-/// result of the one before, so that neither threads nor calls overlap.
+/// The work of a thread: too little to hide the cost of a thread, and unforeseeable for a compiler. Each thread has
+/// the result of the one before, so that neither threads nor calls overlap.
 #[inline(never)]
 fn work(value: u64) -> u64 {
     black_box(value) + 1
@@ -59,7 +59,7 @@ fn steal(load: Load) -> Outcome {
     checked(load, timed)
 }
 
-/// The same with a handle that others may have, too: its event is what is awaited.
+/// The same with a handle that others may have, too: its event is awaited.
 fn steal_shared(load: Load) -> Outcome {
     let timed = async move {
         let clock = Instant::now();

@@ -185,7 +185,7 @@ fn joined_words(load: Load) -> Outcome {
     words(&text, || Ok(pool(load.vps)?.install(|| joined_count(&text.bytes, None))))
 }
 
-/// Counts, and says what it cost, the start and end of machine or pool included.
+/// Counts, and reports the cost, including the start and end of the machine or pool.
 fn words(text: &Text, count: impl FnOnce() -> Result<u64, Failure>) -> Outcome {
     let before = processor_time()?;
     let (counted, elapsed) = timed(count);

@@ -60,7 +60,7 @@ fn pair(load: Load, what: What) -> Outcome {
     on_unix(|ends| asked(load, what, ends))
 }
 
-/// Both are parts of one process, on one virtual processor: nobody sleeps, so this is what the work itself costs.
+/// Both are parts of one process, on one virtual processor: nobody sleeps, so this is the cost of the work itself.
 fn within(load: Load, what: What) -> Outcome {
     machine(1)?.block_on(async move {
         let [zero, one] = <[Process; 2]>::try_from(local(2)).map_err(|_| broken("two were asked for"))?;

@@ -167,7 +167,7 @@ impl Sink for Came {
     fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
-/// Polls until that is so; what to do in between is `wait`.
+/// Polls until a condition holds; `wait` runs in between.
 async fn poll_until<E: Engine>(
     engine: &E,
     wait: impl AsyncFn(&E),

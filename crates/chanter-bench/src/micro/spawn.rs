@@ -1,4 +1,4 @@
-//! `call`, `parasite`, `host`: what it costs to have a thread do nothing much.
+//! `call`, `parasite`, `host`: the cost of a thread that does next to nothing.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -73,8 +73,8 @@ fn call(load: Load) -> Outcome {
     Ok(Sample::new(load.n, elapsed))
 }
 
-/// Parasites that do what the call does and finish where they are spawned. With more than one VP,
-/// the others are idle; those parasites that a heartbeat gives away are waited for.
+/// Parasites that do the same work as the call, and finish where they are spawned. With more than one VP, the others
+/// are idle. Parasites that a heartbeat gives away are waited for.
 fn parasite(load: Load) -> Outcome {
     let machine = machine(load.vps)?;
     let before = machine.stats();

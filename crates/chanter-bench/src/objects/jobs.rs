@@ -59,7 +59,7 @@ pub(crate) struct JobProcessArgs {
     stack: bool,
 }
 
-/// By what the processes of a job work and talk.
+/// The means by which the processes of a job work and talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum By {
     /// Objects, and a version of the runtime.
@@ -83,7 +83,7 @@ impl By {
     }
 }
 
-/// One job; what it found is what the serial version finds.
+/// The result of one job, which agrees with that of the serial version.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct JobRow {
     pub(super) program: Job,

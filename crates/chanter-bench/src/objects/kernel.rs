@@ -102,7 +102,7 @@ pub(crate) struct ProcessArgs {
     pull: bool,
 }
 
-/// A process of the job: the first one prints what it finds, a JSON line for each run.
+/// A process of the job: the first one prints its results, a JSON line for each run.
 pub(crate) fn run_process(args: &ProcessArgs) -> Result<(), Stop> {
     let machine = Machine::builder().vps(1).build()?;
     let (specs, rounds, pull) = (args.cells.specs(), args.rounds, args.pull);
@@ -117,7 +117,7 @@ pub(crate) fn run_process(args: &ProcessArgs) -> Result<(), Stop> {
     done.map_err(|why| Stop(1, why))
 }
 
-/// Starts the jobs, and collects what they say.
+/// Starts the jobs, and collects their results.
 pub(super) fn rows(args: &ObjectsArgs) -> Result<Vec<Row>, Stop> {
     let rounds = if args.quick { 1 } else { 3 };
     // Patterns of two processes are all one.

@@ -1,4 +1,4 @@
-//! The page: what was measured beside the paper's figures.
+//! The page: the measurements beside the paper's figures.
 
 use std::error::Error;
 use std::fmt::Write;

@@ -53,8 +53,8 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Distance of radiosity's light from that of equally small parts, and from that of particles. All forms have the
-/// same.
+/// Distance of radiosity's light from two others: the light of equally small parts, and the light of particles. All
+/// forms have the same distance.
 pub(super) fn accuracy() -> [Finding; 2] {
     let input = Radiosity::input(Size::Paper);
     let solution = Radiosity::serial(&input);

@@ -41,8 +41,8 @@ pub(super) fn fallback_us(pair: Pair) -> Option<f64> {
 /// Base's heap invocation, in microseconds (section 4.2.3).
 pub(super) const BASE_US: f64 = 2.1;
 
-/// Speed-ups of figures 14 and 15 that the text gives, with the number of processors. Radiosity's are over the
-/// fastest run on one. Those of molecular dynamics are over the run on 8, scaled.
+/// Speed-ups of figures 14 and 15 that the text gives, with the number of processors. Radiosity's speed-ups are over
+/// the fastest run on one processor. Those of molecular dynamics are over the run on 8, scaled.
 #[cfg(unix)]
 pub(super) fn speed_up(program: Job, by: By) -> Option<(f64, f64)> {
     let By::Objects(Version { stack, pull }) = by else { return None };

@@ -51,7 +51,7 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Nanoseconds of what was measured.
+/// Nanoseconds of the measured cases.
 pub(super) struct Costs<'a>(pub(super) &'a [Measured]);
 
 impl Costs<'_> {

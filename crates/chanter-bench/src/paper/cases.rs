@@ -24,7 +24,7 @@ pub(crate) const STATE: &str = "reified_bytes";
 /// The detail that holds the average size of a host's.
 pub(super) const HOST_STATE: &str = "host_bytes";
 
-/// The programs that have parasites: those of Featherweight Threads.
+/// The programs that have parasites, which are the programs of Featherweight Threads.
 pub(super) fn entries() -> impl Iterator<Item = Entry> {
     let all = chanter_programs::all().into_iter();
     all.filter(|entry| entry.forms.contains(&Form::AsynchronousParasites))

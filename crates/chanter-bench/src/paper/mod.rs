@@ -3,7 +3,8 @@
 //! - `cases` makes cases of the programs and studies of `chanter-programs`, which check their own results.
 //! - `server` makes cases of Swerve, in this process, for its row of table 2.
 //! - `published` holds the papers' figures, typed in.
-//! - `tables` says what was found, next to those; `plots` draws it; `page` puts all of it on one HTML page.
+//! - `tables` prints the results beside the published figures; `plots` draws them; `page` puts all of it on one HTML
+//!   page.
 
 mod cases;
 mod page;

@@ -83,7 +83,7 @@ impl Chart<'_> {
     }
 }
 
-/// Those of the sheet `id`.
+/// The plots of the sheet `id`.
 pub(super) fn of(id: &str, measured: &[Measured], vps: usize) -> Result<Vec<String>, Box<dyn Error>> {
     match id {
         "table-1" => Ok(vec![table_1(measured)?]),

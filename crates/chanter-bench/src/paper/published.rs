@@ -12,9 +12,9 @@ pub(super) struct Row {
     /// Average sizes of stacks, in bytes.
     pub(super) host_stack: u64,
     pub(super) parasite_stack: Option<u64>,
-    /// How often a parasite was larger than what its host's stack had in reserve.
+    /// How often a parasite was larger than the reserve of its host's stack.
     pub(super) growths: u64,
-    /// Average size of a parasite's stack with what it refers to.
+    /// Average size of a parasite's stack, including the data that it refers to.
     pub(super) closure: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub(super) const TABLE_2: [Row; 12] = [
 /// The mean of its column "Avg par. stack size".
 pub(super) const MEAN_PARASITE_STACK: f64 = 179.0;
 
-/// Table 1 of Featherweight Threads: the time of each configuration through that of `sendEvt`.
+/// Table 1 of Featherweight Threads: the time of each configuration divided by that of `sendEvt`.
 pub(super) const TABLE_1: [(&str, f64); 3] =
     [("sendEvt", 1.0), ("aSendEvt on hosts", 4.96), ("parasites, as in the paper", 1.05)];
 

@@ -20,7 +20,7 @@ pub(super) const NAME: &str = "swerve";
 
 /// Connections, with a request each, as `httperf` makes them in the paper.
 const CONNECTIONS: u64 = 8_000;
-/// Those of the run that records births.
+/// Number of requests in the run that records births.
 const COUNTED: u64 = 500;
 /// OS threads that ask.
 const CLIENTS: u64 = 4;

@@ -9,7 +9,7 @@ use crate::measure::{Measured, Medians};
 use crate::report::{number, right};
 use crate::yardstick::{PLAIN, Yardstick};
 
-/// A table with its title and what is to be said of it.
+/// A table with its title and its comments.
 pub(super) struct Sheet {
     /// Name on the page.
     pub(super) id: &'static str,
@@ -58,7 +58,7 @@ pub(super) fn speed_ups_of(measured: &[Measured], program: &str, form: Form, vps
     Some([best / ns, same / ns])
 }
 
-/// Those of which something was measured.
+/// The sheets of which something was measured.
 pub(super) fn sheets(measured: &[Measured], vps: usize) -> Vec<Sheet> {
     let all = [
         table_1(measured, vps),
@@ -135,7 +135,7 @@ fn figure_9(measured: &[Measured], vps: usize) -> Sheet {
     }
 }
 
-/// How many producers there are in each variant of figure 10 of one kind, and what a message takes.
+/// The number of producers in each variant of figure 10 of one kind, and the time of a message.
 pub(super) fn gathering(measured: &[Measured], kind: &str, vps: usize) -> Vec<(f64, f64)> {
     let of_kind = measured
         .iter()
@@ -318,7 +318,7 @@ fn published_row(paper: &published::Row) -> Vec<String> {
     ["", "the paper"].map(str::to_owned).into_iter().chain(numbers.map(count)).collect()
 }
 
-/// The mean over the programs of what a reified parasite keeps.
+/// The mean over the programs of the state that a reified parasite keeps.
 fn mean_state(measured: &[Measured]) -> Option<f64> {
     let state = |program| find(measured, program, PARASITES, 1)?.detail.get(STATE).copied();
     let all: Vec<f64> = table_2_programs().filter_map(state).collect();

@@ -91,7 +91,7 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
     super::strictly(args.strict, &findings)
 }
 
-/// How long requests took beside computations that never yield, and what it took.
+/// How long requests took beside computations that never yield, and the hand-offs that it took.
 fn hand_overs(measured: &[Measured]) -> String {
     const DETAILS: [(&str, &str); 6] = [
         ("p50, us", "p50_us"),

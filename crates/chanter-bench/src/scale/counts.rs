@@ -1,8 +1,9 @@
 //! Cost of an operation on 1 to 16 virtual processors, counted rather than timed, so that cores do not matter.
 //!
-//! Instructions are callgrind's, of this program. Read-modify-writes are counted by the library's own atomics, in a build of
-//! `programs/examples/scale.rs` with `--cfg op_count`. Of either, a run is compared with one of twice the size: what the start
-//! costs, goes. Both tell *how many*: where a machine has fewer cores than virtual processors, their drivers take turns.
+//! Callgrind counts instructions of this program. The library's own atomics count read-modify-writes, in a build of
+//! `programs/examples/scale.rs` with `--cfg op_count`. For either, a run is compared with one of twice the size, so
+//! that the cost of the start cancels out. Both tell *how many*: where a machine has fewer cores than virtual
+//! processors, their drivers take turns.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -176,7 +177,7 @@ fn parse(said: &str) -> Option<Tally> {
     Some(Tally { words, ..tally? })
 }
 
-/// The most that an operation costs on any number of virtual processors, over what it costs on one.
+/// The greatest cost of an operation on any number of virtual processors, divided by its cost on one.
 fn flatness(row: &str, counts: &[Count]) -> Vec<Finding> {
     let over_one = |of: fn(&Count) -> Option<f64>| {
         let one = of(counts.first()?)?;

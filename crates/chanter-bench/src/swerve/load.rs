@@ -25,7 +25,7 @@ pub(super) fn at_rate(rate: u32) -> String {
     format!("replies_at_{rate:05}")
 }
 
-/// Prints what `wrk` knows as one line, because its own report is for people and has no p99.9.
+/// Prints the numbers of `wrk` as one line, because its own report is for people and has no p99.9.
 const SCRIPT: &str = r#"
 done = function(summary, latency, requests)
   local e = summary.errors

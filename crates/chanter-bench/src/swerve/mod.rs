@@ -2,7 +2,7 @@
 //!
 //! - `server` starts the servers, each a process of its own, and sees that they give the same answers;
 //!   the one by Tokio and hyper is `programs/peers/bench/web.rs`.
-//! - `load` is what is done to them: `wrk`, `httperf` as in the paper, and many silent connections.
+//! - `load` is the load on them: `wrk`, `httperf` as in the paper, and many silent connections.
 //! - `page` draws the plots and writes the report.
 //!
 //! Rounds of servers that are compared are interleaved. On one virtual processor the server is kept to

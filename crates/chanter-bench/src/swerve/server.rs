@@ -98,7 +98,7 @@ impl Running {
         }
     }
 
-    /// The port is what follows the last colon of the first line.
+    /// The port follows the last colon of the first line.
     fn that_says_its_port(
         child: Child,
         says: impl FnOnce(&mut Child) -> Box<dyn Read + Send>,
@@ -269,7 +269,7 @@ fn without_date(answer: &[u8]) -> Vec<u8> {
 pub(super) const PACKAGES: [(&str, &str); 3] =
     [("wrk", "wrk"), ("httperf", "httperf"), ("nginx", "nginx-light")];
 
-/// Installs what is missing. Only for root, where there is `apt-get`; otherwise says so.
+/// Installs missing programs. Only for root, where there is `apt-get`; otherwise prints which are missing.
 pub(super) fn setup() {
     let missing: Vec<_> =
         PACKAGES.into_iter().filter(|(program, _)| process::find(program).is_none()).collect();

@@ -1,4 +1,4 @@
-//! The programs that every system runs, as `programs/peers/README.md` has them: sizes, and what the answers must be.
+//! The programs that every system runs, as `programs/peers/README.md` has them: their sizes and expected answers.
 
 /// A program of the contract.
 pub(super) struct Program {
@@ -78,7 +78,7 @@ const REASONS: [(&str, usize, &str); 2] = [
     ),
 ];
 
-/// Why Chanter trails in a row, if somebody has found out.
+/// Why Chanter trails in a row, if the reason is known.
 pub(super) fn reason(program: &str, vps: usize) -> Option<&'static str> {
     REASONS.iter().find(|(name, on, _)| (*name, *on) == (program, vps)).map(|(.., reason)| *reason)
 }

@@ -26,7 +26,8 @@ use contract::{PROGRAMS, Program};
 use row::Row;
 use system::{Missing, Setup, System};
 
-/// Before a program's name it makes that of a benchmark: other benchmarks are called as the programs are.
+/// Prefix of the benchmark names that are made of program names, since other benchmarks are called as the programs
+/// are.
 const PREFIX: &str = "peers/";
 
 /// Arguments of `chanter-bench peers`.

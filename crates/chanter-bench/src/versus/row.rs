@@ -10,7 +10,7 @@ use crate::figures::{Bound, Finding};
 use crate::measure::{Measured, Medians};
 use crate::report::{number, right};
 
-/// Chanter's time through that of the best peer.
+/// Floor of Chanter's time divided by that of the best peer.
 const FLOOR: f64 = 1.1;
 
 /// A run, in ns, of which it means something how much faster two processors are.
@@ -47,13 +47,13 @@ pub(super) struct Record<'a> {
     program: &'a str,
     vps: usize,
     first: Option<String>,
-    /// Chanter's time through that of the best peer.
+    /// Chanter's time divided by that of the best peer.
     ratio: Option<f64>,
     best_peer: Option<String>,
     reason: Option<&'static str>,
 }
 
-/// The rows of what was measured, in the order of the contract.
+/// The rows that were measured, in the order of the contract.
 pub(super) fn rows(measured: &[Measured]) -> Vec<Row<'_>> {
     let programs = PROGRAMS.iter().flat_map(|program| [1, 2].map(|vps| (program.name, vps)));
     programs

@@ -121,7 +121,7 @@ pub(super) fn peer(folder: &Path, name: &str, setup: Setup) -> Result<System, Mi
     Ok(System { name: name.to_owned(), version, programs, command })
 }
 
-/// Where peers keep what they build.
+/// The folder where peers keep their builds.
 fn cache() -> PathBuf {
     let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));

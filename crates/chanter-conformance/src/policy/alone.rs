@@ -80,7 +80,7 @@ pub(super) fn keeps(family: &Family, seed: u64) -> Found {
                 let mut thread = free.swap_remove(random.below(free.len()));
                 let number = thread.id();
                 if random.below(4) == 0 {
-                    // What another policy has left.
+                    // A tag that another policy has left.
                     thread.set_tag((random.below(1 << 31) as u64) << 20);
                 }
                 let reason = REASONS[random.below(REASONS.len())];
@@ -212,8 +212,7 @@ pub(super) fn waiting(family: &Family) -> Found {
     let mut free = threads.take(24);
     for _ in 0..3 {
         free = free.into_iter().filter_map(|thread| policy.enqueue(thread, Reason::New)).collect();
-        // Nobody contends, so what waits is there; the thief may get more at a
-        // time.
+        // Nobody contends, so a waiting thread is there. The stealer may get more at a time.
         while policy.waiting() > 0 {
             let Some(thread) = policy.give(&**thief) else {
                 let waiting = policy.waiting();
@@ -308,7 +307,7 @@ pub(super) fn thieves(family: &Family, seed: u64) -> Found {
         let mut random = Random::new(seed);
         let mut step = 0;
         let mut result = Ok(());
-        // Long enough for the thieves to have been there often.
+        // The loop lasts until the stealers have been there often.
         while result.is_ok() && step < 1_000_000 && (step < 10_000 || tries.load(Ordering::SeqCst) < 2_000) {
             step += 1;
             if !free.is_empty() && random.below(2) == 0 {

@@ -43,7 +43,7 @@ fn within_patience(what: &str, work: impl FnOnce() -> Found + Send + 'static) ->
 
 fn machine(vps: usize, family: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Machine {
     Machine::builder()
-        // A stand-in would make up for a fault.
+        // A spare worker would make up for a fault.
         .hand_over_after(None)
         .vps(vps)
         .name("conformance")
@@ -52,7 +52,7 @@ fn machine(vps: usize, family: impl Fn(usize) -> Box<dyn Policy> + 'static) -> M
         .expect("the OS grants pollers and threads")
 }
 
-/// Threads that do what threads do; the sum of what they received.
+/// Runs threads that talk, sleep, yield and compute. Returns the sum of the numbers that they received.
 async fn crowd() -> Result<usize, JoinError> {
     let (tx, rx) = channel::<usize>();
     let (late_tx, late_rx) = mailbox::<usize>();

@@ -22,15 +22,13 @@
 //! policy::check(Mine::default);
 //! ```
 //!
-//! The kit handles the policy as a virtual processor would, with threads of its
-//! own, first alone and in random order, then with thieves, then on machines.
-//! It looks at what can be told from outside; [`Check`] lists it. A policy that
-//! fails says which check, and why. It takes a second or two; nothing is needed
+//! The kit handles the policy as a virtual processor would, with threads of its own: first alone and in random order,
+//! then with stealers, then on machines. It looks at the behaviour that can be seen from outside; [`Check`] lists it.
+//! A policy that fails is reported with the check and the reason. The kit takes a second or two, and needs nothing
 //! but a test.
 //!
-//! What a wrong policy cannot do is no subject: threads are neither duplicated
-//! nor run twice, whatever it does, since [`Ready`](chanter::policy::Ready) cannot be
-//! copied.
+//! Faults that a policy cannot have are not checked. Threads are neither duplicated nor run twice by any policy,
+//! since [`Ready`](chanter::policy::Ready) cannot be copied.
 
 mod alone;
 mod machines;
@@ -42,13 +40,12 @@ use std::sync::Arc;
 use chanter::base::describe_panic;
 use chanter::policy::Policy;
 
-/// What the kit looks at.
+/// A check of the kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// Over random sequences of enqueue, next and give, for every reason, with
-    /// any tag: each thread comes out again, none is ended, and `next` finds one
-    /// as long as there is one.
+    /// Over random sequences of enqueue, next and give, for every reason, with any tag: each thread comes out again,
+    /// and none is ended. `next` finds a thread as long as there is one.
     Keeps,
     /// `enqueue` returns all that are woken, if the policy says so.
     LetsWokenRun,
@@ -56,8 +53,8 @@ pub enum Check {
     Displaced,
     /// `drain` hands over everything, and an empty policy has nothing.
     Drains,
-    /// `waiting` is no more than a hint, but not a lie: what is waiting is
-    /// given, nothing waits in an empty policy, and what may not move is kept.
+    /// `waiting` is a hint, but not a lie: waiting threads are given, nothing waits in an empty policy, and threads
+    /// that may not move are kept.
     Waiting,
     /// Nobody is passed over more often than the policy claims; see
     /// [`Kit::bypass`].
@@ -103,9 +100,9 @@ impl Check {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// In which check.
+    /// The check that failed.
     pub check: Check,
-    /// What happened.
+    /// A description of the failure.
     pub what: String,
 }
 
@@ -185,10 +182,9 @@ impl Kit {
         self
     }
 
-    /// The policy claims that a thread, once queued among 8 others that come
-    /// back again and again, more urgent ones among them, runs before `times`
-    /// turns of others have passed. Without a claim nothing is checked: policies
-    /// may starve.
+    /// Claims that a thread is not passed over for ever. It is queued once among 8 others that come back again and
+    /// again, with more urgent ones among them. It runs before `times` turns of others have passed. Without a claim
+    /// nothing is checked: policies may starve.
     pub fn bypass(mut self, times: usize) -> Self {
         self.bypass = Some(times);
         self

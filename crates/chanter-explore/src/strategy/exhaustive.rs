@@ -51,8 +51,8 @@ impl Exhaustive {
         }
     }
 
-    /// The next path: the last decision that has another alternative takes
-    /// it, and what followed is open again. False: there is none.
+    /// Goes to the next path: the last decision that has another alternative takes it, and the decisions after it are
+    /// open again. False: there is no other path.
     fn advance(&mut self) -> bool {
         self.path.truncate(self.at);
         while let Some(Branching { next, of, .. }) = self.path.pop() {

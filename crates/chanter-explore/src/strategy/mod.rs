@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 
 /// A way through the schedules of a program.
 pub(crate) trait Strategy: Send {
-    /// Another schedule begins; false: there is none.
+    /// Begins another schedule. False: there is no other one.
     fn begin(&mut self) -> bool;
 
     /// An alternative of `decision`.

@@ -37,7 +37,7 @@ pub(crate) struct Pct {
     longest: u64,
 }
 
-/// Priorities that are drawn are above this, those of the fallen below.
+/// Drawn priorities are above this, and those of threads that have fallen below.
 const FALLEN: u64 = 1 << 32;
 
 impl Pct {

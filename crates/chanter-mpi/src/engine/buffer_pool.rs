@@ -14,7 +14,7 @@ pub(super) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Keeps that of what was sent, if it was a whole body.
+    /// Keeps the buffer of a message that was sent, if it was a whole body.
     pub(super) fn put_sent(&mut self, sent: Sent) {
         if let Sent::Whole(body) = sent {
             self.put(body.into_frame());
@@ -30,7 +30,7 @@ impl BufferPool {
         }
     }
 
-    /// Room for this number of bytes, and not for many more. Empty if there is none.
+    /// A buffer with room for `length` bytes, and not for many more. It is empty if the pool has none.
     pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
         let fits = |room: &Vec<u8>| (length..=4 * length).contains(&room.capacity());
         match self.free.iter().rposition(fits) {

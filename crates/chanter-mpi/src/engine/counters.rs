@@ -21,14 +21,15 @@ pub struct Counts {
     pub sent: u64,
     /// Frames that have come.
     pub received: u64,
-    /// Bytes of frames that were copied out of a slot: those of at most 8 KiB. Larger ones are written where they stay.
+    /// Bytes of frames that were copied out of a slot, which are frames of at most 8 KiB. Larger ones are written
+    /// where they stay.
     pub copied: u64,
 }
 
 impl Counters {
     #[inline]
     fn add(counter: &AtomicU64, more: u64) {
-        // ORDER: Relaxed: the turn orders those who write; who reads wants a number only.
+        // ORDER: Relaxed: the turn orders the writers, and a reader wants a number only.
         counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 

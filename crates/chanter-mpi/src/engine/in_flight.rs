@@ -22,9 +22,9 @@ pub(super) struct InFlight<T> {
     at_once: u8,
 }
 
-/// Every n-th send is tested although it was not done at once.
+/// Greatest count of sends that were done at once. After half as many sends without a test, one is tested again.
 const RARELY: u8 = 32;
-/// So few are tested one by one: a test of all looks at what is not under way, too.
+/// Number of sends up to which they are tested one by one: a test of all looks at idle requests, too.
 const FEW: usize = 4;
 
 impl<T> InFlight<T> {
@@ -103,7 +103,7 @@ impl<T> Drop for InFlight<T> {
     }
 }
 
-/// A send keeps its bytes, or shares those of a frame with its other pieces.
+/// The bytes of a send. It owns them, or shares a frame's with the frame's other pieces.
 pub(super) enum Sent {
     Whole(Body),
     Piece(Arc<Body>),
@@ -149,13 +149,14 @@ impl Sends {
         let Sent::Piece(frame) = self.kept[at].insert(Sent::Piece(Arc::clone(frame))) else {
             unreachable!("it is one")
         };
-        // SAFETY: as in `send`; the piece is a part of the frame's bytes, which nobody changes.
+        // SAFETY: a free request is idle. The piece is a part of the frame's bytes. Nobody changes these, and they
+        // are kept until a test says that the send is done.
         unsafe { self.requests.isend(token, at, comm, &raw const frame.frame()[piece], to, tag)? };
         self.finish_at_once(token, at).map(|sent| sent.is_some())
     }
 
-    /// With some libraries a send is mostly done at once: its bytes are still in the cache for the next who wants memory. With
-    /// others a test is in vain, and the next that are due find it.
+    /// Tests a new send once. With some libraries a send is mostly done at once: its bytes are still in the cache for
+    /// the next user of the memory. With others the test is in vain, and the next regular test finds it.
     #[inline]
     fn finish_at_once(&mut self, token: &mut MpiToken, at: usize) -> Result<Option<Sent>> {
         if self.is_worth_a_test() {
@@ -190,7 +191,7 @@ pub(super) struct Filling {
 
 pub(super) type Fills = InFlight<Filling>;
 
-/// Room for a body of that class, in memory that is empty. `None`: there is none.
+/// Room for a body of that class, in memory that is empty. `None`: the memory cannot be had.
 pub(super) fn room_for(class: Class, mut room: Vec<u8>) -> Option<Vec<u8>> {
     room.try_reserve_exact(class.longest()).ok().map(|()| room)
 }
@@ -219,7 +220,8 @@ impl Fills {
         Ok(())
     }
 
-    /// Takes back those of which that is true. A body that came all the same, since it was too late, is dropped.
+    /// Takes back the requests for which `is_it` returns true. A body that came all the same, since it was too late,
+    /// is dropped.
     pub(super) fn cancel(&mut self, token: &mut MpiToken, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
         for place in (0..self.active.len()).rev() {
             let at = self.active[place];

@@ -1,6 +1,5 @@
-//! Sends, by lanes. Each has requests of its own, and a queue of its own of what waits for them: so none is full
-//! since
-//! another one is.
+//! Sends, by lanes. Each lane has its own requests, and its own queue of frames that wait for them. So no lane is
+//! full because another one is.
 
 use std::collections::VecDeque;
 
@@ -211,7 +210,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Looks which large bodies have gone. Their memory is room for what comes.
+    /// Looks which large bodies have gone. Their memory is free for bodies that come.
     pub(super) fn test_bulk(
         &mut self,
         token: &mut MpiToken,

@@ -33,8 +33,8 @@ use crate::shim::{MpiError, MpiToken, library, processors};
 /// Most that may be handed in while another thread is inside.
 const OUTBOX: usize = 256;
 /// Time for which an idle processor tests, if something has come since the last time. The long one is longer than a
-/// pause and the way out of it: two processes that both sleep would else miss each other's answers for ever. It is for
-/// those who have gained by it, and is tried now and then.
+/// pause and the way out of it: otherwise two processes that both sleep would miss each other's answers for ever. It
+/// is for processors that have gained by it, and is tried now and then.
 const LONG_LINGER: Duration = Duration::from_micros(150);
 const SHORT_LINGER: Duration = Duration::from_micros(20);
 const RARELY: u32 = 16;
@@ -49,26 +49,27 @@ const LONGEST_PAUSE: u32 = 1000;
 
 /// An engine that carries frames by MPI, between the processes that `mpirun` has started.
 ///
-/// MPI is called by one OS thread at a time (`MPI_THREAD_SERIALIZED`), which may be any; who finds another one inside leaves
-/// its frame there and goes on. MPI wakes nobody: a [`Pump`](chanter_cluster::Pump) has to poll this, as
-/// [`run`](crate::run) sees to.
+/// MPI is called by one OS thread at a time (`MPI_THREAD_SERIALIZED`), which may be any. An OS thread that finds
+/// another one inside leaves its frame there and goes on. MPI wakes nobody: a [`Pump`](chanter_cluster::Pump) has to
+/// poll this, as [`run`](crate::run) does.
 ///
 /// If a process dies, `mpirun` ends all others ([`Death::Aborts`]).
 pub struct Mpi {
     lock: CombiningLock<State>,
     me: u32,
     nodes: Vec<u32>,
-    /// No more processes than processors are on this node: who tests takes no time from the others.
+    /// Whether this node has no more processes than processors, so that an OS thread that tests takes no time from
+    /// the others.
     may_linger: bool,
     notifier: OnceLock<Notifier>,
-    /// Lanes in which somebody was refused, a bit for each. The notifier tells when there is room.
+    /// Lanes in which a sender was refused, a bit for each. The notifier tells when there is room.
     refused: AtomicU8,
     counters: Arc<Counters>,
     has_ended: AtomicBool,
     sleep: Sleep,
 }
 
-/// How those sleep who poll.
+/// The sleep of an OS thread that polls.
 #[derive(Default)]
 struct Sleep {
     /// Microseconds of the last pause; 0 if something has come since.
@@ -102,7 +103,7 @@ impl Mpi {
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
         let state = State::new(token, me, count, Arc::clone(&counters))?;
-        // Nobody sends before all receive: what comes first would be copied once more.
+        // Nobody sends before all receive: an early message would be copied once more.
         state.token.barrier()?;
         Ok(Self {
             lock: CombiningLock::new(state, OUTBOX),
@@ -199,7 +200,7 @@ impl Mpi {
         }
     }
 
-    /// Lanes in which who was refused should try again.
+    /// Lanes in which a refused sender should try again.
     #[inline]
     fn may_retry(&self, within: &State) -> u8 {
         // ORDER: Relaxed: it is looked at again and again as long as it is set.
@@ -216,7 +217,7 @@ impl Mpi {
         let ends = within.has_ended() && !std::mem::replace(&mut within.is_end_told, true);
         drop(within);
         if ends {
-            // ORDER: Release: what was done inside before the end is seen by who sees the end.
+            // ORDER: Release: an OS thread that sees the end sees what was done inside before it.
             self.has_ended.store(true, Ordering::Release);
         }
         // ORDER: Relaxed: flags. A sender that is refused from now on sets its bit again, and the next look finds it.

@@ -35,8 +35,8 @@ pub(super) struct ProcessId {
 }
 
 impl ProcessId {
-    /// A piece of a frame has come, of which more follows. One that is longer than `most` is none of ours: it is forgotten, and its
-    /// end is no frame.
+    /// Takes a piece of a frame, of which more pieces follow. A frame that is longer than `most` is none of ours: it
+    /// is forgotten, and its end is no frame.
     pub(super) fn begin(&mut self, lane: Lane, piece: &[u8], most: usize) {
         let begun = &mut self.begun[lane as usize];
         if begun.is_empty() {

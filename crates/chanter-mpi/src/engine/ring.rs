@@ -1,11 +1,10 @@
 //! A ring of persistent receives, of which only the first is tested.
 //!
 //! MPI gives a message to the receive that was posted first of all that want it. All receives of the ring want
-//! everything, so messages are in the ring in the order in which MPI has matched them. Those of a sender are in the
-//! order in which they were sent. While the first is not done, none behind it need be looked at; an empty poll costs
-//! one test, however
-//! many threads wait. A receive that has been read is started again, behind all others. The next look does so, as the
-//! owner of the message need not wait for it.
+//! everything, so messages are in the ring in the order in which MPI has matched them. Messages of one sender are in
+//! the order in which they were sent. While the first receive is not done, none behind it need be looked at: an empty
+//! poll costs one test, however many threads wait. A receive that has been read is started again, behind all others.
+//! The next look does so, since the owner of the message need not wait for it.
 //!
 //! How many are posted follows from how messages come: see [`ReceiveWindow`].
 
@@ -21,7 +20,7 @@ pub(super) struct Ring {
     slots: Vec<Box<[u8]>>,
     comm: Comm,
     receive_window: ReceiveWindow,
-    /// The first is done, and what of it MPI has said.
+    /// Whether the first receive is done, and MPI's status of it.
     is_done: bool,
     status: Status,
     is_open: bool,

@@ -50,7 +50,7 @@ use super::ring::Ring;
 use crate::detect::OPEN_MPI;
 use crate::shim::{Comm, MpiError, MpiToken, Result, Status, library};
 
-/// Bytes of a frame that goes in pieces, at most: a header, 16 KiB, and what a value's encoding adds.
+/// Bytes of a frame that goes in pieces, at most: a header, 16 KiB, and the extra bytes of a value's encoding.
 const EAGER: usize = LENGTH + 16 * 1024 + 16;
 /// Bytes of a piece; a whole frame mostly. Open MPI sends no more than 4 KiB, with its own header, without asking first.
 const PIECE: usize = LENGTH + 8 * 1024 + 16;
@@ -205,7 +205,8 @@ impl State {
         if self.looks.is_multiple_of(CONTROL_LOOKS) {
             found |= control.has_message(&mut self.token, &mut tests)?;
         }
-        // MPI makes progress with each test. Whether sends are done is of interest to who has no room, or leaves.
+        // MPI makes progress with each test. Whether sends are done matters only to a process without room, or one
+        // that leaves.
         let are_due = self.looks.is_multiple_of(SENDS_LOOKS) || self.has_left || self.lanes.want_room();
         let (has_sends, has_bulk) = self.lanes.are_under_way();
         let has_due = are_due && has_sends;

@@ -1,4 +1,4 @@
-//! A process of the job: it does with its engine what it is asked to.
+//! A process of the job, which does with its engine whatever it is asked to.
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,7 +15,7 @@ use crate::words::{Ask, LANES, POLLED, Said, Told, read, write};
 
 pub(crate) fn run(folder: &Path) {
     let engine = Arc::new(Mpi::start().unwrap());
-    // Its name appears when somebody listens there.
+    // The name appears when a process listens there.
     let number = engine.me().0;
     let (hidden, name) = (folder.join(format!("{number}.new")), folder.join(number.to_string()));
     let listener = UnixListener::bind(&hidden).unwrap();

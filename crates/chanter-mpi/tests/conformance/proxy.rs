@@ -44,7 +44,7 @@ pub(crate) struct Proxy {
     address: PathBuf,
     /// Connections that nobody uses now.
     idle: Mutex<Vec<UnixStream>>,
-    /// Held from a poll until the sink has been told: what the engine has told in order comes in order.
+    /// Held from a poll until the sink has been told, so that the engine's messages come in order.
     polling: Mutex<()>,
     _job: Arc<Job>,
 }

@@ -72,7 +72,7 @@ impl Told {
     }
 }
 
-/// Writes a value and what follows it.
+/// Writes a value and the byte strings that follow it.
 pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, value: &T, follows: &[Vec<u8>]) -> io::Result<()> {
     let lengths: Vec<u64> = follows.iter().map(|bytes| bytes.len() as u64).collect();
     let head = postcard::to_allocvec(&(value, lengths)).map_err(io::Error::other)?;
@@ -82,7 +82,7 @@ pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, value: &T, follows: &
     follows.iter().try_for_each(|bytes| stream.write_all(bytes))
 }
 
-/// Reads what `write` has written.
+/// Reads a value and its byte strings, as `write` wrote them.
 pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<(T, Vec<Vec<u8>>)> {
     let mut length = [0; 8];
     stream.read_exact(&mut length)?;

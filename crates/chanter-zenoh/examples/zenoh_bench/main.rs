@@ -20,7 +20,7 @@ const TRIPS: u64 = 4000;
 /// Bytes of a message, without the header that each has.
 const BYTES: usize = 1024;
 
-/// A way to carry a message and its answer: what both processes are called, and what it is.
+/// Ways to carry a message and its answer: a name for both processes, and a description.
 const WAYS: [(&str, &str); 10] = [
     ("tcp", "blocking sockets, TCP, two OS threads"),
     ("quic", "QUIC (quinn, Tokio), one stream"),

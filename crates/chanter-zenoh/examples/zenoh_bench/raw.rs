@@ -136,7 +136,8 @@ pub(crate) fn zenoh_call(port: &str, express: bool) -> Outcome {
     Ok(())
 }
 
-/// The same with a Chanter thread on each side: what is handed over to a virtual processor that sleeps, and nothing else of ours.
+/// The same with a Chanter thread on each side: a message is handed over to a virtual processor that sleeps, and
+/// nothing else of ours runs.
 pub(crate) fn zenoh_in_machine(port: Option<&str>) -> Outcome {
     let machine = Machine::builder().vps(1).build().map_err(broken)?;
     let (own, listen, connect) = match port {

@@ -39,7 +39,7 @@ impl Measured {
     }
 }
 
-/// A floor, and what became of it.
+/// A floor, and whether it was reached.
 pub(crate) struct Verdict {
     what: &'static str,
     value: f64,

@@ -189,7 +189,7 @@ fn send_raw(port: &str) -> Outcome {
         goes_on.store(false, Ordering::Relaxed);
         streaming.join().map_err(|_| "the sender has panicked".to_owned())?
     })?;
-    // It goes when it is ended: what it has sent is on its way.
+    // The process stays until it is ended, since its messages are still on their way.
     thread::sleep(Duration::from_secs(60));
     Ok(())
 }

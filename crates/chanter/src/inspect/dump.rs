@@ -1,9 +1,9 @@
-//! A dump: what the threads of all machines of the process wait on, for those who look for a hang.
+//! A dump: what the threads of all machines of the process wait on, for people who look for a hang.
 //!
-//! A thread on each virtual processor looks around there: it polls the threads that block, as a
-//! snapshot does (`observe.rs`). A machine that keeps genealogy knows its threads; of another
-//! one, those are found whose frames lie in the arena of who looks, or in the one for threads
-//! from outside. Nobody has to keep books for it.
+//! A thread on each virtual processor looks for threads there. It polls the threads that block, as a snapshot does
+//! (`observe.rs`). A machine that keeps genealogy knows its threads. On another machine only some threads are found:
+//! their frames lie in the arena of the processor that looks, or in the one for threads from outside. So no machine
+//! has to keep books for it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,17 +21,17 @@ use crate::frame::{self, Header, Kind};
 use crate::sched::{Shared, Vp};
 use crate::thread;
 
-/// How long a virtual processor may take to answer.
+/// Longest time that a virtual processor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Machines that have not begun to end. Not those that are simulated.
+/// Machines that have not begun to end, except those that are simulated.
 static MACHINES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 fn machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
     MACHINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A machine has been made.
+/// Registers a machine that has been made.
 pub(crate) fn register(machine: &Arc<Shared>) {
     if machine.vps[0].simulated.is_none() {
         machines().push(Arc::downgrade(machine));
@@ -40,27 +40,25 @@ pub(crate) fn register(machine: &Arc<Shared>) {
     }
 }
 
-/// It is about to end: nobody spawns there from now on.
+/// Forgets a machine that is about to end: nobody spawns there from now on.
 pub(crate) fn forget(machine: &Shared) {
     machines().retain(|other| !std::ptr::eq(other.as_ptr(), machine));
 }
 
-/// What the threads of every machine of this process wait on, and what its OS threads do (on
-/// Linux), as a text for people. For those who look for a hang.
+/// Describes what the threads of every machine of this process wait on, and what its OS threads do (on Linux). The
+/// result is a text for people who look for a hang.
 ///
-/// Each thread that blocks is polled once more (a wake-up without a reason, which every future
-/// must bear), so one whose wake-up was lost goes on. A virtual processor that does not come back to its
-/// scheduler within five seconds is said not to answer. Threads have the numbers of their births on a
-/// machine that [keeps genealogy](crate::Builder::genealogy) or
-/// [reports deadlocks](crate::Builder::report_deadlocks), and numbers of this dump only on others, where
-/// also those are missing whose frames belong to an OS thread that does not answer. Simulated machines are
-/// left out.
+/// Each thread that blocks is polled once more, so a thread whose wake-up was lost goes on. This is a wake-up without
+/// a reason, which every future must bear. A virtual processor that does not come back to its scheduler within five
+/// seconds is said not to answer. Threads have the numbers of their births on a machine that [keeps
+/// genealogy](crate::Builder::genealogy) or [reports deadlocks](crate::Builder::report_deadlocks). On other machines
+/// they have numbers of this dump only. There, threads whose frames belong to an OS thread that does not answer are
+/// missing. Simulated machines are left out.
 ///
-/// With the environment variable `CHANTER_DUMP` set, a process writes a dump to its standard error
-/// whenever it gets the signal SIGQUIT (Ctrl-\, `kill -QUIT`), from its first machine on, and does not end
-/// by it.
+/// With the environment variable `CHANTER_DUMP` set, a process writes a dump to its standard error whenever it gets
+/// the signal SIGQUIT (Ctrl-\, `kill -QUIT`). The signal does not end it then. This holds from its first machine on.
 ///
-/// Blocks the OS thread, or, on a thread of a machine, that thread as
+/// It blocks the OS thread. On a thread of a machine it blocks that thread, as
 /// [`sync_blocking`](Event::sync_blocking) does.
 ///
 /// ```
@@ -75,7 +73,7 @@ pub(crate) fn forget(machine: &Shared) {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn dump() -> String {
-    // An OS thread that drives nothing: what it spawns goes through inboxes.
+    // This OS thread drives nothing, so the threads that it spawns go through inboxes.
     let (tell, told) = mailbox();
     let looking = std::thread::Builder::new().name("chanter-dump".to_owned());
     match looking.spawn(move || tell.try_send(text())) {
@@ -86,7 +84,7 @@ pub fn dump() -> String {
 
 fn text() -> String {
     let mut text = String::new();
-    // Not in one with the loop: the lock is taken in it.
+    // This is not in one expression with the loop, whose body takes the lock.
     let alive: Vec<_> = machines().iter().filter_map(Weak::upgrade).collect();
     for machine in alive {
         // Writing to a string does not fail.
@@ -113,7 +111,7 @@ fn text() -> String {
     text
 }
 
-/// Has a thread look around on the virtual processor `index`.
+/// Has a thread look for threads on the virtual processor `index`.
 fn ask(machine: &Arc<Shared>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadReport>>> {
     let (tell, told) = mpsc::channel();
     let looking = async move {
@@ -121,8 +119,8 @@ fn ask(machine: &Arc<Shared>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadR
             let _ = tell.send(vp.threads_here());
         }
     };
-    // Under the lock, so that the machine does not begin to end meanwhile. No code of a user runs here:
-    // the new thread goes to an inbox.
+    // The lock is held, so that the machine does not begin to end meanwhile. No code of a user runs here: the new
+    // thread goes to an inbox.
     let machines = machines();
     if !machines.iter().any(|other| std::ptr::eq(other.as_ptr(), &**machine)) {
         return None;
@@ -131,7 +129,7 @@ fn ask(machine: &Arc<Shared>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadR
     Some(told)
 }
 
-/// A thread that one virtual processor could ask, and another could not.
+/// Adds a report, since one virtual processor could ask a thread that another could not.
 fn add(threads: &mut BTreeMap<u64, ThreadReport>, report: ThreadReport) {
     let is_known = threads.get(&report.id).is_some_and(|known| known.state != ThreadState::Ready);
     let is_ours = report.site.is_some_and(|site| site.file() == file!());
@@ -140,7 +138,7 @@ fn add(threads: &mut BTreeMap<u64, ThreadReport>, report: ThreadReport) {
     }
 }
 
-/// Numbers from 1, in place of addresses.
+/// Replaces addresses by numbers from 1.
 fn renumbered(threads: BTreeMap<u64, ThreadReport>) -> BTreeMap<u64, ThreadReport> {
     let numbers: BTreeMap<u64, u64> = threads.keys().copied().zip(1..).collect();
     let mut renumbered = BTreeMap::new();
@@ -159,27 +157,27 @@ fn renumbered(threads: BTreeMap<u64, ThreadReport>) -> BTreeMap<u64, ThreadRepor
 }
 
 impl Vp {
-    /// The threads that can be found, and asked, from here. The caller drives this one.
+    /// The threads that can be found, and asked, from here. The caller drives this virtual processor.
     #[cold]
     fn threads_here(&self) -> Vec<ThreadReport> {
         if self.machine().genealogy().is_some() {
             return self.snapshot(true).threads;
         }
-        // SAFETY: the driver asks, and takes no frame meanwhile.
+        // SAFETY: the caller drives this processor, and takes no frame meanwhile.
         let mut frames = unsafe { self.arena.frames_in_use() };
         // SAFETY: the lock makes us the owner, and nobody takes a frame meanwhile.
         frames.extend(self.machine().with_arena(|arena| unsafe { arena.frames_in_use() }));
-        // Fibers may have begun elsewhere than they were spawned.
+        // Fibers may have begun on another processor than the one where they were spawned.
         frames.extend(self.fibers.frames());
         frames.sort_unstable();
         frames.dedup();
         frames.into_iter().filter_map(|frame| self.look_at(frame)).collect()
     }
 
-    /// What is known of the thread in `frame`, if one lives there. Its id is the frame's address.
+    /// The report of the thread in `frame`, if one lives there. Its id is the frame's address.
     fn look_at(&self, frame: NonNull<Header>) -> Option<ThreadReport> {
         let running = self.running.get();
-        // SAFETY: frames' memory stays while the machine lives.
+        // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { frame.as_ref() };
         let report = |state| ThreadReport {
             id: frame.as_ptr() as u64,
@@ -193,11 +191,11 @@ impl Vp {
         if std::ptr::eq(running, frame.as_ptr()) || !header.state.in_use() || header.state.is_complete() {
             return None;
         }
-        // Before the claim, and after it: see `snapshot`.
+        // This is asked before the claim, and after it; `snapshot` says why.
         if header.state.is_fresh() || self.is_bound_elsewhere(header) {
             return Some(report(ThreadState::Ready));
         }
-        // SAFETY: as above.
+        // SAFETY: the memory of frames stays while the machine lives.
         let Some(token) = (unsafe { frame::claim(frame, false) }) else {
             return Some(report(ThreadState::Ready));
         };
@@ -218,7 +216,7 @@ impl Vp {
     }
 }
 
-/// What the OS says of its threads.
+/// Writes what the OS says of its threads.
 #[cfg(target_os = "linux")]
 fn os_threads(text: &mut String) {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
@@ -264,13 +262,13 @@ mod on_quit {
         });
     }
 
-    /// How many OS threads wait for the signal.
+    /// Number of OS threads that wait for the signal.
     pub(crate) fn listeners() -> usize {
         LISTENERS.load(Ordering::Relaxed)
     }
 }
 
-/// How many OS threads wait for somebody who wants a dump, and wake nobody.
+/// Number of OS threads that wait for a request for a dump, and wake nobody.
 pub(super) fn listeners() -> usize {
     #[cfg(unix)]
     return on_quit::listeners();

@@ -1,10 +1,8 @@
-//! What can be said of a machine's threads: a snapshot of what those that block
-//! wait on.
+//! Snapshots: what the blocked threads of a machine wait on.
 //!
-//! An *observed* machine keeps the genealogy of its threads, and no other books: a
-//! snapshot claims each idle thread, as a wake-up would, and polls it with no budget
-//! and with `Vp::asking` set. A synchronization that still waits answers with
-//! what it waits on; one that would begin answers that the thread went on.
+//! An *observed* machine keeps the genealogy of its threads, and no other books. A snapshot claims each idle thread,
+//! as a wake-up would, and polls it with no budget and with `Vp::asking` set. A synchronization that still waits
+//! answers with what it waits on. One that would begin answers that the thread went on.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -18,21 +16,21 @@ use crate::sched::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 
 impl Shared {
-    /// Who begot whom, if the machine writes that down: *observed* ones do.
+    /// The genealogy, if the machine keeps one: *observed* machines do.
     #[inline(always)]
     pub(crate) fn genealogy(&self) -> Option<&Genealogy> {
         self.genealogy.as_deref()
     }
 
-    /// A thread has been made, and has not run.
+    /// Notes that a thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
         self.note_birth(frame, site);
-        // SAFETY: the caller has made it.
+        // SAFETY: the caller has made the thread, so it owns the frame.
         unsafe { frame::span::open(frame, site) };
     }
 
-    /// As [`born`](Self::born), of a thread whose frame does not know its type yet.
+    /// As [`spawned`](Self::spawned), for a thread whose frame does not know its type yet.
     #[inline(always)]
     pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
         if let Some(genealogy) = &self.genealogy {
@@ -43,12 +41,12 @@ impl Shared {
     #[cold]
     fn write_birth(&self, genealogy: &Genealogy, frame: NonNull<Header>, site: Site) {
         let id = genealogy.spawned(frame, site);
-        // SAFETY: nobody else knows the new thread.
+        // SAFETY: nobody else knows the new thread, so the frame stays.
         let header = unsafe { frame.as_ref() };
         let vtable = header.vtable.get();
-        // A parasite that begins in place has no table of its own yet, and one
-        // that is promoted is no host to `Stats`: nobody can join it.
-        // SAFETY: as above; where the kind says so, the table is the body's.
+        // A parasite that begins in place has no table of its own yet. One that is promoted is no host to `Stats`,
+        // since nobody can join it.
+        // SAFETY: nobody else knows the new thread; where the kind says so, the table is the body's.
         let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
         if is_host {
             self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
@@ -56,39 +54,39 @@ impl Shared {
         let vp = &self.vps[0];
         if let Some(simulated) = &vp.simulated {
             header.tag.set(id);
-            // SAFETY: the new thread is nobody else's.
+            // SAFETY: nobody else knows the new thread, so its frame and name stay.
             let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
             simulated.note_birth(vp, id, site, name);
         }
     }
 
-    /// The number of a thread that somebody waits for, by its frame's address.
+    /// The number of a thread that is waited for, by its frame's address.
     pub(super) fn id_of(&self, frame: usize) -> Option<u64> {
         let (genealogy, frame) = (self.genealogy()?, NonNull::new(frame as *mut Header)?);
-        // A thread of another machine has none here.
-        // SAFETY: who waits keeps the frame.
+        // A thread of another machine has no number here.
+        // SAFETY: the thread that waits keeps the frame.
         let is_ours = unsafe { ptr::eq((*frame.as_ref().vp.load(Ordering::Relaxed)).machine(), self) };
-        // SAFETY: as above.
+        // SAFETY: the thread that waits keeps the frame, which is of this machine.
         is_ours.then(|| unsafe { genealogy.id(frame) }).flatten()
     }
 }
 
-/// What threads that block wait on, each once.
+/// The channels and locks that blocked threads wait on, each once.
 #[derive(Default)]
 pub(super) struct Probes {
     pub(super) channels: Vec<Probe>,
     pub(super) locks: Vec<LockProbe>,
 }
 
-/// What a snapshot found.
+/// The results of a snapshot.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) threads: Vec<ThreadReport>,
-    /// The frames of those that block, in the same order as their ids.
+    /// The blocked threads' ids and frames.
     pub(crate) blocked: Vec<(u64, NonNull<Header>)>,
-    /// What they wait on.
+    /// The channels and locks that they wait on.
     pub(super) probes: Probes,
-    /// What threads have said to [hold](super::deadlock::holding).
+    /// The handles that threads have declared to [hold](super::deadlock::holding).
     pub(crate) holders: Vec<Holder>,
 }
 
@@ -107,34 +105,33 @@ impl Vp {
         !self.asking.get().is_null()
     }
 
-    /// Whom the next answers go to; returns whom they went to before.
+    /// Sets where the next answers go, and returns where they went before.
     pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
         self.asking.replace(waits)
     }
 
-    /// Called by what may be polled for a snapshot. True: it is, and the thread
-    /// goes on.
+    /// Answers a snapshot; called by code that may be polled for one. True: it is being polled for one, and the
+    /// thread goes on.
     pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
-        // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
-        // borrow ends with the call, which runs no other answer.
+        // SAFETY: `ask` set the pointer on this OS thread, for the time of a poll. The borrow ends with the call,
+        // which runs no other answer.
         let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
         answer(waits);
         waits.went_on
     }
 
-    /// Asks every thread of this virtual processor's machine that blocks what
-    /// it waits on; those that are bound to another one are left out. `all`:
-    /// names the others too, as ready, and those that have ended.
+    /// Asks every blocked thread of this virtual processor's machine what it waits on. Threads that are bound to
+    /// another processor are left out. `all`: the others are included too, as ready, and so are those that have
+    /// ended.
     ///
-    /// The caller drives this one, and no thread is being polled for a
-    /// snapshot.
+    /// The caller drives this virtual processor, and no thread is being polled for a snapshot.
     pub(crate) fn snapshot(&self, all: bool) -> Snapshot {
         let machine = self.machine();
         let mut snapshot = Snapshot::default();
         let living = machine.genealogy().map(Genealogy::living).unwrap_or_default();
         for living in &living {
             let frame = living.frame;
-            // SAFETY: frames' memory stays while the machine lives.
+            // SAFETY: the memory of frames stays while the machine lives.
             let header = unsafe { frame.as_ref() };
             let report = |is_parasite, place: Option<Place>, state| ThreadReport {
                 id: living.id,
@@ -145,13 +142,13 @@ impl Vp {
                 is_parasite,
                 state,
             };
-            // Before the claim, so that those elsewhere are left in peace; after
-            // it, because until then the frame might become another's.
-            // A delayed thread waits for nothing.
+            // This is asked before the claim, so that threads elsewhere are left in peace. It is asked after the
+            // claim too, because until then the frame might become another thread's. A delayed thread waits for
+            // nothing.
             let thread = if header.state.is_fresh() || self.is_bound_elsewhere(header) {
                 None
             } else {
-                // SAFETY: as above.
+                // SAFETY: the memory of frames stays while the machine lives.
                 unsafe { frame::claim(frame, false) }
             };
             let Some(thread) = thread else {
@@ -181,7 +178,7 @@ impl Vp {
         snapshot
     }
 
-    /// Whether a thread may run on another virtual processor only.
+    /// Whether a thread may only run on another virtual processor.
     pub(super) fn is_bound_elsewhere(&self, header: &Header) -> bool {
         matches!(header.kind.get(), Kind::Pinned | Kind::Local)
             && !ptr::eq(header.vp.load(Ordering::Relaxed), self)
@@ -193,11 +190,12 @@ impl Vp {
         let budget = self.budget.replace(0);
         let outer = self.asking.replace(&raw mut waits);
         let frame = thread.header() as *const Header;
-        // SAFETY: the caller drives us. The thread is its own until it is woken.
+        // SAFETY: the caller drives this processor. The thread belongs to it until the thread is woken.
         unsafe { frame::run(self, thread) };
         self.asking.set(outer);
         self.budget.set(budget);
-        // SAFETY: as in `snapshot`. Complete, or queued again: it went on.
+        // SAFETY: the memory of frames stays while the machine lives. A thread that is complete, or queued again,
+        // went on.
         let header = unsafe { &*frame };
         waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.home);
         waits
@@ -221,7 +219,7 @@ impl Vp {
         ThreadState::Blocked(waits.list)
     }
 
-    /// Says which threads are joined.
+    /// Fills in which threads are joined.
     pub(super) fn name_joined(&self, waits: &mut Waits) {
         for (place, frame) in std::mem::take(&mut waits.joins) {
             waits.list[place] = Waiting::Join { thread: self.machine().id_of(frame) };

@@ -1,13 +1,11 @@
-//! Threads that can never run again while others do: what `inspect/deadlock/groups.rs`
-//! needs to know, all of it true at one moment.
+//! Threads that can never run again while others do. This file collects the facts that `deadlock/groups.rs` needs,
+//! all of them true at one moment.
 //!
-//! Every thread that blocks is claimed and asked, and its token is kept until
-//! the end: from its answer on it does not run. When all have been asked, each
-//! channel is looked at under its lock. If the offers of those who were asked
-//! still wait there, and all shares are theirs, then nobody could have touched
-//! the channel since that look, and nobody ever will: who has no share cannot
-//! send, receive, close, or make a handle. So what was seen of such channels
-//! one after the other is true of all of them when the last has been seen.
+//! Every thread that blocks is claimed and asked, and its token is kept until the end. So from its answer on it does
+//! not run. When all have been asked, each channel is looked at under its lock. Suppose that the offers of the asked
+//! threads still wait there, and that all shares are theirs. Then nobody could have touched the channel since that
+//! look, and nobody ever will: a thread without a share cannot send, receive, close, or make a handle. So the facts
+//! about such channels, which are seen one after the other, are all true when the last has been seen.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -21,7 +19,7 @@ use crate::frame::report::{Held, Look, Waiting, Waits};
 use crate::policy::Ready;
 use crate::sched::Vp;
 
-/// Gives the threads back, whatever happens.
+/// Gives the threads' tokens back when it is dropped.
 struct Asked<'a> {
     vp: &'a Vp,
     tokens: Vec<Ready>,
@@ -30,14 +28,14 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         for token in self.tokens.drain(..) {
-            // SAFETY: the driver asks, and the tokens come from `ask`.
+            // SAFETY: the caller of `stuck_groups` drives `vp`, and the tokens come from `frame::probe`.
             unsafe { frame::let_go(self.vp, token) };
         }
     }
 }
 
 impl Vp {
-    /// See [`partial`](super::deadlock::partial). The caller drives this one.
+    /// Finds stuck groups; see [`partial`](super::deadlock::partial). The caller drives this virtual processor.
     #[cold]
     pub(crate) fn stuck_groups(&self) -> Vec<Deadlock> {
         let machine = self.machine();
@@ -47,12 +45,12 @@ impl Vp {
         let mut answers = Vec::new();
         for living in genealogy.living() {
             let frame = living.frame;
-            // SAFETY: frames' memory stays while the machine lives.
+            // SAFETY: the memory of frames stays while the machine lives.
             if unsafe { frame.as_ref() }.state.is_fresh() {
                 // A delayed thread waits for nothing, and is not to run.
                 continue;
             }
-            // SAFETY: as above.
+            // SAFETY: the memory of frames stays while the machine lives.
             let Some(token) = (unsafe { frame::claim(frame, false) }) else { continue };
             if self.is_bound_elsewhere(token.header()) {
                 Self::send_home(token);
@@ -61,7 +59,7 @@ impl Vp {
             let mut waits = Waits::default();
             let budget = self.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
-            // SAFETY: the caller drives us.
+            // SAFETY: the caller drives this processor, and the token is ours.
             let still = unsafe { frame::probe(self, token) };
             self.replace_asking(outer);
             self.budget.set(budget);
@@ -70,9 +68,9 @@ impl Vp {
                 answers.push((living, waits));
             }
         }
-        // Who was woken after its answer, by one who was asked later, say. (If its
+        // Drops threads that were woken after their answers, for instance by a thread that was asked later. (If its
         // waker is late, its offer does not wait any more.)
-        // SAFETY: we hold their tokens.
+        // SAFETY: we hold their tokens, which keep the frames.
         answers.retain(|(living, _)| !unsafe { living.frame.as_ref() }.state.is_notified());
         let channels = look_at_channels(&answers);
         let members = answers.into_iter().filter_map(|(living, waits)| self.member(living, waits)).collect();
@@ -81,7 +79,7 @@ impl Vp {
         groups
     }
 
-    /// `None`: it may be woken by something that is not known here.
+    /// The thread as a member. `None`: something unknown here may wake it.
     fn member(&self, living: Living, mut waits: Waits) -> Option<Member> {
         let frame = living.frame;
         let is_known = |wait: &Waiting| {
@@ -90,7 +88,7 @@ impl Vp {
                 Waiting::Send { .. } | Waiting::Receive { .. } | Waiting::Join { .. } | Waiting::Never
             )
         };
-        // SAFETY: its token is held.
+        // SAFETY: its token is held, which keeps the frame.
         let header = unsafe { frame.as_ref() };
         let is_blind = waits.went_on
             || waits.strangers
@@ -101,7 +99,7 @@ impl Vp {
         if is_blind {
             return None;
         }
-        // What lies in the frame is reached by its thread alone.
+        // Handles that lie in the frame are reached by its thread alone.
         let inside = frame.as_ptr() as usize..frame.as_ptr() as usize + header.vtable.get().size;
         let held: Vec<Held> =
             waits.held.into_iter().filter(|(at, _)| inside.contains(at)).flat_map(|(_, held)| held).collect();
@@ -126,7 +124,7 @@ impl Vp {
     }
 }
 
-/// The channels at which all who were asked still wait.
+/// The channels at which all asked threads still wait.
 fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
     let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<Offer>>)>::new();
     for (_, waits) in answers {
@@ -139,8 +137,8 @@ fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
     }
     let look = |(address, (look, offers)): (usize, (Option<Look>, Vec<_>))| {
         let channel = NonNull::new(address as *mut ())?;
-        // SAFETY: those who wait there have a share of it, and we have their
-        // tokens: neither they nor their offers go away.
+        // SAFETY: the threads that wait there have a share of the channel, and we have their tokens. So neither they
+        // nor their offers go away.
         let sides = unsafe { look?(channel, &offers) }?;
         Some(Channel { address, sides })
     };

@@ -1,18 +1,15 @@
 //! Deadlock reports of a machine that is not simulated.
 //!
-//! A machine that was asked to report them is *quiet* when all its drivers
-//! sleep, its queues are empty, and no timer and no I/O could wake it. (The alarm
-//! of a lock that only looks whether waiters are alive is no such timer. Before a
-//! report it rings once, and the machine is looked at again.) Then
-//! only another OS thread could: one that holds a handle, or a waker, and
-//! there is no telling which do. So a deadlock is reported only if there is no
-//! other OS thread in the process: each one that the OS lists drives a quiet
-//! machine, or is the idle keeper of the time, or a watchdog's, or, in a test that says so, the
-//! harness's own, which only waits. With one OS thread more, or on a system
-//! that does not list them, nothing is ever reported.
+//! A machine that reports deadlocks is *quiet* when all its drivers sleep, its queues are empty, and no timer and no
+//! I/O could wake it. (The alarm of a lock that only looks whether waiters are alive is no such timer. Before a
+//! report it goes off once, and the machine is looked at again.) Then only another OS thread could wake it, by a
+//! handle or a waker. Nothing tells which OS threads hold one. So a deadlock is reported only if the process has no
+//! other OS thread. Each one that the OS lists must drive a quiet machine, be the idle keeper of the time, or be a
+//! watchdog's. In a test that says so, it may also be the harness's own, which only waits. With one OS thread more,
+//! or on a system that does not list them, nothing is ever reported.
 //!
-//! Quiet machines count each other as quiet: if all the OS threads of a process
-//! sleep in them, no one is left to wake any.
+//! Quiet machines count each other as quiet: if all the OS threads of a process sleep in them, none is left to wake
+//! any.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -24,13 +21,13 @@ use crate::machine::os_threads::os_threads;
 use crate::sched::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 
-/// How long a quiet machine waits before it looks, and between looks.
+/// Time that a quiet machine waits before it looks, and between looks.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A machine that was quiet at its last look.
 struct Quiet {
     machine: Weak<Shared>,
-    /// The alarms that help nobody have rung since it became quiet.
+    /// Whether the alarms that help nobody have gone off since the machine became quiet.
     has_rung: bool,
 }
 
@@ -41,8 +38,8 @@ fn quiet_machines() -> MutexGuard<'static, Vec<Quiet>> {
 }
 
 impl Shared {
-    /// Whether nothing on the machine can run, or become ready by itself.
-    /// `risen`: how many of its drivers are awake to ask.
+    /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its drivers are awake
+    /// to ask.
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |vp: &Vp| {
             vp.inbox.is_empty() && vp.gives() == 0 && !vp.timers.may_help() && !vp.reactor.has_sources()
@@ -53,8 +50,8 @@ impl Shared {
             && self.vps.iter().all(|vp| idle(vp))
     }
 
-    /// Rings the alarms of a quiet machine, which help nobody: whoever waits for a lock shows that it is alive. False: there
-    /// are none.
+    /// Fires the alarms of a quiet machine that help nobody; a waiter for a lock then shows that it is alive. False:
+    /// there are none.
     fn ring_alarms(&self) -> bool {
         let mut any = false;
         let mut wakes = WakeList::new();
@@ -68,26 +65,27 @@ impl Shared {
         any
     }
 
-    /// The OS threads that drive it, and those that wait for blocking calls.
+    /// Number of OS threads that drive the machine, or wait for blocking calls.
     fn drivers(&self) -> usize {
         1 + self.workers.count() + self.pool.idle()
     }
 }
 
 impl Vp {
-    /// How long the driver may sleep before it looks for a deadlock.
+    /// Time that the driver may sleep before it looks for a deadlock.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.looks_for_deadlocks().then_some(PATIENCE)
     }
 
-    /// The driver of a machine's main thread does, when it is not nested.
+    /// Whether this processor's driver looks for deadlocks. The driver of a machine's main thread does, when it is
+    /// not nested.
     fn looks_for_deadlocks(&self) -> bool {
         let machine = self.machine();
         machine.reports_deadlocks && self.index == 0 && self.running.get().is_null() && machine.has_main()
     }
 
-    /// The driver has slept and risen. If the machine has been quiet since its
-    /// last look, and no one is left to wake it, leaves a report with it.
+    /// Looks for a deadlock after the driver has slept. If the machine has been quiet since its last look, and no OS
+    /// thread is left to wake it, leaves a report with it.
     #[cold]
     pub(crate) fn look_for_deadlock(&self) {
         if !self.looks_for_deadlocks() {
@@ -120,8 +118,7 @@ impl Vp {
         let snapshot = self.snapshot(false);
         let threads = snapshot.threads;
         let went_on = threads.iter().any(|thread| thread.state == ThreadState::Missed);
-        // To poll a thread may have woken others: they run now. And the last
-        // word is that of the OS.
+        // A poll may have woken other threads: they run now. The last word is that of the OS.
         if went_on || self.dispatch() || !machine.is_quiet(1) || !is_alone(machine) {
             return;
         }
@@ -129,7 +126,7 @@ impl Vp {
     }
 }
 
-/// The driver is about to leave, still awake: it is nobody's sleeper any more.
+/// Forgets that the machine was quiet. The driver is about to leave, still awake.
 pub(crate) fn forget(machine: &Shared) {
     if machine.reports_deadlocks {
         quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &machine.this));
@@ -139,7 +136,7 @@ pub(crate) fn forget(machine: &Shared) {
 /// Whether every OS thread of the process is accounted for.
 fn is_alone(machine: &Shared) -> bool {
     let Some(threads) = os_threads(machine.is_in_test) else { return false };
-    // Policies are asked below, and machines may go: not under the lock.
+    // Policies are asked below, and machines may go, so the lock is not held.
     let others: Vec<_> = quiet_machines().iter().filter_map(|other| other.machine.upgrade()).collect();
     let known: usize = others
         .iter()

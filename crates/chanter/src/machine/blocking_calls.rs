@@ -1,11 +1,11 @@
 //! Calls that block their OS thread: run by OS threads of the machine's own, or in place.
 //!
-//! `spawn_blocking` leaves a call in a queue, and a host that waits for its result. The OS threads of the pool take calls in the order in which they
-//! came; there are as many as have ever been needed at once, up to a limit, and those that have nothing to do for
-//! a while end. They count as workers of the machine: its end joins them.
+//! `spawn_blocking` leaves a call in a queue, and a host that waits for its result. The OS threads of the pool take
+//! calls in the order in which they came. There are as many OS threads as have ever been needed at once, up to a
+//! limit. Those that have nothing to do for a while end. They count as workers of the machine: its end joins them.
 //!
-//! The call lies in a place that it shares with its host, so whoever comes first has it: an OS thread, to run it, or the end of the
-//! host (a cancellation, the end of the machine), to drop it.
+//! The call lies in a place that it shares with its host. The first of two takes it: an OS thread, to run it, or the
+//! end of the host (a cancellation, the end of the machine), to drop it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,35 +20,35 @@ use crate::sched::workers::Workers;
 use crate::sched::{Shared, entered};
 use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
 
-/// An OS thread that has had nothing to do for so long ends.
+/// Time after which an OS thread that has nothing to do ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// OS threads for blocking calls, unless the builder says otherwise.
+/// Greatest number of OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
 
 /// The stack of a call on a simulated machine, in bytes: that of an OS thread.
 const SIMULATED_STACK: usize = 2 << 20;
 
-/// What is to be run, and where it was spawned.
+/// A call to be run, and where it was spawned.
 struct Call {
     run: Box<dyn FnOnce() + Send>,
     site: Site,
 }
 
-/// The OS threads of one machine, and what they are to do.
+/// The OS threads of one machine for blocking calls, and the calls that wait for them.
 pub(crate) struct Pool {
     most: usize,
     pub(super) workers: Workers,
     state: Mutex<State>,
-    /// There is a call to be taken, or the machine ends.
+    /// Notified when there is a call to be taken, and when the machine ends.
     change: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     calls: VecDeque<Call>,
-    /// Where those were spawned that are under way.
+    /// Where the calls that are under way were spawned.
     running: Vec<Site>,
-    /// OS threads that there are, and that wait for calls.
+    /// Number of OS threads that exist, and of those that wait for calls.
     threads: usize,
     idle: usize,
     is_closed: bool,
@@ -63,17 +63,17 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many OS threads have nothing to do.
+    /// Number of OS threads that have nothing to do.
     pub(crate) fn idle(&self) -> usize {
         self.state().idle
     }
 
-    /// Where the calls were spawned that are under way.
+    /// Where the calls that are under way were spawned.
     pub(super) fn running(&self) -> Vec<Site> {
         self.state().running.clone()
     }
 
-    /// Ends what has not begun. Those who run a call end after it.
+    /// Drops calls that have not begun. OS threads that run a call end after it.
     pub(super) fn close(&self) {
         let calls = {
             let mut state = self.state();
@@ -84,8 +84,8 @@ impl Pool {
         calls.into_iter().for_each(|call| catch_panic(|| drop(call)));
     }
 
-    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has come for
-    /// the time `idle`.
+    /// The next call, for an OS thread of the pool. `None`: the OS thread is to end, since the pool is closed, or no
+    /// call has come for the time `idle`.
     fn next(&self, idle: Duration) -> Option<Call> {
         let mut state = self.state();
         loop {
@@ -100,7 +100,7 @@ impl Pool {
             let (again, wait) = self.change.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
             state = again;
             state.idle -= 1;
-            // (Its time may be over, and yet somebody has counted on it since.)
+            // (Its time may be over, and yet a call has counted on it since.)
             if wait.timed_out() && state.calls.is_empty() {
                 break;
             }
@@ -109,7 +109,7 @@ impl Pool {
         None
     }
 
-    /// A call that was spawned at `site` has ended.
+    /// Notes that a call that was spawned at `site` has ended.
     fn ended(&self, site: Site) {
         let mut state = self.state();
         if let Some(at) = state.running.iter().position(|running| *running == site) {
@@ -119,8 +119,10 @@ impl Pool {
 }
 
 impl Shared {
-    /// # Errors
-    /// The OS refuses an OS thread, and there is none: gives the call's promise up.
+    /// Queues a call, and starts an OS thread for it if need be.
+    ///
+    ///  # Errors
+    /// The OS refuses an OS thread, and there is none. The call is dropped.
     fn submit(&self, call: Call) -> io::Result<()> {
         let pool = &self.pool;
         let mut state = pool.state();
@@ -141,7 +143,7 @@ impl Shared {
         let mut state = pool.state();
         state.threads -= 1;
         if state.threads > 0 {
-            // Another one takes it, later.
+            // Another OS thread takes it, later.
             return Ok(());
         }
         let call = state.calls.pop_back();
@@ -176,7 +178,7 @@ impl Shared {
         let run = Box::new(move || {
             if let Some(call) = theirs.take() {
                 let result = catch_unwind(AssertUnwindSafe(call)).map_err(JoinError::panicked);
-                // There is room; or nobody waits any more, and what is left is dropped.
+                // The channel has room. If nobody waits any more, the result is dropped here.
                 catch_panic(|| drop(tx.try_send(result)));
             }
         });
@@ -201,7 +203,8 @@ impl Shared {
     }
 }
 
-/// Where a call lies until it begins. With the first of its two owners goes a call that has not.
+/// A call until it begins, shared by two owners. The first owner that is dropped takes a call that has not begun with
+/// it.
 struct Place<F>(Arc<Mutex<Option<F>>>);
 
 impl<F> Place<F> {
@@ -217,22 +220,25 @@ impl<F> Drop for Place<F> {
     }
 }
 
-/// Runs a call that blocks its OS thread, or computes for long, on an OS thread of the machine's pool, and
-/// gives a handle of a host that waits for its result.
+/// Runs a call that blocks its OS thread, or computes for long, on an OS thread of the machine's pool. Returns a
+/// handle of a host that waits for its result.
 ///
-/// The pool has at most [`Builder::blocking_threads`](crate::Builder::blocking_threads) OS threads; more calls wait, in order. To await the handle
-/// yields the call's value; a panic of the call is a [`JoinError`](crate::JoinError), as that of a thread is.
-/// The call is a thread's in all other respects: it has a name if it is given one there, and to [cancel](Thread::cancel) it
-/// drops a call that has not begun. A call that has begun goes on to its end, and its value is dropped.
+/// The pool has at most [`Builder::blocking_threads`](crate::Builder::blocking_threads) OS threads; more calls wait,
+/// in order. Awaiting the handle yields the call's value, or a [`JoinError`](crate::JoinError) if the call panics, as
+/// with a thread. The call is a thread in all other respects. It has a name if it is given one there. To
+/// [cancel](Thread::cancel) it drops a call that has not begun. A call that has begun goes on to its end, and its
+/// value is dropped.
 ///
-/// The call may use the machine: [`spawn`](crate::spawn), [`sync_blocking`](crate::Event::sync_blocking), and channels. The end of
-/// the machine waits for calls that have begun, for [as long as that may](crate::Builder::shutdown_timeout). Meanwhile they
-/// find it there. Its timers and I/O go on, its threads end, and threads that a call spawns then are cancelled before they
-/// run. A call may drop the last handle of the machine: the machine ends when the call has.
-/// On a simulated machine the call runs on a [fiber](crate::fiber): events that block in it are simulated as others are.
+/// The call may use the machine: [`spawn`](crate::spawn), [`sync_blocking`](crate::Event::sync_blocking), and
+/// channels. The end of the machine waits for calls that have begun, for [as long as that
+/// may](crate::Builder::shutdown_timeout). Meanwhile the calls can still use the machine. Its timers and I/O go on,
+/// its threads end, and threads that a call spawns then are cancelled before they run. A call may drop the last
+/// handle of the machine: the machine ends when the call has. On a simulated machine the call runs on a
+/// [fiber](crate::fiber): events that block in it are simulated as others are.
 ///
-/// # Panics
-/// Outside of a machine ([`Machine::spawn_blocking`] is for those). If the OS refuses the pool's first OS thread, the thread panics.
+///  # Panics
+/// Panics outside of a machine; use [`Machine::spawn_blocking`] there. If the OS refuses the pool's first OS thread,
+/// the spawned thread panics.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -254,14 +260,15 @@ where
     if shared.vps[0].simulated.is_some() { as_fiber().spawn(call) } else { shared.spawn_blocking(call) }
 }
 
-/// How a call is spawned on a simulated machine, which has one OS thread, for the sake of replay: what blocks in it
-/// suspends it alone.
+/// Spawns a call as a fiber on a simulated machine, which has one OS thread, for the sake of replay. An operation
+/// that blocks in the call suspends only the call.
 fn as_fiber() -> fiber::Builder {
     fiber::Builder::new().stack_size(SIMULATED_STACK)
 }
 
 impl Machine {
-    /// Runs a call that blocks on an OS thread of the machine's pool; see [`spawn_blocking`]. From any OS thread.
+    /// Runs a call that blocks on an OS thread of the machine's pool; see [`spawn_blocking`]. It may be called from
+    /// any OS thread.
     #[track_caller]
     pub fn spawn_blocking<F, T>(&self, call: F) -> Thread<T>
     where
@@ -277,19 +284,20 @@ impl Machine {
     }
 }
 
-/// Runs a call that blocks its OS thread, or computes for long, here and now; the other threads of the virtual processor go on meanwhile on
-/// another OS thread, at once rather than [after a quantum](crate::Builder::hand_over_after).
+/// Runs a call that blocks its OS thread, or computes for long, here and now. The other threads of the virtual
+/// processor go on meanwhile on another OS thread. They do so at once, rather than [after a
+/// quantum](crate::Builder::hand_over_after).
 ///
-/// For what is running already and cannot be moved: it borrows, or is deep inside of other calls. To pass the virtual processor on, and back,
-/// costs some ten microseconds. Threads that are bound to this OS thread (`spawn_local`, fibers that have
-/// begun, the future of [`Machine::block_on_local`]) wait for the end of the call.
+/// It is for code that is running already and cannot be moved, because it borrows, or is deep inside of other calls.
+/// To pass the virtual processor on, and back, costs some ten microseconds. Threads that are bound to this OS thread
+/// (`spawn_local`, fibers that have begun, the future of [`Machine::block_on`]) wait for the end of the call.
 ///
-/// The call runs in place and nothing else happens where nothing is handed over: outside of machines, on simulated machines and
-/// those that report deadlocks, where several virtual processors share an OS thread, where the builder
-/// has switched it off, and on systems without `membarrier`.
+/// In some cases nothing is handed over, and the call only runs in place. This holds outside of machines, on
+/// simulated machines, and on those that report deadlocks. It holds where several virtual processors share an OS
+/// thread, where the builder has switched the hand-off off, and on systems without `membarrier`.
 ///
-/// # Panics
-/// If the call panics.
+///  # Panics
+/// Panics if the call panics.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -1,4 +1,4 @@
-//! What a machine is to be like.
+//! The configuration of a machine.
 
 use std::fmt;
 use std::io;
@@ -44,26 +44,23 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// How many virtual processors: 1 or more. The default is one for each
-    /// processor that the OS grants.
+    /// Sets the number of virtual processors: 1 or more. The default is one for each processor that the OS grants.
     pub fn vps(mut self, vps: usize) -> Self {
         self.vps = vps;
         self
     }
 
-    /// How many OS threads drive the virtual processors, if there are more of
-    /// these: at least 1. The default is one for each.
+    /// Sets how many OS threads drive the virtual processors, if there are more of these: at least 1. The default is
+    /// one for each.
     ///
-    /// Worker `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … in
-    /// shifts of a few dozen turns, or a millisecond; `block_on` drives those of
-    /// worker 0. It sleeps once for all of them. So a program may have as many
-    /// virtual processors as its topology wants, and no more OS threads than there
-    /// are cores. Bind virtual processors to cores only if each has a worker of
-    /// its own.
+    /// Worker `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … in shifts of a few dozen turns, or a
+    /// millisecond; `block_on` drives those of worker 0. A worker sleeps once for all of them. So a program may have
+    /// as many virtual processors as its topology wants, and no more OS threads than there are cores. Bind virtual
+    /// processors to cores only if each has a worker of its own.
     ///
-    /// Nothing is [handed over](Self::hand_over_after) on a machine whose workers
-    /// drive several: a computation stalls all of its worker's. Let it yield
-    /// ([`yield_if_requested`](crate::yield_if_requested) does not know when, there).
+    /// Nothing is [handed over](Self::hand_over_after) on a machine whose workers drive several processors: a
+    /// computation stalls all processors of its worker. Let it yield ([`yield_if_requested`](crate::yield_if_requested) does
+    /// not know when, there).
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -81,49 +78,46 @@ impl Builder {
         self
     }
 
-    /// The machine's name: OS threads are called `name-0`, `name-1`, …, and
-    /// `name-0+` if they stand in for a [worker](Self::hand_over_after).
+    /// Sets the machine's name. OS threads are called `name-0`, `name-1`, …, and `name-0+` if they are a spare of a
+    /// [worker](Self::hand_over_after).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// What brings messages from elsewhere; see [`Pump`]. The default is nothing.
+    /// Sets the source of messages from elsewhere; see [`Pump`]. The default is none.
     #[doc(hidden)]
     pub fn pump(mut self, pump: Arc<dyn Pump>) -> Self {
         self.pump = Some(pump);
         self
     }
 
-    /// The policy of each virtual processor, given its index. The default is
+    /// Sets the policy of each virtual processor: `policy` makes one for a processor's index. The default is
     /// [`WorkStealing`].
     pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Self {
         self.policy = Some(Box::new(policy));
         self
     }
 
-    /// How long a thread may keep its OS thread busy in one turn, before the
-    /// others of its virtual processor go on without it: 10 milliseconds by
-    /// default, `None` for as long as it likes, and at least 1 millisecond.
+    /// Sets how long a thread may keep its OS thread busy in one turn, before the others of its virtual processor go
+    /// on without it. The default is 10 milliseconds, and the least is 1 millisecond. `None` means as long as it
+    /// likes.
     ///
-    /// A turn lasts from one entry to the scheduler to the next: until the
-    /// thread awaits something that is not ready, or has used up its
-    /// operations. One that computes for longer, or blocks its OS thread in a
-    /// call of the system, keeps the OS thread that it has; the virtual
-    /// processor is *handed over* to another one within a second quantum, and
-    /// back when the computation ends its turn. No signals are used, and
-    /// nothing changes for the computation; the OS shares its cores among the
-    /// two. (While the computation uses its core, the other one runs what becomes ready on this
-    /// virtual processor, and takes nothing from others. If that computes, too, its turn may last four times
-    /// as long before it is handed over, the next one sixteen times, up to 256: so the cores are shared among
-    /// few.) Threads that are bound to the OS thread (`spawn_local`, fibers that
-    /// have begun, the future of [`Machine::block_on_local`]) wait for it. A machine
-    /// has at most 128 such OS threads, which end when they have had nothing to do
-    /// for a few seconds; [`Stats::hand_overs`] counts.
+    /// A turn lasts from one entry to the scheduler to the next: until the thread awaits something that is not ready,
+    /// or has used up its operations. A thread may compute for longer, or block its OS thread in a call of the
+    /// system. Then it keeps its OS thread, and the virtual processor is *handed over* to another one within a second
+    /// quantum. The processor is handed back when the computation ends its turn. No signals are used, and nothing
+    /// changes for the computation; the OS shares its cores among the two.
     ///
-    /// It needs a system with `membarrier` (Linux): elsewhere nothing is
-    /// handed over. Neither is anything by a machine that is simulated, or that
-    /// [reports deadlocks](Self::report_deadlocks).
+    /// While the computation uses its core, the other OS thread runs what becomes ready on this virtual processor,
+    /// and takes nothing from others. If it computes too, its turn may last four times as long before the processor
+    /// is handed over. The next one may last sixteen times as long, up to 256: so the cores are shared among few.
+    /// Threads that are bound to the OS thread (`spawn_local`, fibers that have begun, the future of
+    /// [`Machine::block_on`]) wait for it. A machine has at most 128 such OS threads, which end when they have had
+    /// nothing to do for a few seconds. [`Stats::hand_overs`] counts the hand-offs.
+    ///
+    /// It needs a system with `membarrier` (Linux): elsewhere nothing is handed over. A machine that is simulated, or
+    /// that [reports deadlocks](Self::report_deadlocks), hands nothing over either.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -147,27 +141,27 @@ impl Builder {
         self
     }
 
-    /// How many OS threads [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and 64 by
+    /// Sets how many OS threads [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and 64 by
     /// default. They are started as they are needed, and end when they have had nothing to do for ten seconds.
     pub fn blocking_threads(mut self, most: usize) -> Self {
         self.blocking_threads = most.max(1);
         self
     }
 
-    /// How long the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that are under way:
-    /// `None`, the default, for as long as they take. (`#[chanter::main]` has 10 seconds.) Who has not come back then is named on the
-    /// standard error, and left behind: its OS thread goes on, the machine's memory stays, and who
-    /// joins such a thread waits for ever. See [`Machine::shutdown_timeout`].
+    /// Sets how long the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that are
+    /// under way. The default, `None`, is as long as they take. (`#[chanter::main]` has 10 seconds.) A poll or call
+    /// that has not come back then is named on the standard error, and left behind. Its OS thread goes on, and the
+    /// machine's memory stays. A thread that joins one that was left behind waits for ever. See
+    /// [`Machine::shutdown_timeout`].
     pub fn shutdown_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.shutdown_timeout = limit.into();
         self
     }
 
-    /// Whether the machine makes hosts of parasites that turn out to be long,
-    /// and of those that a hungry virtual processor could run; by default it
-    /// does. If not, only [`inflate`](crate::parasite::inflate) does: every parasite
-    /// begins where it is spawned, and a spawner waits for each until that ends
-    /// or blocks. For programs that rely on it, and for comparison.
+    /// Sets whether the machine makes hosts of some parasites: those that turn out to be long, and those that a
+    /// virtual processor in search of work could run. The default is true. If false, only [`inflate`](crate::parasite::inflate)
+    /// makes hosts. Every parasite then begins where it is spawned, and its spawner waits until it ends or blocks.
+    /// This is for programs that rely on it, and for comparison.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -187,16 +181,15 @@ impl Builder {
         self
     }
 
-    /// Whether [`Machine::block_on`] ends with a panic that says who waits on
-    /// what, when nothing on the machine can ever run again: no thread is
-    /// ready, no timer runs, no socket is open, and the process has no other
-    /// OS thread that could wake one. It is never reported wrongly, and not
-    /// always when it is there: an OS thread that merely exists is taken for one
-    /// that may help, and only Linux says how many there are. (A program
-    /// whose threads may run elsewhere is tested with `chanter-explore`.)
+    /// Sets whether [`Machine::block_on`] ends with a panic when nothing on the machine can ever run again. The panic
+    /// says which thread waits on what. It happens when no thread is ready, no timer runs, no socket is open, and the
+    /// process has no other OS thread that could wake a thread. The default is false.
     ///
-    /// Includes [`genealogy`](Self::genealogy), and its price. Not set, it costs
-    /// nothing.
+    /// A deadlock is never reported wrongly. Not every deadlock is reported: an OS thread that merely exists is taken
+    /// for one that may help, and only Linux says how many there are. (A program whose threads may run elsewhere is
+    /// tested with `chanter-explore`.)
+    ///
+    /// It includes [`genealogy`](Self::genealogy), and its price. If it is false, it costs nothing.
     ///
     /// ```should_panic,standalone_crate
     /// # use chanter::prelude::*;
@@ -216,32 +209,29 @@ impl Builder {
         self
     }
 
-    /// Whether the machine knows its threads: who spawned whom, and where. Then
-    /// [`Machine::threads`] shows all that live, as a tree, and [`Thread::parent`],
-    /// [`children`](Thread::children), [`siblings`](Thread::siblings),
-    /// [`id`](Thread::id) and [`site`](Thread::site) have answers; a panic that
-    /// nobody sees is reported with the thread's ancestry.
+    /// Sets whether the machine keeps a genealogy of its threads: which thread spawned which, and where. The default
+    /// is false. With it, [`Machine::threads`] shows all threads that live, as a tree. [`Thread::parent`],
+    /// [`children`](Thread::children), [`siblings`](Thread::siblings), [`id`](Thread::id) and [`site`](Thread::site)
+    /// have answers. A panic that nobody sees is reported with the thread's ancestry.
     ///
-    /// It outlives ancestors: a dead thread is remembered while two or more branches
-    /// of living descendants hang on it, so there are always fewer than twice as
-    /// many entries as there are threads (or handles of them) of about 130 bytes, and a few
-    /// hundred more. Not set, it costs nothing.
+    /// The genealogy outlives ancestors: a dead thread is remembered while two or more branches of living descendants
+    /// hang on it. So there are always fewer than twice as many entries as there are threads (or handles of them),
+    /// and a few hundred more. An entry has about 130 bytes. If it is false, it costs nothing.
     pub fn genealogy(mut self, yes: bool) -> Self {
         self.keeps_genealogy = yes;
         self
     }
 
-    /// For `#[chanter::test]`: the process's first OS thread, if it is not the
-    /// one that runs this, is a test harness's and wakes nobody.
+    /// For `#[chanter::test]`: declares that the process's first OS thread belongs to a test harness, and wakes
+    /// nobody, if it is not the one that runs this.
     #[doc(hidden)]
     pub fn in_test(mut self) -> Self {
         self.is_in_test = true;
         self
     }
 
-    /// Makes the machine one for [`Machine::simulate`]: one virtual processor
-    /// without poller and workers, whose policy is `simulation`. What was asked
-    /// for with `vps` and `policy` does not matter then.
+    /// Makes the machine one for [`Machine::simulate`]: one virtual processor without poller and workers, whose
+    /// policy is `simulation`. The settings of `vps` and `policy` do not matter then.
     pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
         self.simulation = Some(simulation);
         self
@@ -251,15 +241,14 @@ impl Builder {
     /// for [`Machine::block_on`].
     ///
     /// # Errors
-    /// No virtual processor was asked for, or the OS refuses a poller or an
-    /// OS thread.
+    /// Fails if no virtual processor was asked for, or if the OS refuses a poller or an OS thread.
     pub fn build(self) -> io::Result<Machine> {
         Machine::assemble(self)
     }
 }
 
 impl Machine {
-    /// A machine to be configured.
+    /// A builder with the defaults.
     pub fn builder() -> Builder {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,4 +1,4 @@
-//! What `#[chanter::main]` expands to.
+//! The expansion of `#[chanter::main]`.
 
 use std::future::Future;
 use std::panic::Location;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::Machine;
 use crate::thread::ThreadBuilder;
 
-/// How long the end of a program waits for threads that do not come back, unless the attribute says otherwise.
+/// Time that the end of a program waits for threads that do not come back, unless the attribute says otherwise.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the body of a program as a thread of `machine`, from its begin to its end, and drives virtual processor 0 meanwhile.
+/// Runs the body of a program as a thread of `machine`, from its begin to its end, and drives virtual processor 0
+/// meanwhile. It blocks the OS thread.
 ///
 /// # Panics
-/// If the body panics, or is ended by others.
+/// Panics if the body panics, or is ended by another thread.
 #[track_caller]
 pub fn run<F>(machine: &Machine, body: F) -> F::Output
 where

@@ -1,4 +1,4 @@
-//! The machine that one is on, as a value.
+//! A handle of the machine that code runs on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use super::{Machine, SharedRef, Stats, VirtualProcessor};
 use crate::inspect::Threads;
 use crate::sched::entered;
 
-/// The machine that this code runs on: what can be asked of it, and its virtual processors.
+/// A handle of the machine that this code runs on, and of its virtual processors.
 ///
-/// It does not keep the machine from ending; afterwards what it says does not change any more.
+/// The handle does not keep the machine from ending. Afterwards its answers do not change any more.
 /// Threads are spawned with [`spawn`](crate::spawn) and its like.
 ///
 /// ```
@@ -36,12 +36,12 @@ impl Machine {
 }
 
 impl MachineHandle {
-    /// Its name; see [`Builder::name`](crate::Builder::name).
+    /// The machine's name; see [`Builder::name`](crate::Builder::name).
     pub fn name(&self) -> &str {
         self.machine.name()
     }
 
-    /// How many virtual processors it has.
+    /// The number of virtual processors.
     pub fn vps(&self) -> usize {
         self.machine.vps.len()
     }
@@ -51,7 +51,7 @@ impl MachineHandle {
         VirtualProcessor::of(&self.machine, index)
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened so far.
     pub fn stats(&self) -> Stats {
         self.machine.stats()
     }

@@ -46,11 +46,10 @@ use blocking_calls::Pool;
 
 /// A machine: virtual processors that run threads.
 ///
-/// Dropping it ends it: threads that have not finished are dropped where they
-/// block, and those who join them get a cancelled
-/// [`JoinError`](crate::JoinError). The drop waits for the polls and the
-/// [blocking calls](crate::spawn_blocking) that are under way; but one of these, or a
-/// thread of the machine, that drops it waits for nothing: the machine ends later.
+/// Dropping it ends it: threads that have not finished are dropped where they block, and threads that join them get a
+/// cancelled [`JoinError`](crate::JoinError). The drop waits for the polls and the [blocking
+/// calls](crate::spawn_blocking) that are under way. If one of these, or a thread of the machine, drops it, the drop
+/// waits for nothing, and the machine ends later.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -155,7 +154,7 @@ impl Machine {
         }
         let machine = Self { shared };
         for vp in machine.shared.vps.iter().take(crews).skip(1) {
-            // Unless one that drives already, and whose policy has forked or spawned, has started its worker.
+            // A processor that drives already may have started this worker, when its policy forked or spawned.
             if vp.sleeper.occupy() {
                 machine.shared.try_start_worker(vp)?;
             }
@@ -170,8 +169,8 @@ impl Machine {
 
     /// A machine with the defaults.
     ///
-    /// # Errors
-    /// As for [`Builder::build`].
+    ///  # Errors
+    /// Fails as [`Builder::build`] does.
     pub fn new() -> io::Result<Self> {
         Self::builder().build()
     }
@@ -188,8 +187,8 @@ impl Machine {
         thread::spawn_in(&self.shared, None, future, Location::caller())
     }
 
-    /// Spawns a host and tells policies of it; see
-    /// [`Thread::builder`](crate::ThreadBuilder::attributes). From any OS thread.
+    /// Spawns a host with attributes for policies; see [`Thread::builder`](crate::ThreadBuilder::attributes). It may be called from any
+    /// OS thread.
     #[track_caller]
     pub fn spawn_with<F>(&self, attributes: Attributes, future: F) -> Thread<F::Output>
     where
@@ -201,11 +200,11 @@ impl Machine {
         ThreadBuilder::new().attributes(attributes).spawn_in(self, future)
     }
 
-    /// Spawns a host on the virtual processor `vp`, where it stays; see
-    /// [`Thread::builder`](crate::ThreadBuilder::on). From any OS thread.
+    /// Spawns a host on the virtual processor `vp`, where it stays; see [`Thread::builder`](crate::ThreadBuilder::on). It may be
+    /// called from any OS thread.
     ///
-    /// # Panics
-    /// If there is no virtual processor `vp`.
+    ///  # Panics
+    /// Panics if there is no virtual processor `vp`.
     #[track_caller]
     pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
     where
@@ -217,20 +216,18 @@ impl Machine {
         thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
     }
 
-    /// How many virtual processors there are.
+    /// The number of virtual processors.
     pub fn vps(&self) -> usize {
         self.shared.vps.len()
     }
 
-    /// Finds groups of threads that can never run again, while others go on; see
-    /// [`partial`](crate::inspect::deadlock::partial) for what it can see, and what it
-    /// costs. On a thread of this machine it looks at once. Elsewhere it blocks
-    /// the OS thread until a thread on virtual processor 0 has had its turn and
-    /// looked (and a caller on a virtual processor of another machine runs its
-    /// threads meanwhile).
+    /// Finds groups of threads that can never run again, while others go on.
+    /// [`partial`](crate::inspect::deadlock::partial) says which of them it can see, and its costs. On a thread of
+    /// this machine it looks at once. Elsewhere it blocks the OS thread until a thread on virtual processor 0 has had
+    /// its turn and looked. A caller on a virtual processor of another machine runs its threads meanwhile.
     ///
-    /// # Panics
-    /// If the machine was not built with [`Builder::report_deadlocks`].
+    ///  # Panics
+    /// Panics if the machine was not built with [`Builder::report_deadlocks`].
     #[track_caller]
     pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
         assert!(self.shared.genealogy.is_some(), "the machine was built with `Builder::report_deadlocks`");
@@ -243,7 +240,7 @@ impl Machine {
         }
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
@@ -259,7 +256,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         if shared.process.is_parent() {
-            // Nobody is left to end it, or to be waited for; its locks may be held for ever.
+            // In this child no OS thread is left to end it, or to be waited for, and its locks may be held for ever.
             return std::mem::forget(shared);
         }
         dump::forget(&shared);
@@ -288,7 +285,7 @@ impl Drop for Machine {
 impl Shared {
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
-        // Frames that were put off would be waited for.
+        // Frames whose drop was deferred would be waited for, so they are dropped first.
         deferred_drop::before_a_wait();
         // Nothing is handed over from now on.
         hand_off::monitor::forget(self);
@@ -303,13 +300,13 @@ impl Shared {
         if !drivers_ended || !self.end_calls(until) {
             self.give_up_waiting();
             self.is_abandoned.store(true, Ordering::Relaxed);
-            // They use it until the process ends.
+            // The OS threads that are left use it until the process ends.
             std::mem::forget(Arc::clone(self));
             return;
         }
         self.end_threads();
         self.each_vp(&mut Vp::end_policies);
-        // Their destructors may have spawned some.
+        // The destructors of policies may have spawned threads.
         self.end_threads();
         drop(entered);
         self.each_vp(&mut |vp| {
@@ -322,7 +319,7 @@ impl Shared {
         crate::time::adopt(self);
         self.each_vp(&mut |vp| {
             vp.fibers.clear();
-            // SAFETY: no driver is left, and none starts while closing.
+            // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
             unsafe { vp.arena.orphan(Arc::clone(self)) };
         });
         let arena = self.arena.lock();
@@ -330,8 +327,9 @@ impl Shared {
         unsafe { arena.0.orphan(Arc::clone(self)) };
     }
 
-    /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine: threads end, those
-    /// too that they spawn now; and somebody looks at I/O and timers for them. False: `until` has passed.
+    /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine. So this OS
+    /// thread ends threads, including those that the calls spawn now, and polls I/O and timers. False: `until` has
+    /// passed.
     fn end_calls(&self, until: Option<Instant>) -> bool {
         const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
         let mut nap = NAPS[0];
@@ -352,7 +350,7 @@ impl Shared {
             }
             nap = (nap * 2).min(NAPS[1]);
         }
-        // What they have pushed before their end is here now.
+        // All that the OS threads have pushed before their end is here now.
         self.pool.workers.join(until)
     }
 
@@ -363,70 +361,73 @@ impl Shared {
         }
     }
 
-    /// Ends what it can find; true: something is left.
+    /// Ends the threads that it can find. True: some are left.
     ///
-    /// Beside blocking calls it leaves those alone that may just be made from outside, in the arena behind the lock: they
-    /// have not run, and their maker may not have done with them. When it has, their token comes to an inbox, and is found there.
+    /// Beside blocking calls it skips threads that may just be made from outside, in the arena behind the lock. They
+    /// have not run, and their maker may not have done with them. When the maker has, their token comes to an inbox,
+    /// and is found there.
     fn cancel_round(&self, beside: Beside) -> bool {
         let is_alone = beside == Beside::Nobody;
         let mut any = false;
         self.each_vp(&mut |vp| any |= vp.drop_queued());
         let mut frames = Vec::new();
         self.each_vp(&mut |vp| {
-            // SAFETY: as in `close`.
+            // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
             unsafe { vp.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
         });
-        // SAFETY: we hold the lock.
+        // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
         self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
         let mut left = false;
         for (frame, delayed) in frames {
-            // SAFETY: in use when it was found. It may die meanwhile, but its
-            // memory stays until `orphan`, and its state word is atomic.
+            // SAFETY: the frame was in use when it was found. It may die meanwhile, but its memory stays until
+            // `orphan`, and its state word is atomic.
             let state = unsafe { &frame.as_ref().state };
             if state.in_use() && !state.is_complete() {
                 left = true;
-                // SAFETY: its memory, and the machine, stay.
+                // SAFETY: the memory of the frame stays until `orphan`, and the machine stays.
                 let claimed = unsafe { frame::claim(frame, delayed) };
                 any |= claimed.is_some();
                 drop(claimed);
             }
         }
         if left && !any {
-            // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
-            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls, those
-            // that are made outside are left alone.
+            // A waker elsewhere has their tokens, or a policy, or code that got them from it.
+            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls,
+            // threads that are made outside are skipped.
             unsafe { self.revoke_threads(is_alone) };
             while self.vps[0].end_one_revoked() {}
         }
         left
     }
 
-    /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end
-    /// them; whether there were any that had not. `outside`: those too that were spawned from outside.
+    /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end them. Returns whether
+    /// there were any. `outside`: threads that were spawned from outside are included.
     ///
-    /// # Safety
-    /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
-    /// it dropped its token, is let alone.)
+    ///  # Safety
+    /// No driver is left but the caller, which polls nothing. (Another OS thread may end a thread whose token it
+    /// dropped; this function does not interfere with it.)
     pub(super) unsafe fn revoke_threads(&self, outside: bool) -> bool {
         let (mut revoked_threads, mut left) = (Vec::new(), false);
         let mut revoke_thread = |frame| {
             left = true;
-            // SAFETY: the frame is in use; the caller's contract.
+            // SAFETY: the frame is in use; the caller guarantees that no other driver is left, and that it polls
+            // nothing.
             revoked_threads.extend(unsafe { Revoked::take(frame) });
         };
-        // SAFETY: nobody else uses the arenas, but the one behind the lock.
+        // SAFETY: the caller guarantees that no other driver is left. Nobody else uses the arenas then, except the
+        // one behind the lock.
         self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut revoke_thread) });
         if outside {
-            // SAFETY: we hold the lock.
+            // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
             self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
-        // SAFETY: the driver's, who is the caller; the borrow ends here.
+        // SAFETY: the list belongs to the driver, which is the caller; the borrow ends here.
         unsafe { &mut *self.vps[0].revoked_threads.get() }.extend(revoked_threads);
         left
     }
 }
 
-/// Who may use a machine beside the OS thread that ends it, when its drivers have left.
+/// The users of a machine beside the OS thread that ends it, when its drivers have left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// Blocking calls, on OS threads of the machine's pool.

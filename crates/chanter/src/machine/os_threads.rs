@@ -1,11 +1,11 @@
-//! How many OS threads the process has.
+//! The number of OS threads of the process.
 
-/// How many OS threads the process has; without its first one, if that belongs
-/// to a test harness and is not this one.
+/// The number of OS threads of the process. With `is_in_test` the first one is left out if it is not the calling one,
+/// since it belongs to a test harness.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn os_threads(is_in_test: bool) -> Option<usize> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?.count();
-    // SAFETY: both only ask for numbers.
+    // SAFETY: both calls only ask for numbers.
     let is_first = unsafe { libc::gettid() == libc::getpid() };
     Some(threads - usize::from(is_in_test && !is_first))
 }

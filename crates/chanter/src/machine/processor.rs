@@ -13,10 +13,9 @@ use crate::sched::entered;
 use crate::sync::atomic::Ordering;
 use crate::thread::{self, Thread};
 
-/// A virtual processor of a machine: a value to be stored, compared and passed
-/// on.
+/// A virtual processor of a machine: a value to be stored, compared and passed on.
 ///
-/// It may outlive its machine; then it does nothing any more.
+/// It may outlive its machine. Then it does nothing any more.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -49,8 +48,8 @@ pub fn current_vp() -> Option<VirtualProcessor> {
 impl Machine {
     /// The virtual processor `index`.
     ///
-    /// # Panics
-    /// If there is none.
+    ///  # Panics
+    /// Panics if there is no such virtual processor.
     pub fn vp(&self, index: usize) -> VirtualProcessor {
         assert!(index < self.vps(), "no virtual processor {index}: the machine has {}", self.vps());
         VirtualProcessor { machine: Arc::clone(self.shared()), index }
@@ -66,28 +65,27 @@ impl VirtualProcessor {
         &self.machine.vps[self.index]
     }
 
-    /// Its number, from 0.
+    /// The processor's number, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// How many virtual processors its machine has.
+    /// The number of virtual processors of its machine.
     pub fn vps(&self) -> usize {
         self.machine.vps.len()
     }
 
-    /// Another virtual processor of the same machine, if there is one with this
-    /// number: what [`Topology`](crate::topology::Topology) yields.
+    /// The virtual processor `index` of the same machine, if there is one. [`Topology`](crate::topology::Topology) yields such
+    /// numbers.
     pub fn sibling(&self, index: usize) -> Option<Self> {
         Self::of(&self.machine, index)
     }
 
     /// Spawns a host here, where it stays; see [`Thread::builder`](crate::ThreadBuilder::on).
     ///
-    /// # Panics
-    /// Unless called by a thread of the same machine, or inside of its
-    /// `block_on` (elsewhere use [`Machine::spawn_on`], which knows that the
-    /// machine has not ended).
+    ///  # Panics
+    /// Panics unless called by a thread of the same machine, or inside of its `block_on`. Elsewhere use
+    /// [`Machine::spawn_on`], which knows that the machine has not ended.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
@@ -101,19 +99,17 @@ impl VirtualProcessor {
         thread::spawn_in(&self.machine, Some(self.index), future, Location::caller())
     }
 
-    /// Gives it another policy while it runs, from anywhere. No thread is
-    /// lost: those that the old policy holds, and those that were to run soon,
-    /// pass to the new one as [`Replaced`](crate::policy::Reason::Replaced).
+    /// Gives the processor another policy while it runs. It may be called from anywhere. No thread is lost: the
+    /// threads that the old policy holds, and those of the run-next list, pass to the new one as
+    /// [`Replaced`](crate::policy::Reason::Replaced).
     ///
-    /// It happens between two turns: at the next one if called on this very
-    /// virtual processor, else within some 32 turns. The `CVar` is set when the
-    /// new policy is in force and has those threads; or when it never will be,
-    /// because another one was asked for meanwhile, or the machine ends.
-    /// A thread that runs elsewhere at that moment, or is being stolen by
-    /// another virtual processor, passes a moment later.
+    /// The replacement happens between two turns: at the next one if called on this very virtual processor, else
+    /// within some 32 turns. The `CVar` is set when the new policy is in force and has those threads. It is also set
+    /// when the policy never will be in force, because another one was asked for meanwhile, or the machine ends. A
+    /// thread that runs elsewhere at that moment, or is being stolen by another virtual processor, passes a moment
+    /// later.
     ///
-    /// On a simulated machine, where the simulation decides, `policy` is
-    /// dropped.
+    /// On a simulated machine the simulation decides, so `policy` is dropped.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -132,18 +128,17 @@ impl VirtualProcessor {
         done
     }
 
-    /// Binds it to a core: whichever OS thread drives it runs there, and may
-    /// run anywhere that it could before when it stops driving. Takes effect
-    /// when the virtual processor next looks around.
+    /// Binds the processor to a core. The OS thread that drives it runs there; when it stops driving, it may run
+    /// anywhere that it could before. The binding takes effect when the virtual processor next looks for such
+    /// requests, between two turns.
     ///
-    /// OS threads that a program starts on a bound virtual processor inherit
-    /// the binding, as the OS has it; those of the machine do not.
+    /// OS threads that a program starts on a bound virtual processor inherit the binding, as the OS has it; those of
+    /// the machine do not.
     ///
-    /// # Errors
-    /// There is no such core, or the process may not use it
-    /// ([`InvalidInput`](io::ErrorKind::InvalidInput)); or the system does not
-    /// bind OS threads: only Linux is supported
-    /// ([`Unsupported`](io::ErrorKind::Unsupported)).
+    ///  # Errors
+    /// Fails with [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no such core, or if the process may not
+    /// use it. Fails with [`Unsupported`](io::ErrorKind::Unsupported) if the system does not bind OS threads: only
+    /// Linux is supported.
     ///
     /// STING, section 4: "an interface to directly map virtual processors onto
     /// physical processors".
@@ -153,7 +148,7 @@ impl VirtualProcessor {
         Ok(())
     }
 
-    /// Lets it run on any core again.
+    /// Lets the processor run on any core again.
     pub fn unbind(&self) {
         self.ask_binding(ANY);
     }
@@ -168,12 +163,12 @@ impl VirtualProcessor {
         }
     }
 
-    /// The core that it was bound to last.
+    /// The core that the processor was bound to last.
     pub fn core(&self) -> Option<usize> {
         Some(self.vp().binding.asked.load(Ordering::Relaxed)).filter(|core| *core != ANY)
     }
 
-    /// What has happened here so far.
+    /// Counts of what has happened on this processor so far.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         self.vp().add_to(&mut stats);

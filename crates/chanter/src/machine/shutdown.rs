@@ -9,13 +9,14 @@ use super::{Machine, Vp};
 use crate::sched::Shared;
 
 impl Machine {
-    /// Ends the machine as its drop does, but waits at most so long for polls and
-    /// [blocking calls](crate::spawn_blocking) that are under way, whatever
-    /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says. True: everything has ended. False: a message on the
-    /// standard error names who has not; that goes on where it is, its machine's memory stays, and who joins a thread that was left
-    /// waits for it for ever.
+    /// Ends the machine as its drop does, but waits at most for the time `limit`, whatever
+    /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says. It waits for polls and [blocking
+    /// calls](crate::spawn_blocking) that are under way, and blocks the OS thread meanwhile. True: everything has
+    /// ended. False: a message on the standard error names the OS threads that have not ended. They go on where they
+    /// are, and the machine's memory stays. A thread that joins one that was left waits for it for ever.
     ///
-    /// Called by one of the machine's own threads or blocking calls it waits for nothing, and is true: the machine ends later.
+    /// If one of the machine's own threads or blocking calls makes the call, it waits for nothing, and returns true:
+    /// the machine ends later.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -35,13 +36,13 @@ impl Machine {
 }
 
 impl Shared {
-    /// Until when the end of the machine, which begins now, waits for its OS threads.
+    /// The time until which the end of the machine, which begins now, waits for its OS threads.
     pub(super) fn end_of_patience(&self) -> Option<Instant> {
         // A limit that cannot be represented is none.
         self.shutdown_limit().and_then(|limit| Instant::now().checked_add(limit))
     }
 
-    /// That has taken too long: names who is left.
+    /// Names the OS threads that are left, since their end has taken too long.
     pub(super) fn give_up_waiting(&self) {
         let limit = self.shutdown_limit();
         let mut text = format!(
@@ -70,7 +71,7 @@ impl Shared {
                 return;
             }
             let mut who = format!("{}, in a turn of ", self.os_thread_name(vp));
-            // By its address: it may end at any moment.
+            // The thread is compared by its address, since it may end at any moment.
             let _ = match living.iter().find(|thread| thread.frame.as_ptr() == running) {
                 Some(thread) => match &thread.name {
                     Some(name) => write!(who, "thread {} '{name}', spawned at {}", thread.id, thread.site),

@@ -10,8 +10,8 @@ use crate::thread::spawn::{spawn_fiber_in, spawn_named_fiber};
 use crate::thread::{Thread, ThreadBuilder, fiber};
 
 impl Machine {
-    /// Spawns a fiber; see [`spawn_fiber`](crate::spawn_fiber). From any OS
-    /// thread. [`fiber::Builder::spawn_in`] knows more.
+    /// Spawns a fiber; see [`spawn_fiber`](crate::spawn_fiber). It may be called from any OS thread.
+    /// [`fiber::Builder::spawn_in`] has more options.
     #[track_caller]
     pub fn spawn_fiber<F, T>(&self, closure: F) -> Thread<T>
     where
@@ -23,8 +23,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// A [`scope_blocking`](crate::thread::scope_blocking) whose threads run on this machine,
-    /// for OS threads.
+    /// Runs a [`scope_blocking`](crate::thread::scope_blocking) whose threads run on this machine. It is for OS threads.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -45,8 +44,8 @@ impl Machine {
 impl ThreadBuilder {
     /// Spawns the thread on `machine`, from any OS thread.
     ///
-    /// # Panics
-    /// If it has no virtual processor as asked for.
+    ///  # Panics
+    /// Panics if the machine has no virtual processor of the number that was asked for.
     #[track_caller]
     pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
     where
@@ -62,8 +61,8 @@ impl ThreadBuilder {
 impl fiber::Builder {
     /// Spawns the fiber on `machine`, from any OS thread.
     ///
-    /// # Panics
-    /// If it has no virtual processor as asked for.
+    ///  # Panics
+    /// Panics if the machine has no virtual processor of the number that was asked for.
     #[track_caller]
     pub fn spawn_in<F, T>(self, machine: &Machine, closure: F) -> Thread<T>
     where

@@ -1,4 +1,4 @@
-//! Threads to be queued and never run: what tests handle policies with.
+//! Threads that are queued and never run, with which tests handle policies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use super::Machine;
 use crate::policy::{Attributes, Policy, Ready, Reason};
 use crate::thread::Thread;
 
-/// A source of ready threads, which wait for ever when they are run. A machine
-/// makes them, and its policy catches them.
+/// A source of ready threads, which would wait for ever if they were run. A machine makes them, and its policy
+/// catches them.
 pub struct Threads {
     machine: Machine,
     caught: Arc<Caught>,
     ended: Arc<AtomicUsize>,
-    /// Kept so that no other thread gets their numbers.
+    /// The handles, kept so that no other thread gets their numbers.
     handles: Mutex<Vec<Thread<()>>>,
 }
 
@@ -43,7 +43,7 @@ impl Policy for Catch {
     }
 }
 
-/// Counts the threads that have ended.
+/// Counts a thread that has ended.
 struct End(Arc<AtomicUsize>);
 
 impl Drop for End {
@@ -59,12 +59,12 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// A source that has made none.
+    /// A source that has made no threads yet.
     pub fn new() -> Self {
         let caught = Arc::new(Caught::default());
         let catch = Arc::clone(&caught);
         let machine = Machine::builder()
-            // A stand-in would make up for a fault.
+            // A spare worker would make up for a fault.
             .hand_over_after(None)
             .vps(1)
             .name("conformance")
@@ -74,17 +74,17 @@ impl Threads {
         Self { machine, caught, ended: Arc::default(), handles: Mutex::default() }
     }
 
-    /// New threads that may move.
+    /// Makes `count` new threads that may move.
     pub fn take(&self, count: usize) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn(body))
     }
 
-    /// New threads with attributes.
+    /// Makes `count` new threads with attributes.
     pub fn take_with(&self, count: usize, attributes: Attributes) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn_with(attributes, body))
     }
 
-    /// New threads that may not move.
+    /// Makes `count` new threads that may not move.
     pub fn take_pinned(&self, count: usize) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn_on(0, body))
     }
@@ -101,12 +101,12 @@ impl Threads {
         std::mem::take(&mut *threads)
     }
 
-    /// Those that a policy has sent home rather than kept.
+    /// Takes the threads that a policy has sent home rather than kept.
     pub fn sent_home(&self) -> Vec<Ready> {
         std::mem::take(&mut *self.caught.threads())
     }
 
-    /// How many have ended.
+    /// Number of threads that have ended.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::SeqCst)
     }
@@ -127,12 +127,12 @@ impl std::future::Future for Body {
 pub struct Random(u64);
 
 impl Random {
-    /// A generator; the seed may be any.
+    /// A generator; any seed will do.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// A number below `bound`.
+    /// A random number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

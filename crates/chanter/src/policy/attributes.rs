@@ -1,14 +1,13 @@
-//! Attributes: what a program tells policies of a thread.
+//! Attributes: facts about a thread that a program tells to policies.
 
 use std::time::Instant;
 
-/// What a policy may want to know of a thread: how urgent it is, by when it is
-/// to be done, how large its share is.
+/// Facts about a thread for its policy: its urgency, its deadline and its share.
 ///
-/// Said at the spawn ([`Thread::builder`](crate::ThreadBuilder::attributes)), changed by the thread
-/// itself ([`set_attributes`](crate::policy::set_attributes)), and read by
-/// policies ([`Ready::attributes`](crate::policy::Ready::attributes)). They are
-/// kept in the thread's frame, behind its body: threads that have none pay
+/// They are given at the spawn ([`Thread::builder`](crate::ThreadBuilder::attributes)), changed by the thread itself
+/// ([`set_attributes`](crate::policy::set_attributes)), and read by policies
+/// ([`Ready::attributes`](crate::policy::Ready::attributes)). They are kept in the thread's frame, behind its body.
+/// So threads that have none pay nothing for them, and count as having the default.
 /// nothing for them, and count as having the default.
 ///
 /// ```
@@ -31,34 +30,34 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
-    /// Greater is more urgent; 0 by default.
+    /// Urgency: a greater priority is more urgent; 0 by default.
     pub priority: i8,
-    /// By when the thread is to be done, if that matters.
+    /// Time at which the thread is to be done, if that matters; none by default.
     pub deadline: Option<Instant>,
-    /// How many lots it has in a lottery; 1 by default.
+    /// Number of tickets that the thread has in a lottery; 1 by default.
     pub tickets: u16,
 }
 
 impl Attributes {
-    /// The default ones.
+    /// The default attributes.
     pub const fn new() -> Self {
         Self { priority: 0, deadline: None, tickets: 1 }
     }
 
-    /// Greater is more urgent; others have 0.
+    /// Sets the priority: a greater one is more urgent. Threads without one have 0.
     pub const fn priority(mut self, priority: i8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// By when the thread is to be done.
+    /// Sets the time at which the thread is to be done.
     pub const fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// How many lots the thread has in a lottery; others have 1. 0 counts as
-    /// 1: every thread runs sometime.
+    /// Sets the number of tickets that the thread has in a lottery. Threads without attributes have 1. 0 counts as 1,
+    /// so that every thread runs sometime.
     pub const fn tickets(mut self, tickets: u16) -> Self {
         self.tickets = tickets;
         self

@@ -6,15 +6,14 @@ use super::{Others, Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// How often a band is passed over before it is served.
+/// Times that a band is passed over before it is served, by default.
 const PATIENCE: u32 = 64;
 
-/// Bands, each with a policy of its own, and a function that says to which a
-/// thread belongs. The first band that has a thread goes first; one that was
-/// passed over 64 times (see [`patience`](Bands::patience)) is served once.
+/// Bands, each with a policy of its own, and a function that says to which band a thread belongs. The first band that
+/// has a thread goes first. A band that was passed over 64 times (see [`patience`](Bands::patience)) is served once.
 ///
-/// Bands combine any policies, bands too. What an inner policy would have run
-/// soon runs first in its band.
+/// Bands combine any policies, other bands included. A thread that an inner policy returns from
+/// [`enqueue`](Policy::enqueue) runs first in its band.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -44,9 +43,9 @@ pub struct Bands<F> {
 
 struct Band {
     policy: Box<dyn Policy>,
-    /// What the policy would have run soon.
+    /// Threads that the policy has returned from `enqueue`; they run before its others.
     soon: Lock<ReadyQueue>,
-    /// Driver: how often it was passed over since it was served last.
+    /// How often the band was passed over since it was served last. Only the driver writes it.
     passed: AtomicU32,
 }
 
@@ -58,12 +57,11 @@ impl Band {
 }
 
 impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Bands<F> {
-    /// `policies`, the most urgent band first; `band_of` tells the index of a
-    /// thread's band each time when it is ready: the last band, if it is too
-    /// large.
+    /// Combines `policies`, the most urgent band first. `band_of` tells the index of a thread's band each time that
+    /// the thread becomes ready. An index that is too large means the last band.
     ///
     /// # Panics
-    /// If there are no policies.
+    /// Panics if there are no policies.
     pub fn new(policies: impl IntoIterator<Item = Box<dyn Policy>>, band_of: F) -> Self {
         let band = |policy| Band { policy, soon: Lock::new(ReadyQueue::new()), passed: AtomicU32::new(0) };
         let bands: Box<[Band]> = policies.into_iter().map(band).collect();
@@ -71,8 +69,8 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Bands<F> {
         Self { bands, band_of, patience: PATIENCE }
     }
 
-    /// Serves a band once after it was passed over so often (at least once);
-    /// `u32::MAX`: never, for strict bands.
+    /// Serves a band once after it was passed over `patience` times, and at least once. With `u32::MAX` the bands are
+    /// strict: an urgent band always goes first.
     pub fn patience(mut self, patience: u32) -> Self {
         self.patience = patience.max(1);
         self
@@ -80,7 +78,7 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Bands<F> {
 }
 
 impl<F> Bands<F> {
-    /// A band that has waited for too long, if it has a thread.
+    /// Takes a thread from a band that has waited for too long, if there is one.
     fn next_of_the_patient(&self) -> Option<Ready> {
         self.bands.iter().skip(1).find_map(|band| {
             if band.passed.load(Ordering::Relaxed) < self.patience {
@@ -110,8 +108,7 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Policy for Bands<F>
             self.bands.iter().enumerate().find_map(|(index, band)| Some((index, band.next()?)))?;
         self.bands[index].passed.store(0, Ordering::Relaxed);
         for band in &self.bands[index + 1..] {
-            // Only the driver counts. An empty band may count too: its first
-            // thread is then early, once.
+            // Only the driver counts. An empty band may count too: its first thread is then early, once.
             let passed = band.passed.load(Ordering::Relaxed).saturating_add(1);
             band.passed.store(passed.min(u32::MAX - 1), Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! The one that must be done soonest first.
+//! Earliest deadline first.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,18 +7,15 @@ use std::time::Instant;
 use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 
-/// Earliest deadline first: of the threads that have a
-/// [`deadline`](super::Attributes::deadline), the one that is due first. Those
-/// without run when no other is ready, the one that has waited for longest
-/// first; nothing is given away.
+/// Earliest deadline first: of the threads that have a [`deadline`](super::Attributes::deadline), the one that is due
+/// first. Threads without a deadline run when no other is ready, and the one that has waited for longest runs first.
+/// Nothing is given away.
 ///
-/// If the work can be done in time at all on one processor, this order does it,
-/// provided that threads can be interrupted often enough (Liu and Layland
-/// 1973). A deadline that has passed only makes its thread more urgent; and
-/// threads without one starve beside those that always have one.
+/// If the work can be done in time at all on one processor, this order does it. This holds if threads can be
+/// interrupted often enough (Liu and Layland 1973). A deadline that has passed only makes its thread more urgent.
+/// Threads without a deadline starve if threads with one are always ready.
 ///
-/// The heap grows to as many threads as were ever ready at a time, and
-/// allocates nothing afterwards.
+/// The heap grows to as many threads as were ever ready at a time, and allocates nothing afterwards.
 #[derive(Debug, Default)]
 pub struct EarliestDeadline {
     queues: Lock<Queues>,
@@ -28,7 +25,7 @@ pub struct EarliestDeadline {
 struct Queues {
     due: BinaryHeap<Reverse<Due>>,
     others: ReadyQueue,
-    /// Counts threads, so that equals stay in order.
+    /// Number of threads that were queued so far, so that equal deadlines stay in order.
     turn: u64,
 }
 

@@ -6,24 +6,26 @@
 //!   old:    all others; first come, first served, behind those                         ◄── taken here, and given away
 //! ```
 //!
-//! So the children of a thread run before its elder relatives: a tree is walked depth first, and few of its threads exist at a
-//! time: 1700 of 57,000 in par-fib by hosts, whose memory is in the cache, where it was 37,000 first in, first out. (By far the most
-//! of those 1700 since it has grown old now and then.) What has waited longest is the root of the largest
-//! part, mostly, and that is what the hungry take.
+//! The children of a thread run before its elder relatives, so a tree is walked depth first. Few of its threads exist
+//! at a time, and their memory stays in the cache. In par-fib by hosts 1700 of 57,000 existed at a time; it was
+//! 37,000 first in, first out. By far the most of those 1700 exist because all that wait become old now and then.
+//! The thread that has waited for longest is mostly the root of the largest part. Searching processors take that one.
 //!
-//! Who yields lets all others go first that wait already: they become old, before it, and the first of them is taken in its place.
+//! A thread that yields lets all others go first that wait already. They become old, before it, and the first of them
+//! is taken in its place.
 //!
-//! *The bound*: after each [`GROWN`] that were taken, all that wait become old, in order; and each [`OLDEST`]th that is taken is
-//! the first of the old. So a thread is passed over at most `GROWN` times, and then `OLDEST` times for each that is old before it. (A tree
-//! leaves as many among the old as it is deep, each time.)
+//! *The bound*: after each [`GROWN`] threads that were taken, all that wait become old, in order. Each [`OLDEST`]th
+//! thread that is taken is the first of the old. So a thread is passed over at most `GROWN` times, and then `OLDEST`
+//! times for each thread that is old before it. (A tree leaves as many threads among the old as it is deep, each
+//! time.)
 
 use std::mem::swap;
 
 use super::{Ready, ReadyQueue};
 
-/// So often the first of the old goes first.
+/// Threads that are taken until the first of the old goes first.
 const OLDEST: u32 = 64;
-/// So often all that wait become old.
+/// Threads that are taken until all that wait become old.
 const GROWN: u32 = 1024;
 
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ pub(super) struct DepthFirstQueue {
     batch: ReadyQueue,
     young: ReadyQueue,
     old: ReadyQueue,
-    /// How many were taken, modulo 2^32.
+    /// How many threads were taken, modulo 2^32.
     taken: u32,
 }
 
@@ -40,13 +42,13 @@ impl DepthFirstQueue {
         self.batch.len() + self.young.len() + self.old.len()
     }
 
-    /// A thread that was just spawned.
+    /// Queues a thread that was just spawned.
     #[inline]
     pub(super) fn push_new(&mut self, thread: Ready) {
         self.batch.push_back(thread);
     }
 
-    /// One that lets all others go first. The first of them is taken.
+    /// Queues a thread that lets all others go first, and takes the first of them.
     #[inline]
     pub(super) fn push_last(&mut self, thread: Ready) -> Ready {
         self.old.append(&mut self.batch);
@@ -60,12 +62,12 @@ impl DepthFirstQueue {
         }
     }
 
-    /// Any other.
+    /// Queues any other thread.
     pub(super) fn push(&mut self, thread: Ready) {
         self.old.push_back(thread);
     }
 
-    /// The thread that runs next.
+    /// Takes the thread that runs next.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Ready> {
         if !self.batch.is_empty() {
@@ -82,7 +84,7 @@ impl DepthFirstQueue {
         self.young.pop_front().or_else(|| self.old.pop_front())
     }
 
-    /// Takes up to `want` that may move, the oldest first.
+    /// Takes up to `want` threads that may move, the oldest first.
     pub(super) fn give(&mut self, want: usize) -> ReadyQueue {
         let mut given = ReadyQueue::new();
         let mut left = 2 * want;
@@ -92,7 +94,8 @@ impl DepthFirstQueue {
         given
     }
 
-    /// From one queue, at its front or its back; at most `left` are looked at.
+    /// Moves threads from one queue, from its front or its back, until `given` has `want`. At most `left` threads are
+    /// looked at.
     fn give_from(
         from: &mut ReadyQueue,
         given: &mut ReadyQueue,
@@ -116,14 +119,15 @@ impl DepthFirstQueue {
         }
     }
 
-    /// The [`id`](Ready::id) of the first and of the last thread that [`withdraw`](Self::withdraw) finds; 0 if there is none.
+    /// The [`id`](Ready::id)s of the first and the last thread that [`withdraw`](Self::withdraw) finds; 0 if there is
+    /// none.
     #[inline]
     pub(super) fn ends(&self) -> (u64, u64) {
         let first = [&self.batch, &self.young, &self.old].into_iter().find(|queue| !queue.is_empty());
         (first.map_or(0, ReadyQueue::first), self.batch.last())
     }
 
-    /// Takes the thread of that [`id`](Ready::id), if it is one of the ends.
+    /// Takes the thread with this [`id`](Ready::id), if it is at one of the ends.
     #[inline]
     pub(super) fn withdraw(&mut self, id: u64) -> Option<Ready> {
         if !self.batch.is_empty() {

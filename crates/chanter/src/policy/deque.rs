@@ -7,22 +7,20 @@ use super::{Policy, Ready, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Work stealing with a deque, as Cilk has it: at home the newest thread runs
-/// next; a hungry virtual processor takes half of the threads, the oldest
-/// first, which in a tree of threads are the roots of the largest parts.
+/// Work stealing with a deque, as Cilk has it. At home the newest thread runs next. A virtual processor that searches
+/// for work takes half of the threads, the oldest first. In a tree of threads these are the roots of the largest
+/// parts.
 ///
-/// For programs that divide and conquer with hosts: the threads that exist at a
-/// time are as many as the tree is deep, not as it is wide. It starves, as
-/// [`Lifo`](super::Lifo) does. [`WorkStealing`](super::WorkStealing), the
-/// default, does the same for new threads, without starving others; here it holds for those that are woken, too.
+/// The policy suits programs that divide and conquer with hosts: as many threads exist at a time as the tree is deep,
+/// not as it is wide. It starves, as [`Lifo`](super::Lifo) does. [`WorkStealing`](super::WorkStealing), the default,
+/// does the same for new threads without starving others. This policy does it for woken threads too.
 ///
-/// The deque grows to as many threads as were ever ready at a time, and
-/// allocates nothing afterwards.
+/// The deque grows to as many threads as were ever ready at a time, and allocates nothing afterwards.
 #[derive(Debug, Default)]
 pub struct Deque {
-    /// Newest last.
+    /// The ready threads, the newest last.
     threads: Lock<VecDeque<Ready>>,
-    /// How many there are, to be read without the lock. Written under it.
+    /// Number of ready threads, to be read without the lock, and written under it.
     len: AtomicUsize,
 }
 
@@ -37,8 +35,8 @@ impl Policy for Deque {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         let mut threads = self.threads.lock();
         match reason {
-            // Oldest: those that yield let others go first, and what was stolen
-            // was old where it came from.
+            // These are the oldest: threads that yield let others go first, and stolen threads were old where they
+            // came from.
             Reason::Yielded | Reason::Spent | Reason::Stolen => threads.push_front(thread),
             _ => threads.push_back(thread),
         }
@@ -48,7 +46,7 @@ impl Policy for Deque {
     }
 
     fn next(&self) -> Option<Ready> {
-        // Only this processor adds, so what it sees empty is empty.
+        // Only this processor adds threads, so a deque that it sees empty is empty.
         if self.len.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -76,7 +74,7 @@ impl Policy for Deque {
             let mut looked = 0;
             while given.len() < want && looked < threads.len().min(2 * MOST_STOLEN) {
                 if threads[looked].may_move() {
-                    // Near the front, so few are shifted.
+                    // The thread is near the front, so few are shifted.
                     given.extend(threads.remove(looked));
                 } else {
                     looked += 1;

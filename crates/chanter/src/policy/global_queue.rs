@@ -6,13 +6,11 @@ use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-/// A queue that several virtual processors share, first in, first out: each
-/// takes the thread that has waited for longest, wherever it became ready. So
-/// the order is that of a single processor, and all are busy or none waits; the
-/// price is that they meet at one lock, and threads lose their caches.
+/// A queue that several virtual processors share, first in, first out. Each takes the thread that has waited for
+/// longest, wherever it became ready. So the order is that of a single processor, and no processor idles while a
+/// shared thread waits. The price is that the processors meet at one lock, and threads lose their caches.
 ///
-/// Threads that cannot move wait in a queue of their own virtual processor,
-/// which takes turns with the shared one.
+/// Threads that cannot move wait in a queue of their own virtual processor, which takes turns with the shared one.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -39,29 +37,28 @@ pub struct GlobalQueue {
 #[derive(Debug, Default)]
 struct Shared {
     queue: Lock<ReadyQueue>,
-    /// Its length, to be read without the lock. Written under it.
+    /// The queue's length, to be read without the lock, and written under it.
     len: AtomicUsize,
-    /// Members that take threads from it.
+    /// Number of members that take threads from the queue.
     members: AtomicUsize,
 }
 
-/// The policy of one virtual processor that shares a [`GlobalQueue`]; use it
-/// for one only.
+/// The policy of one virtual processor that shares a [`GlobalQueue`]. Use it for one processor only.
 #[derive(Debug)]
 pub struct GlobalQueueMember {
     shared: Arc<Shared>,
     own: Lock<ReadyQueue>,
-    /// Driver: it is the shared queue's turn.
+    /// Whether it is the shared queue's turn. Only the driver uses it.
     shares: AtomicBool,
-    /// Driver: [`NEW`], [`MEMBER`] or [`GONE`].
+    /// [`NEW`], [`MEMBER`] or [`GONE`]. Only the driver uses it.
     state: AtomicU8,
 }
 
-/// Not used by any virtual processor yet. It joins when it first is: one that
-/// never comes into force must not be counted on.
+/// No virtual processor has used the member yet. It joins at its first use: a member that never comes into force must
+/// not be counted on.
 const NEW: u8 = 0;
 const MEMBER: u8 = 1;
-/// It has handed its threads over; what it still gets it keeps to itself.
+/// The member has handed its threads over. It keeps any thread that it still gets to itself.
 const GONE: u8 = 2;
 
 impl GlobalQueue {
@@ -70,10 +67,10 @@ impl GlobalQueue {
         Self::default()
     }
 
-    /// The policy of one more virtual processor.
+    /// A policy for one more virtual processor.
     ///
-    /// A member that is replaced by another policy leaves the shared threads to
-    /// the other members; the last one takes them with it.
+    /// A member that is replaced by another policy leaves the shared threads to the other members. The last one takes
+    /// them with it.
     pub fn member(&self) -> GlobalQueueMember {
         GlobalQueueMember {
             shared: Arc::clone(&self.shared),
@@ -98,14 +95,14 @@ impl Shared {
 }
 
 impl GlobalQueueMember {
-    /// Joins, at the first use. False: it has left.
+    /// Whether it is a member. It joins at the first use. False: it has left.
     fn is_member(&self) -> bool {
         match self.state.load(Ordering::Relaxed) {
             MEMBER => true,
             NEW => {
                 self.state.store(MEMBER, Ordering::Relaxed);
-                // ORDER: Relaxed: who leaves and counts us, or not, looks at
-                // the queue under its lock.
+                // ORDER: Relaxed: a member that leaves looks at the queue under its lock, whether it counts us or
+                // not.
                 self.shared.members.fetch_add(1, Ordering::Relaxed);
                 true
             }
@@ -113,14 +110,13 @@ impl GlobalQueueMember {
         }
     }
 
-    /// Leaves; whether no member is left: then this one takes everything.
+    /// Leaves. True: no member is left, so that this one takes everything.
     fn leave(&self) -> bool {
         if self.state.swap(GONE, Ordering::Relaxed) == MEMBER {
-            // ORDER: Release, and Acquire for the last: it sees what the others
-            // queued before they left.
+            // ORDER: Release, and Acquire for the last member: it sees what the others queued before they left.
             self.shared.members.fetch_sub(1, Ordering::AcqRel) == 1
         } else {
-            // ORDER: as above.
+            // ORDER: Acquire pairs with the Release of the last member that left: what it queued is seen.
             self.shared.members.load(Ordering::Acquire) == 0
         }
     }

@@ -1,25 +1,23 @@
-//! The door to policies: whatever calls one goes through here.
+//! The guard of policies: every call of a policy goes through here.
 //!
-//! A policy is a user's code, and may panic. What calls it is the scheduler, which
-//! must not unwind: it has tokens in its hands, seats, and threads that borrow from
-//! its callers. So a panic ends at the door, and this is the rule:
+//! A policy is a user's code, and may panic. It is called by the scheduler, which must not unwind: the scheduler
+//! holds tokens, the ownership of a processor, and threads that borrow from its callers. So a panic ends at the
+//! guard, by these rules:
 //!
-//! 1. The call counts as one that found nothing (`next`, `give`), kept what it got
-//!    (`enqueue`), or does not care (`place`).
-//! 2. The panic is reported, the first of each policy.
-//! 3. The policy is never called again, but for `drain`. The built-in one takes its
-//!    place: at once, if the driver made the call; if a visitor did, when the
-//!    driver looks around.
-//! 4. No thread is lost. Tokens that are dropped on the way out of the call go home, to be queued
-//!    again; so do those that `drain` hands over, and those that are dropped with
-//!    the policy. If `drain` panics, what it had left is dropped with the policy.
+//! 1. The call counts as one that found nothing (`next`, `give`), kept what it got (`enqueue`), or does not care
+//!    (`place`).
+//! 2. The first panic of each policy is reported.
+//! 3. Only `drain` of that policy is called from then on. The built-in policy takes its place. This happens at once
+//!    if the driver made the call. If a visitor made it, it happens when the driver next looks for requests.
+//! 4. No thread is lost. Tokens that are dropped on the way out of the call go home, to be queued again. So do those
+//!    that `drain` hands over, and those that are dropped with the policy. If `drain` panics, the threads that it had
+//!    left are dropped with the policy.
 //!
-//! A simulation decides all there is to decide, so nothing takes its place: the schedule
-//! ends, and [`Machine::simulate`](crate::Machine::simulate) goes on with the panic when all
-//! threads have ended.
+//! A simulation makes all decisions, so no policy takes its place. The schedule ends, and
+//! [`Machine::simulate`](crate::Machine::simulate) goes on with the panic when all threads have ended.
 //!
-//! Destructors of policies are called in [`Held`], and in `replace.rs` if they never came into
-//! force; they are contained too.
+//! Destructors of policies are called in [`Held`], and in `replace.rs` if they never came into force. Their panics
+//! are contained too.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,20 +29,20 @@ use crate::frame::{JoinError, catch_panic};
 use crate::sched::{Replacement, Vp};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// What a policy panicked with.
+/// The payload of a policy's panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// Calls a policy, or a simulation.
+/// Calls a policy, or a simulation, and catches a panic.
 #[inline(always)]
 pub(crate) fn call<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// The policy that virtual processor `vp` calls: its own one, or that of the one that it
-/// stands in for. The caller drives it, and holds the seat.
+/// The policy that virtual processor `vp` calls: its own, or that of the processor for which it is a spare. The
+/// caller drives that processor, and has its ownership.
 ///
-/// The policy is not freed while this lives: a call may last for longer than a turn, if
-/// what it does blocks its processor or its fiber.
+/// The policy is not freed while this guard lives. A call may last for longer than a turn, if it blocks its processor
+/// or its fiber.
 pub(crate) struct PolicyGuard<'a> {
     policy: &'a dyn Policy,
     vp: &'a Vp,
@@ -108,8 +106,8 @@ impl Drop for PolicyGuard<'_> {
     }
 }
 
-/// One thread of a policy that was replaced, or whose machine ends. The caller is the
-/// driver, or no driver is left. If it panics it is over.
+/// Takes one thread out of a policy that was replaced, or whose machine ends. The caller is the driver, or no driver
+/// is left. After a panic there are no more threads to take.
 pub(crate) fn drain(vp: &Vp, policy: &Held<dyn Policy>) -> Option<Ready> {
     match call(|| policy.drain()) {
         Ok(thread) => thread,
@@ -120,7 +118,7 @@ pub(crate) fn drain(vp: &Vp, policy: &Held<dyn Policy>) -> Option<Ready> {
     }
 }
 
-/// A policy of `vp` has panicked, if so for the first time.
+/// Notes that a policy of `vp` has panicked; `is_first`: for the first time.
 #[cold]
 pub(crate) fn policy_panicked(vp: &Vp, is_first: bool, payload: Payload) {
     if let Some(simulated) = &vp.simulated {
@@ -132,7 +130,7 @@ pub(crate) fn policy_panicked(vp: &Vp, is_first: bool, payload: Payload) {
     report(is_first, payload);
 }
 
-/// The first panic of each policy is told.
+/// Reports the first panic of each policy.
 #[cold]
 pub(super) fn report(is_first: bool, payload: Payload) {
     if is_first {
@@ -142,7 +140,7 @@ pub(super) fn report(is_first: bool, payload: Payload) {
     }
 }
 
-/// What is asked of a policy once, when it comes into force.
+/// Answers that a policy gives once, when it comes into force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyTraits {
     pub(crate) lets_woken_run: bool,
@@ -150,8 +148,8 @@ pub(crate) struct PolicyTraits {
     pub(crate) quantum: u32,
 }
 
-/// Asks `policy` for its terms, before it comes into force. If it panics the built-in one comes
-/// in its place, and there is something to report.
+/// Asks `policy` for its traits, before it comes into force. If it panics, the built-in one is returned instead, with
+/// the panic to report.
 pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, PolicyTraits, Option<Payload>) {
     let ask = || PolicyTraits {
         lets_woken_run: policy.lets_woken_run(),
@@ -168,27 +166,27 @@ pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, PolicyTrai
     }
 }
 
-/// What takes the place of a policy that has panicked: the default one.
+/// The default policy, which takes the place of one that has panicked.
 pub(crate) fn built_in() -> (Box<dyn Policy>, PolicyTraits) {
     (Box::new(WorkStealing::new()), PolicyTraits { lets_woken_run: true, places: false, quantum: QUANTUM })
 }
 
-/// A hungry virtual processor's policy, for the one that gives: a visit, since a policy may lend it to
-/// any OS thread.
+/// The policy of a virtual processor that searches for work, for the policy that gives. Each call is a visit, since a
+/// policy may lend it to any OS thread.
 pub(crate) struct Stealer {
     vp: *const Vp,
     visit: *const Visited<'static>,
     has_loot: AtomicBool,
 }
 
-// SAFETY: machines keep their virtual processors, which are `Sync`; so are visits.
+// SAFETY: the machine keeps its virtual processors, which are `Sync`, and a visit may be used from any OS thread.
 unsafe impl Send for Stealer {}
-// SAFETY: as above.
+// SAFETY: virtual processors are `Sync`, and so are visits.
 unsafe impl Sync for Stealer {}
 
 impl Stealer {
     /// # Safety
-    /// The visit, which is one to `vp`, outlives it.
+    /// The visit is one to `vp`'s policy, and outlives the returned value.
     pub(crate) unsafe fn new(vp: &Vp, visit: &Visited<'_>) -> Self {
         Self { vp, visit: ptr::from_ref(visit).cast(), has_loot: AtomicBool::new(false) }
     }
@@ -199,7 +197,8 @@ impl Stealer {
     }
 
     fn call<R>(&self, nothing: R, f: impl FnOnce(&dyn Policy) -> R) -> R {
-        // SAFETY: the caller's word in `new`.
+        // SAFETY: the caller of `new` guarantees that the visit outlives `self`; the machine keeps the virtual
+        // processor.
         let (vp, visit) = unsafe { (&*self.vp, &*self.visit) };
         visit_with(vp, visit, nothing, f)
     }
@@ -214,7 +213,7 @@ impl Policy for Stealer {
         let mut thread = Some(thread);
         let refused = self.call(None, |policy| policy.enqueue(thread.take()?, reason));
         if let Some(thread) = thread {
-            // Not called, since the policy has panicked.
+            // The policy has panicked and was not called, so the thread goes home.
             Vp::send_home(thread);
         }
         refused
@@ -253,8 +252,8 @@ impl Policy for Stealer {
     }
 }
 
-/// Calls a policy that somebody else drives. One that has panicked is not called, and would
-/// have found nothing.
+/// Calls a policy that another OS thread drives. A policy that has panicked is not called, and counts as one that
+/// found nothing.
 fn visit_with<R>(vp: &Vp, visit: &Visited<'_>, nothing: R, f: impl FnOnce(&dyn Policy) -> R) -> R {
     if visit.has_failed() {
         return nothing;
@@ -270,12 +269,12 @@ fn visit_with<R>(vp: &Vp, visit: &Visited<'_>, nothing: R, f: impl FnOnce(&dyn P
 }
 
 impl Vp {
-    /// How many threads its policy could give away, as anybody sees it.
+    /// How many threads the policy could give away, as any OS thread sees it.
     pub(crate) fn gives(&self) -> usize {
         visit_with(self, &self.policies.visit(), 0, |policy| policy.waiting())
     }
 
-    /// A thread for `stealer`, who is anybody.
+    /// Takes a thread for `stealer`, on any OS thread.
     pub(crate) fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
         visit_with(self, &self.policies.visit(), None, |policy| policy.give(stealer))
     }

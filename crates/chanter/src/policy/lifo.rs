@@ -5,10 +5,9 @@ use crate::sync::Lock;
 
 /// Runs the thread that became ready last, and keeps all of them.
 ///
-/// Trees of threads are walked depth first, so few of them exist at a time, and
-/// what has just been touched is still in the cache. It starves: under load the
-/// first to come is the last to run. A thread that yields lets all others go
-/// first.
+/// Trees of threads are walked depth first, so few of their threads exist at a time, and their data is still in the
+/// cache. The policy starves: under load the first to come is the last to run. A thread that yields lets all others
+/// go first.
 ///
 /// STING, section 8: the policy of its measurements.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl Policy for Lifo {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         let mut queue = self.queue.lock();
         match reason {
-            // To yield would mean nothing, if who yields were next again.
+            // A yield would mean nothing if the thread that yields were next again.
             Reason::Yielded | Reason::Spent => queue.push_back(thread),
             _ => queue.push_front(thread),
         }

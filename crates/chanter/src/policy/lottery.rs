@@ -1,24 +1,23 @@
-//! Shares by chance.
+//! Shares of the processor by chance.
 
 use super::{Policy, Ready, Reason};
 use crate::sync::Lock;
 use crate::sync::random::random;
 
 /// Each turn goes to a ready thread by lot; a thread has as many lots as it has
-/// [`tickets`](super::Attributes::tickets). So over time a thread with three
-/// gets three times the turns of a thread with one, and nobody starves, with a
-/// probability that falls exponentially with time. Nothing is given away.
+/// [`tickets`](super::Attributes::tickets). So over time a thread with three tickets gets three times the turns of a
+/// thread with one. The probability that a thread still waits falls exponentially with time, so nobody starves.
+/// Nothing is given away.
 ///
-/// Waldspurger and Weihl, "Lottery scheduling", 1994. A draw takes time in the
-/// logarithm of the threads that are ready; the table grows to as many as were
-/// ever ready at a time, and allocates nothing afterwards.
+/// Waldspurger and Weihl, "Lottery scheduling", 1994. A draw takes time in the logarithm of the threads that are
+/// ready. The table grows to as many threads as were ever ready at a time, and allocates nothing afterwards.
 #[derive(Debug, Default)]
 pub struct Lottery {
     table: Lock<Table>,
 }
 
-/// The threads, and sums of their tickets as a binary indexed tree (Fenwick
-/// 1994): `sums[i]` is that of the threads `i + 1 - lowbit(i + 1) ..= i`.
+/// The threads, and sums of their tickets as a binary indexed tree (Fenwick 1994): `sums[i]` is the sum of the
+/// threads `i + 1 - lowbit(i + 1) ..= i`.
 #[derive(Debug, Default)]
 struct Table {
     threads: Vec<(Ready, u64)>,
@@ -61,7 +60,7 @@ impl Table {
             }
             step /= 2;
         }
-        // The last one takes its place.
+        // The last thread takes its place.
         let (last, its) = self.pop()?;
         let Some((place, before)) = self.threads.get_mut(index) else { return Some(last) };
         let drawn = std::mem::replace(place, last);
@@ -99,7 +98,7 @@ impl Policy for Lottery {
     }
 }
 
-/// A number below `total`.
+/// A random number below `total`.
 fn draw(total: u64) -> u64 {
     // The generator has 32 bits.
     const HALF: usize = u32::MAX as usize;
@@ -133,7 +132,7 @@ mod tests {
                     table.push(ready, tickets);
                 }
                 assert_eq!(table.take(ticket).map(|ready| ready.id()), holder);
-                // What is left adds up, and comes out.
+                // The remaining tickets add up, and every remaining thread comes out.
                 let mut rest = 0;
                 while table.total > 0 {
                     let first = table.threads[0].1;

@@ -1,15 +1,13 @@
-//! Policies: who runs next on a virtual processor, written by you.
+//! Policies decide which thread runs next on a virtual processor; you can write your own.
 //!
-//! A [`Policy`] is ordinary, safe Rust: it is handed [`Ready`] threads with
-//! the [`Reason`] why they are ready, and says which one runs next (STING,
-//! section 4: the policy manager). Each virtual processor has its own, and can
-//! be given another one while it runs
-//! ([`VirtualProcessor::set_policy`](crate::VirtualProcessor::set_policy)).
+//! A [`Policy`] is ordinary, safe Rust. It is handed [`Ready`] threads with the [`Reason`] why they are ready, and
+//! says which one runs next (STING, section 4: the policy manager). Each virtual processor has its own policy. It can
+//! be given another one while it runs ([`VirtualProcessor::set_policy`](crate::VirtualProcessor::set_policy)).
 //!
-//! Ours are [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`],
-//! [`Priority`], [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`],
-//! and [`Bands`], which combines others. The crate `chanter-conformance` has a kit that yours
-//! should pass, and the book's chapter on policies writes one in forty lines.
+//! The library has [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`], [`Priority`],
+//! [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`],
+//! and [`Bands`], which combines others. The crate `chanter-conformance` has a kit that a policy should pass. The
+//! book's chapter on policies writes a policy in forty lines.
 
 mod attributes;
 mod bands;
@@ -57,8 +55,7 @@ use crate::frame::{Header, Kind};
 use crate::sync::random::random;
 use crate::thread::attributed::attributes_of;
 
-/// Operations of a turn, unless the policy says otherwise: about ten
-/// microseconds.
+/// Operations of a turn, unless the policy says otherwise: about ten microseconds.
 pub(crate) const QUANTUM: u32 = 256;
 
 /// Why a thread became ready.
@@ -73,90 +70,88 @@ pub enum Reason {
     Spent,
     /// A thread on this virtual processor unblocked it.
     Woken {
-        /// That thread's [`Ready::id`]; `None` if it was no thread of ours.
+        /// The [`Ready::id`] of that thread; `None` if it was no thread of this library.
         by: Option<u64>,
     },
     /// A timer of this virtual processor was due.
     Timer,
     /// I/O of this virtual processor is ready.
     Io,
-    /// It was unblocked, or sent here, from outside of this virtual processor:
-    /// by another one, or by an OS thread.
+    /// It was unblocked, or sent here, from outside of this virtual processor: by another one, or by an OS thread.
     Remote,
     /// It was a parasite and has become a host.
     Inflated,
-    /// It was to run soon here, but another virtual processor is hungry.
+    /// It was in the run-next list here, but another virtual processor searches for work.
     Displaced,
     /// It was taken from another virtual processor.
     Stolen,
-    /// This policy replaces another one, whose thread it was.
+    /// This policy replaces another one, which had the thread.
     Replaced,
 }
 
 /// A scheduling policy: one object for each virtual processor.
 ///
-/// `enqueue`, `next`, `withdraw`, `place`, `need_thread`, `idle` and `drain` are called by
-/// the worker that drives the virtual processor, one at a time; `give` and
-/// `waiting` by other workers at any time, until the policy is dropped. No lock of the runtime is held during any call. Calls
-/// must be short: the virtual processor waits. They may use the library: spawn threads, drop tokens, and block.
+/// The worker that drives the virtual processor calls `enqueue`, `next`, `withdraw`, `place`, `need_thread`, `idle`
+/// and `drain`, one at a time. Other workers call `give` and `waiting` at any time, until the policy is dropped. No
+/// lock of the runtime is held during any call. Calls must be short, since the virtual processor waits for them. They
+/// may use the library: spawn threads, drop tokens, and block.
 ///
 /// # What a wrong policy can do
 ///
 /// It can starve threads and waste time. It cannot break memory, nor lose the threads of others:
 ///
-/// * **It panics.** The panic is reported, and the policy is not called any more, but for
-///   [`drain`](Policy::drain). [`WorkStealing`] takes its place, and gets its threads: those that
-///   it had, and those whose tokens the panic has dropped, or the end of the policy does. No
-///   thread ends by that. [`Stats::policies_failed`](crate::Stats::policies_failed) counts.
+/// * **It panics.** The panic is reported, and only [`drain`](Policy::drain) is called from then on. [`WorkStealing`]
+///   takes its place, and gets its threads. These include threads whose tokens the panic or the end of the policy
+///   drops. No thread ends by that. [`Stats::policies_failed`](crate::Stats::policies_failed) counts such policies.
 ///   (A [`Simulation`](crate::simulation::Simulation) ends its schedule instead.)
-/// * **It keeps a token, forgets it, or lets others have it.** The thread does not run meanwhile.
-///   If it must end (with its machine; with the `block_on` to which it is bound; with its simulation)
-///   it does, whoever has its token. That is dead from then on: to drop it, or to
-///   hand it out, does nothing.
-/// * **It hands out a token of another virtual processor, or of another machine.** The thread
-///   goes home.
+/// * **It keeps a token, forgets it, or lets others have it.** The thread does not run meanwhile. The thread still
+///   ends with its machine, with the `block_on` to which it is bound, or with its simulation. The token is dead from
+///   then on: to drop it, or to hand it out, does nothing.
+/// * **It hands out a token of another virtual processor, or of another machine.** The thread goes home.
 /// * **It blocks, or does not return.** Its virtual processor waits for it; so does the end of its machine.
 pub trait Policy: Send + Sync + 'static {
-    /// A thread is ready: keep it, or return it to have it run soon; or, for one that [yields](Reason::Yielded), another one that
-    /// has waited. Those that are returned run first in, first out, before
-    /// [`next`](Policy::next) is asked (which happens at the latest after 64
-    /// of them, or after two in a row whose turns have not ended them, if it may have one), and cost no lock. (With
-    /// [`lets_woken_run`](Policy::lets_woken_run) two go first: the first that the turn of
-    /// another of them has given a message (in a choice only while another processor is awake), and the first from which it has taken one, of those that talk to it;
-    /// in one turn of 64 none does.) If another virtual processor is hungry
-    /// meanwhile, half of them come back as [`Reason::Displaced`], unless the policy lets the woken run: keep those.
+    /// Takes a thread that is ready: keeps it, or returns it to have it run from the run-next list. For a thread that
+    /// [yields](Reason::Yielded), it may return another one that has waited.
     ///
-    /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic
-    /// of this policy drops it).
+    /// Threads that are returned run first in, first out, before [`next`](Policy::next) is asked, and cost no lock.
+    /// `next` is asked after 64 of them at the latest. It is asked after two of them in a row whose turns have not
+    /// ended them, if the policy may have a thread. If another virtual processor searches for work meanwhile, half of
+    /// the list comes back as [`Reason::Displaced`]; keep those. If [`lets_woken_run`](Policy::lets_woken_run) is
+    /// true, they do not come back.
+    ///
+    /// If [`lets_woken_run`](Policy::lets_woken_run) is true, at most two threads a turn go before the others of the
+    /// list. The first thread that the turn has handed a message runs next (in a choice only while another processor
+    /// is awake). After it runs the first thread whose message the turn has taken, if the two talk to each other.
+    /// Every 64th turn skips this, so that the others are not starved.
+    ///
+    /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic of this policy drops it).
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;
 
-    /// Whether `enqueue` returns every thread that is [`Reason::Woken`],
-    /// [`Timer`](Reason::Timer) or [`Io`](Reason::Io), always: then it is not
-    /// asked. Neither is it if half of those that run soon are handed to another virtual processor that has nothing to
-    /// run, which come to that one's policy as [`Reason::Remote`]. Looked at once, when the policy comes into force.
+    /// Whether `enqueue` always returns every thread that is [`Reason::Woken`], [`Timer`](Reason::Timer) or
+    /// [`Io`](Reason::Io). If so, it is not asked about them. Nor is it asked when half of the run-next list is
+    /// handed to another virtual processor that has nothing to run. Those threads come to the policy of that
+    /// processor as [`Reason::Remote`]. This is read once, when the policy comes into force.
     fn lets_woken_run(&self) -> bool {
         false
     }
 
-    /// How many operations (sends, receives, choices, ...) a thread may do in
-    /// one turn before it comes back as [`Reason::Spent`]. Looked at once, when
-    /// the policy comes into force; 0 counts as 1.
+    /// Number of operations (sends, receives, choices, ...) that a thread may do in one turn before it comes back as
+    /// [`Reason::Spent`]. It is read once, when the policy comes into force; 0 counts as 1.
     ///
-    /// A thread is asked to leave at its operations only; between two of them
-    /// it keeps the processor.
+    /// A thread is interrupted at its operations only. Between two of them it keeps the processor.
     fn quantum(&self) -> u32 {
         QUANTUM
     }
 
-    /// The thread to run now.
+    /// Returns the thread to run now.
     fn next(&self) -> Option<Ready>;
 
-    /// The value of the thread with this [`id`](Ready::id), which has not run, is demanded here, where it
-    /// may be queued: hands it out, if it is at hand, as the one is that was enqueued last
-    /// ([`ReadyQueue::withdraw`]). The call must not search long: it is made at each such demand.
+    /// Hands out the thread with this [`id`](Ready::id), if it is at hand. The value of the thread is demanded on
+    /// this virtual processor, where the thread may be queued, and it has not run. The thread that was enqueued last
+    /// is at hand ([`ReadyQueue::withdraw`]). The call must not search long, since it is made at each such demand.
     ///
-    /// The thread is run where it is demanded either way. If it is not handed out, what is queued is dead from
-    /// then on, and thrown away when [`next`](Policy::next) or a stealer comes to it. The default hands out nothing.
+    /// The thread is run where it is demanded either way. If it is not handed out, its queued token is dead from then
+    /// on. It is thrown away when [`next`](Policy::next) or a stealer comes to it. The default hands out nothing.
     ///
     /// STING, section 6 (stealing threads).
     fn withdraw(&self, id: u64) -> Option<Ready> {
@@ -164,52 +159,49 @@ pub trait Policy: Send + Sync + 'static {
         None
     }
 
-    /// Another virtual processor has nothing to run: hand it a thread, and
-    /// perhaps more of them to `stealer`. Called on its worker. The default
-    /// gives nothing.
+    /// Hands out a thread to another virtual processor that has nothing to run, and perhaps more threads to
+    /// `stealer`. It is called on the other processor's worker. The default gives nothing.
     fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
         let _ = stealer;
         None
     }
 
-    /// How many threads [`give`](Policy::give) could hand out: a hint that
-    /// decides whether sleeping processors are woken. The default is none.
+    /// Number of threads that [`give`](Policy::give) could hand out. It is a hint that decides whether sleeping
+    /// processors are woken. The default is 0.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Nothing is ready here: find a thread elsewhere. The default asks the
-    /// others in random order.
+    /// Finds a thread elsewhere, since nothing is ready here. The default asks the others in random order.
     fn need_thread(&self, others: Others<'_>) -> Option<Ready> {
         others.ask_in_random_order()
     }
 
-    /// Where a new thread is to run: an index of a virtual processor, or
-    /// `None` for here. The default says here.
+    /// Place of a new thread: the index of a virtual processor below `vps`, or `None` for this one. The default is
+    /// `None`.
     fn place(&self, vps: usize) -> Option<usize> {
         let _ = vps;
         None
     }
 
-    /// Whether [`place`](Policy::place) may name another virtual processor. If not, it is not asked, and a spawn costs less. Looked
-    /// at once, when the policy comes into force.
+    /// Whether [`place`](Policy::place) may name another virtual processor. If not, it is not asked, and a spawn
+    /// costs less. It is read once, when the policy comes into force.
     fn places(&self) -> bool {
         true
     }
 
-    /// The virtual processor is about to sleep.
+    /// Tells the policy that the virtual processor is about to sleep.
     fn idle(&self) {}
 
-    /// The policy is replaced, or its machine ends: hands over its threads, one
-    /// a call, in any order, until there are none. The default is
-    /// [`next`](Policy::next), which does if the policy holds none back.
-    /// Called by the worker; others may still call `give` meanwhile.
+    /// Hands over the threads of a policy that is replaced, or whose machine ends: one a call, in any order, until
+    /// there are none. The default calls [`next`](Policy::next), which suffices if the policy holds no thread back.
+    /// It is called by the worker; others may still call `give` meanwhile.
     fn drain(&self) -> Option<Ready> {
         self.next()
     }
 }
 
-/// A box of a policy is one: policies are chosen and combined at run time.
+/// A box of a policy is a policy, so policies can be chosen and combined at run time.
 impl<P: Policy + ?Sized> Policy for Box<P> {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         (**self).enqueue(thread, reason)
@@ -260,7 +252,7 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
-/// The other virtual processors of the machine, as seen by a hungry one.
+/// The other virtual processors of the machine, as seen by one that searches for work.
 pub struct Others<'a> {
     pub(crate) stealer: &'a dyn Policy,
     pub(crate) vps: &'a [Box<crate::sched::Vp>],
@@ -274,7 +266,7 @@ impl Others<'_> {
         vp.give(self.stealer)
     }
 
-    /// Asks all of them that are awake, beginning at a random one. (Who sleeps has nothing that is ready.)
+    /// Asks all others that are awake, beginning at a random one. A processor that sleeps has no ready thread.
     pub fn ask_in_random_order(&self) -> Option<Ready> {
         let count = self.vps.len();
         let start = random(count);
@@ -292,7 +284,7 @@ impl Others<'_> {
         self.vps.len() < 2
     }
 
-    /// The index of the hungry one.
+    /// The index of the virtual processor that searches for work.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -304,13 +296,11 @@ impl fmt::Debug for Others<'_> {
     }
 }
 
-/// A thread that is ready to run: the right, held once, to run it
-/// (INV-TOKEN of `frame/state.rs`).
+/// A thread that is ready to run: the right, held once, to run it (INV-TOKEN of `frame/state.rs`).
 ///
-/// Dropping it ends the thread: its future is dropped, and who joins it gets
-/// a cancelled [`JoinError`](crate::JoinError). Dropped where its thread may not
-/// run, it goes home instead. It may outlive its thread, and its machine; then it keeps some
-/// memory, and does nothing.
+/// To drop it ends the thread: its future is dropped, and a thread that joins it gets a cancelled
+/// [`JoinError`](crate::JoinError). If it is dropped where its thread may not run, it goes home instead. It may
+/// outlive its thread, and its machine. Then it keeps some memory, and does nothing.
 pub struct Ready {
     frame: NonNull<Header>,
 }
@@ -350,8 +340,7 @@ impl Ready {
         self.frame.as_ptr() as usize as u64
     }
 
-    /// Whether it is a parasite, waiting here because it could not be
-    /// attached.
+    /// Whether it is a parasite, which waits here because it could not be attached.
     pub fn is_parasite(&self) -> bool {
         self.kind() == Kind::Parasite
     }
@@ -361,20 +350,20 @@ impl Ready {
         matches!(self.kind(), Kind::Host | Kind::Parasite)
     }
 
-    /// What was said of the thread: [`Attributes::new`] if nothing was.
+    /// The attributes that were given to the thread; [`Attributes::new`] if none were.
     pub fn attributes(&self) -> Attributes {
         // SAFETY: the token, even a stale one, keeps the frame.
         unsafe { attributes_of(self.frame) }.map_or(Attributes::new(), |place| *place.lock())
     }
 
-    /// The policy's own word: 0 at first, then what the policy last set. It
-    /// stays with the thread.
+    /// A word that belongs to the policy: 0 at first, then the word that the policy last set. It stays with the
+    /// thread.
     pub fn tag(&self) -> u64 {
         self.header().tag.get()
     }
 
-    /// Sets the policy's own word. A policy that replaces another one, or
-    /// steals, finds the words that the other one has set.
+    /// Sets the policy's word. A policy that replaces another one, or steals, finds the words that the other one has
+    /// set.
     pub fn set_tag(&mut self, tag: u64) {
         self.header().tag.set(tag);
     }

@@ -10,7 +10,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
 use crate::sync::{Arc, Cell, Lock, spin};
 
-/// Loom checks its uses, and its end, against each other.
+/// A policy whose uses, and whose end, loom checks against each other.
 struct Model {
     number: Cell<u32>,
     thread: Lock<Option<u32>>,
@@ -18,7 +18,7 @@ struct Model {
 
 // SAFETY: `number` is only read while it is shared; loom checks.
 unsafe impl Sync for Model {}
-// SAFETY: as above.
+// SAFETY: `number` is only read while it is shared; loom checks.
 unsafe impl Send for Model {}
 
 impl Model {
@@ -33,8 +33,8 @@ impl Model {
 
 type Shared = Arc<Slot<Model, ()>>;
 
-/// As `Vp::replace_now`, until nothing is retired; what came out of the old
-/// policies.
+/// Replaces the policy as `Vp::replace_now` does, until nothing is retired. Returns the sum of what came out of the
+/// old policies.
 fn replace(slot: &Shared, policy: Box<Model>) -> u32 {
     let mut moved = 0;
     // SAFETY: the caller is the model's only driver, and no call is under way.
@@ -60,7 +60,7 @@ fn visited_while_replaced() {
         })
     };
     replace(&slot, Model::new(2, None));
-    // SAFETY: we are the driver.
+    // SAFETY: this thread is the model's only driver.
     assert_eq!(unsafe { slot.get() }.number.get(), 2);
     visitor.join().unwrap();
 }
@@ -123,7 +123,7 @@ fn what_is_put_back_is_moved() {
     check(put_back_while_replaced);
 }
 
-/// The same with a stealer that keeps it: one of the two has it.
+/// The same with a stealer that keeps the thread: exactly one of the two has it.
 fn stolen_while_replaced() {
     let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
     let stealer = {
@@ -140,8 +140,8 @@ fn what_is_stolen_is_not_moved() {
     check(stolen_while_replaced);
 }
 
-/// Two who ask at once while the driver serves: each request is served, or
-/// handed to who superseded it; none stays unseen.
+/// Two requests at once while the driver serves. Each is served, or handed to the requester that superseded it; none
+/// stays unseen.
 #[test]
 fn requests_are_served_or_superseded() {
     check(|| {
@@ -154,7 +154,7 @@ fn requests_are_served_or_superseded() {
         for asker in askers {
             sum += asker.join().unwrap();
         }
-        // Behind the joins nothing is hidden any more.
+        // After the joins no request is hidden any more.
         if slot.is_asked() {
             sum += slot.take_request().unwrap_or(0);
         }
@@ -163,8 +163,8 @@ fn requests_are_served_or_superseded() {
     });
 }
 
-/// INV-FAIL: a visitor finds that the policy is broken, while the driver serves what was asked before: it
-/// replaces the policy then, or finds that it is asked again; once.
+/// INV-FAIL: a visitor finds that the policy is broken, while the driver serves an earlier request. The driver
+/// replaces the policy then, or finds that it is asked again. It is replaced once.
 #[test]
 fn a_policy_that_fails_is_replaced_once() {
     check(|| {
@@ -192,7 +192,7 @@ fn a_policy_that_fails_is_replaced_once() {
         assert!(visitor.join().unwrap(), "nobody else has found out");
         serve();
         assert_eq!(replaced, 1, "INV-FAIL");
-        // SAFETY: we are the driver.
+        // SAFETY: this thread is the model's only driver.
         assert_eq!(unsafe { slot.get() }.number.get(), 2, "INV-FAIL");
     });
 }

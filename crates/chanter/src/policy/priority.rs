@@ -1,41 +1,39 @@
-//! The most urgent first, and nobody waits for ever.
+//! The most urgent thread first, and nobody waits for ever.
 
 use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Priorities that are told apart: those beyond count as the nearest.
+/// Least and greatest priority that are told apart: those beyond count as the nearest.
 const LEAST: i8 = -8;
 const MOST: i8 = 7;
 const LEVELS: usize = (MOST - LEAST + 1) as usize;
-/// How often a level is passed over before its first thread runs.
+/// Times that a level is passed over before its first thread runs, by default.
 const PATIENCE: u32 = 64;
 
-/// The thread with the greatest [`priority`](super::Attributes::priority)
-/// first; among equals, the one that has waited for longest. Priorities from
-/// -8 to 7 are told apart.
+/// The thread with the greatest [`priority`](super::Attributes::priority) first; among equals, the one that has
+/// waited for longest. Priorities from -8 to 7 are told apart.
 ///
-/// *Ageing*: a level that was passed over 64 times (see
-/// [`with_patience`](Priority::with_patience)) is served once, whoever else is
-/// ready. So a thread before which `n` others of its own level wait runs after
-/// at most `(n + 1)(64 + 16)` others.
+/// *Ageing*: a level that was passed over 64 times (see [`with_patience`](Priority::with_patience)) is served once,
+/// even if more urgent threads are ready. So a thread before which `n` others of its own level wait runs after at
+/// most `(n + 1)(64 + 16)` others.
 ///
-/// Hungry virtual processors are given the most urgent thread.
+/// Virtual processors that search for work are given the most urgent thread.
 #[derive(Debug)]
 pub struct Priority {
     patience: u32,
     levels: Lock<Levels>,
-    /// How many threads could be given away: a hint.
+    /// Number of threads that could be given away: a hint.
     movable: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Levels {
-    /// Most urgent first.
+    /// A queue for each level, the most urgent first.
     queues: [ReadyQueue; LEVELS],
-    /// How often each was passed over since it was served last, or empty.
+    /// How often each level was passed over since it was last served, or last empty.
     passed: [u32; LEVELS],
-    /// A bit for each that is not empty.
+    /// A bit for each level that is not empty.
     filled: u16,
 }
 
@@ -45,8 +43,8 @@ impl Priority {
         Self::with_patience(PATIENCE)
     }
 
-    /// Serves a level once after it was passed over `patience` times;
-    /// `u32::MAX`: practically never, for strict priorities.
+    /// An empty policy that serves a level once after it was passed over `patience` times. With `u32::MAX` the
+    /// priorities are practically strict.
     pub fn with_patience(patience: u32) -> Self {
         let levels = Levels { queues: [const { ReadyQueue::new() }; LEVELS], passed: [0; LEVELS], filled: 0 };
         Self { patience, levels: Lock::new(levels), movable: AtomicUsize::new(0) }
@@ -81,7 +79,7 @@ impl Levels {
         thread
     }
 
-    /// The level whose turn it is; those that wait behind it grow older.
+    /// Chooses the level whose turn it is. Those that wait behind it grow older.
     fn choose(&mut self, patience: u32) -> Option<usize> {
         let first = self.first()?;
         let mut others = self.filled & (self.filled - 1);
@@ -90,7 +88,7 @@ impl Levels {
             let level = others.trailing_zeros() as usize;
             others &= others - 1;
             self.passed[level] = self.passed[level].saturating_add(1);
-            // Of several that are out of patience, the one that waited most.
+            // Of several levels that are out of patience, the one that has waited for longest is served.
             if self.passed[level] > patience && (chosen == first || self.passed[level] > self.passed[chosen])
             {
                 chosen = level;

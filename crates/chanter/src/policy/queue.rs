@@ -9,11 +9,11 @@ use crate::frame::Header;
 use crate::sched::Vp;
 use crate::sync::Linked;
 
-/// A first-in first-out queue of ready threads; pushing to the front makes it
-/// a stack. The links are inside the threads, so it never allocates.
+/// A first-in first-out queue of ready threads. Pushing to the front makes it a stack. The links are inside the
+/// threads, so it never allocates.
 ///
-/// A thread has room for one link, and the queue is taken from at both ends: the link is the exclusive or
-/// of its neighbours' addresses, so that who comes from one of them finds the other.
+/// A thread has room for one link, and threads are taken at both ends of the queue. So the link is the exclusive or
+/// of the addresses of its two neighbours. A walk that comes from one neighbour finds the other.
 pub struct ReadyQueue {
     head: *mut Header,
     tail: *mut Header,
@@ -25,7 +25,8 @@ unsafe impl Send for ReadyQueue {}
 // SAFETY: shared, it only tells its length.
 unsafe impl Sync for ReadyQueue {}
 
-/// The link of a frame between two others, either of which may be none. Both can be had back from it.
+/// The link of a frame between two others, either of which may be none. Each of them can be computed from the link
+/// and the other.
 fn between(one: *mut Header, other: *mut Header) -> *mut Header {
     ptr::without_provenance_mut(one.expose_provenance() ^ other.expose_provenance())
 }
@@ -33,20 +34,20 @@ fn between(one: *mut Header, other: *mut Header) -> *mut Header {
 /// The neighbour of `frame` that is not `other`; null, if there is none.
 ///
 /// # Safety
-/// The frame is in a queue of the caller's, beside `other`, or at an end, if that is null.
+/// The frame is in a queue of the caller's, beside `other`; if `other` is null, it is at an end.
 unsafe fn beside(frame: NonNull<Header>, other: *mut Header) -> *mut Header {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees that the frame is in its queue, which owns the token, hence the link.
     let link = unsafe { frame.as_ref().link().with(|link| *link) };
     ptr::with_exposed_provenance_mut(link.addr() ^ other.addr())
 }
 
-/// The frame has a new neighbour in the place of another; either may be null.
+/// Replaces the neighbour `before` of the frame by `after`; either may be null.
 ///
 /// # Safety
 /// The frame is in a queue of the caller's, beside `before`.
 unsafe fn relink(frame: NonNull<Header>, before: *mut Header, after: *mut Header) {
     let change = before.expose_provenance() ^ after.expose_provenance();
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees that the frame is in its queue, which owns the token, hence the link.
     unsafe {
         let link = frame.as_ref().link();
         link.with_mut(|link| *link = ptr::without_provenance_mut((*link).addr() ^ change));
@@ -90,7 +91,7 @@ impl ReadyQueue {
     pub fn push_front(&mut self, thread: Ready) {
         let frame = thread.into_frame();
         let after = replace(&mut self.head, frame.as_ptr());
-        // SAFETY: as in `push_back`.
+        // SAFETY: the queue owns the tokens, hence the links, of its threads.
         unsafe {
             frame.as_ref().link().with_mut(|link| *link = between(after, ptr::null_mut()));
             match NonNull::new(after) {
@@ -105,7 +106,7 @@ impl ReadyQueue {
     #[inline]
     pub fn pop_front(&mut self) -> Option<Ready> {
         let frame = NonNull::new(self.head)?;
-        // SAFETY: as in `push_back`; the token is handed out.
+        // SAFETY: the queue owns the tokens, hence the links, of its threads; the token of this one is handed out.
         unsafe {
             self.head = beside(frame, ptr::null_mut());
             match NonNull::new(self.head) {
@@ -121,7 +122,7 @@ impl ReadyQueue {
     #[inline]
     pub fn pop_back(&mut self) -> Option<Ready> {
         let frame = NonNull::new(self.tail)?;
-        // SAFETY: as in `push_back`; the token is handed out.
+        // SAFETY: the queue owns the tokens, hence the links, of its threads; the token of this one is handed out.
         unsafe {
             self.tail = beside(frame, ptr::null_mut());
             match NonNull::new(self.tail) {
@@ -143,7 +144,7 @@ impl ReadyQueue {
         self.tail.addr() as u64
     }
 
-    /// Takes the thread of that [`id`](Ready::id), if it is the last or the first: what
+    /// Takes the thread with this [`id`](Ready::id), if it is the last or the first. A thread that
     /// [`Policy::withdraw`] is asked for mostly is.
     #[inline]
     pub fn withdraw(&mut self, id: u64) -> Option<Ready> {
@@ -162,7 +163,7 @@ impl ReadyQueue {
     pub fn append(&mut self, other: &mut Self) {
         let Some(first) = NonNull::new(replace(&mut other.head, ptr::null_mut())) else { return };
         match NonNull::new(self.tail) {
-            // SAFETY: as in `push_back`.
+            // SAFETY: the queue owns the tokens, hence the links, of its threads, and `other` hands its own over.
             Some(last) => unsafe {
                 relink(last, ptr::null_mut(), first.as_ptr());
                 relink(first, ptr::null_mut(), last.as_ptr());
@@ -173,24 +174,27 @@ impl ReadyQueue {
         self.len += take(&mut other.len);
     }
 
-    /// Takes the first thread of which `is_wanted` says so; all others stay in
-    /// order. Takes time in the number of those before it.
+    /// Takes the first thread for which `is_wanted` returns true; all others stay in order. It takes time in the
+    /// number of threads before that one.
     pub fn take_first(&mut self, mut is_wanted: impl FnMut(&Ready) -> bool) -> Option<Ready> {
         let mut before: *mut Header = ptr::null_mut();
         let mut at = self.head;
         while let Some(frame) = NonNull::new(at) {
-            // SAFETY: as in `push_back`; the queue keeps the token meanwhile.
+            // SAFETY: the queue owns the token, and keeps it meanwhile, since the copy is not dropped.
             let thread = ManuallyDrop::new(unsafe { Ready::from_frame(frame) });
-            // SAFETY: as in `push_back`.
+            // SAFETY: the queue owns the tokens, hence the links, of its threads, and `before` is the frame's
+            // neighbour.
             let after = unsafe { beside(frame, before) };
             if is_wanted(&thread) {
                 match NonNull::new(before) {
-                    // SAFETY: as in `push_back`.
+                    // SAFETY: the queue owns the tokens, hence the links, of its threads, and `at` is the frame's
+                    // neighbour.
                     Some(before) => unsafe { relink(before, at, after) },
                     None => self.head = after,
                 }
                 match NonNull::new(after) {
-                    // SAFETY: as in `push_back`.
+                    // SAFETY: the queue owns the tokens, hence the links, of its threads, and `at` is the frame's
+                    // neighbour.
                     Some(after) => unsafe { relink(after, at, before) },
                     None => self.tail = before,
                 }
@@ -210,12 +214,12 @@ impl Extend<Ready> for ReadyQueue {
     }
 }
 
-/// At most this many threads move at a time: the victim is locked meanwhile.
+/// Greatest number of threads that move at a time, since the target is locked meanwhile.
 pub(super) const MOST_STOLEN: usize = 32;
 
 impl ReadyQueue {
-    /// Steals what is in the queue for `stealer`: the first thread, to be run at
-    /// once, is returned, the others are its to schedule.
+    /// Hands the queue's threads to `stealer`: the first thread, to be run at once, is returned, and the others are
+    /// for the stealer to schedule.
     pub(super) fn move_to(mut self, stealer: &dyn Policy) -> Option<Ready> {
         let first = self.pop_front();
         while let Some(thread) = self.pop_front() {
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
     use crate::machine::threads::{Random, Threads};
 
-    /// Against a deque of numbers.
+    /// Compares the queue with a deque of numbers.
     #[test]
     fn threads_go_where_they_are_put() {
         let threads = Threads::new();

@@ -3,11 +3,10 @@
 use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 
-/// Every thread in its turn, for a quantum at most.
+/// Runs every thread in its turn, for a quantum at most.
 ///
-/// As [`Fifo`](super::Fifo), but you say how many operations a turn has: few,
-/// and threads share the processor finely; many, and they stay in its cache
-/// for longer.
+/// As [`Fifo`](super::Fifo), but with a given number of operations for a turn. With few of them threads share the
+/// processor finely. With many of them threads stay in its cache for longer.
 ///
 /// ```
 /// # use chanter::prelude::*;

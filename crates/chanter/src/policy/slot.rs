@@ -1,5 +1,4 @@
-//! The place of a virtual processor's policy, which may be replaced while the
-//! machine runs.
+//! The slot of a virtual processor's policy, which may be replaced while the machine runs.
 //!
 //! ```text
 //!   requester: leave the request, wake the driver
@@ -8,20 +7,18 @@
 //!   visitor:   visitors += 1; FENCE; use current; visitors -= 1
 //! ```
 //!
-//! The driver alone replaces, so its own calls cost what a plain field would:
-//! `mine` is its copy of the pointer. Others only visit, to steal and to look
-//! for work; that is rare, and may cost a read-modify-write.
+//! Only the driver replaces the policy, so its own calls cost as much as a plain field would: `mine` is its copy of
+//! the pointer. Others only visit, to steal and to look for work. Visits are rare, and may cost a read-modify-write.
 //!
 //! * INV-VISIT: with both fences sequentially consistent, either the driver
 //!   sees the visitor, or the visitor sees the new policy (store buffering, as
 //!   in INV-SLEEP). So a policy that was replaced before the driver saw no
 //!   visitors is seen by nobody, and can be freed.
-//! * INV-MOVE: a replaced policy is drained until it is freed: a visitor that
-//!   takes threads out and puts some of them back may do so after the first
-//!   drain. The last drain comes after the last visitor.
-//! * INV-FAIL: a policy that has panicked is replaced, once. The driver does it at once
-//!   if it was called by itself. A visitor marks the policy and leaves a request,
-//!   under the lock of requests: a driver that has taken the request sees the mark.
+//! * INV-MOVE: a replaced policy is drained until it is freed. A visitor that takes threads out and puts some of them
+//!   back may do so after the first drain. The last drain comes after the last visitor.
+//! * INV-FAIL: a policy that has panicked is replaced, once. The driver does it at once if it made the call itself. A
+//!   visitor marks the policy and leaves a request, under the lock of requests. A driver that has taken the request
+//!   sees the mark.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -32,10 +29,10 @@ use super::guard::report;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Cell, Lock, free, full_fence, order};
 
-/// A policy, and what is known of it.
+/// A policy, and whether it has panicked.
 pub(crate) struct Held<P: ?Sized> {
     policy: ManuallyDrop<Box<P>>,
-    /// It has panicked.
+    /// Whether the policy has panicked.
     has_failed: AtomicBool,
 }
 
@@ -50,7 +47,7 @@ impl<P: ?Sized> Held<P> {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// It has panicked; true: for the first time.
+    /// Notes that the policy has panicked; true: for the first time.
     pub(crate) fn fail(&self) -> bool {
         !self.has_failed.swap(true, Ordering::Relaxed)
     }
@@ -71,7 +68,7 @@ impl<P: ?Sized> Deref for Retired<P> {
     type Target = Held<P>;
 
     fn deref(&self) -> &Held<P> {
-        // SAFETY: ours alone until we drop it.
+        // SAFETY: the policy belongs to this value alone until it is dropped.
         unsafe { &*self.0 }
     }
 }
@@ -86,7 +83,7 @@ impl<P: ?Sized> Drop for Retired<P> {
 
 impl<P: ?Sized> Drop for Held<P> {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here.
+        // SAFETY: the policy is taken out once, here, and not used afterwards.
         let policy = unsafe { ManuallyDrop::take(&mut self.policy) };
         if let Err(payload) = free(policy) {
             report(self.fail(), payload);
@@ -94,16 +91,16 @@ impl<P: ?Sized> Drop for Held<P> {
     }
 }
 
-/// The place of a policy, and who may use it.
+/// The slot of a policy, which tells who may use it.
 pub(crate) struct Slot<P: ?Sized, R> {
-    /// Driver: the policy in force.
+    /// The policy in force. Only the driver uses this copy.
     mine: Cell<*const P>,
     /// The same, for visitors.
     current: AtomicPtr<Held<P>>,
     visitors: AtomicUsize,
-    /// Driver: replaced policies that may still have visitors.
+    /// Replaced policies that may still have visitors. Only the driver uses it.
     retired: UnsafeCell<Vec<*mut Held<P>>>,
-    /// There is a request.
+    /// Whether there is a request.
     asked: AtomicBool,
     request: Lock<Option<R>>,
 }
@@ -111,7 +108,7 @@ pub(crate) struct Slot<P: ?Sized, R> {
 // SAFETY: `mine` and `retired` belong to the driver, a role that is handed
 // over with Release and Acquire; everybody may visit a policy that is `Sync`.
 unsafe impl<P: ?Sized + Send + Sync, R: Send> Sync for Slot<P, R> {}
-// SAFETY: as above.
+// SAFETY: `mine` and `retired` belong to the driver, a role that is handed over with Release and Acquire.
 unsafe impl<P: ?Sized + Send + Sync, R: Send> Send for Slot<P, R> {}
 
 impl<P: ?Sized, R> Slot<P, R> {
@@ -134,7 +131,8 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// [`reclaim`](Self::reclaim).
     #[inline(always)]
     pub(crate) unsafe fn get(&self) -> &P {
-        // SAFETY: the driver frees it in `reclaim` at the earliest.
+        // SAFETY: only the driver frees the policy, in `reclaim` at the earliest. The caller is the driver, and its
+        // borrow ends before that.
         unsafe { &*self.mine.get() }
     }
 
@@ -149,13 +147,12 @@ impl<P: ?Sized, R> Slot<P, R> {
         Visit { policy: unsafe { &*policy }, slot: self }
     }
 
-    /// Asks the driver for something; what was asked before, and not served, is
-    /// handed back. The caller wakes the driver afterwards.
+    /// Asks the driver for something. A request that has not been served yet is handed back. The caller wakes the
+    /// driver afterwards.
     pub(crate) fn ask(&self, request: R) -> Option<R> {
         let mut place = self.request.lock();
-        // ORDER: Relaxed, here and in `take_request`: written under the lock,
-        // so it says what the place holds. That a sleeping driver sees it is
-        // INV-SLEEP's.
+        // ORDER: Relaxed, here and in `take_request`: it is written under the lock, so it says what the place holds.
+        // INV-SLEEP makes a sleeping driver see it.
         self.asked.store(true, Ordering::Relaxed);
         place.replace(request)
     }
@@ -166,14 +163,14 @@ impl<P: ?Sized, R> Slot<P, R> {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Takes the request, if there is one: the driver, or the shutdown.
+    /// Takes the request, if there is one. Only the driver and the shutdown call this.
     pub(crate) fn take_request(&self) -> Option<R> {
         let mut place = self.request.lock();
         self.asked.store(false, Ordering::Relaxed);
         place.take()
     }
 
-    /// Notes that a policy has panicked in a call of the driver's; true: for the first time.
+    /// Notes that a policy has panicked in a call by the driver; true: for the first time.
     ///
     /// # Safety
     /// The caller is the driver. The policy is in force, or retired.
@@ -181,9 +178,9 @@ impl<P: ?Sized, R> Slot<P, R> {
         // SAFETY: the caller is the driver; the borrow ends here.
         let retired = unsafe { &*self.retired.get() };
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: freed by the driver alone.
+        // SAFETY: only the driver frees policies, and the caller is the driver.
         let mut all = retired.iter().chain([&current]).map(|held| unsafe { &**held });
-        // (Policies without a size may share an address: then any of them will do.)
+        // Policies without a size may share an address. Then it does not matter which of them is marked.
         all.find(|held| ptr::addr_eq(policy, &raw const ***held)).is_some_and(Held::fail)
     }
 
@@ -193,17 +190,17 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// # Safety
     /// The caller is the driver.
     pub(crate) unsafe fn with_current(&self, f: impl FnOnce(&Held<P>)) {
-        // SAFETY: freed by the driver alone.
+        // SAFETY: only the driver frees policies, and the caller is the driver, whose `f` does not reclaim.
         f(unsafe { &*self.current.load(Ordering::Relaxed) });
     }
 
-    /// Whether the policy in force has panicked. Visitors who leave a request for
-    /// that are seen by a driver that has taken the request.
+    /// Whether the policy in force has panicked. A driver that has taken the request of a visitor whose call panicked
+    /// sees the mark.
     ///
     /// # Safety
     /// The caller is the driver.
     pub(crate) unsafe fn is_to_be_replaced(&self) -> bool {
-        // SAFETY: freed by the driver alone.
+        // SAFETY: only the driver frees policies, and the caller is the driver.
         unsafe { &*self.current.load(Ordering::Relaxed) }.has_failed()
     }
 
@@ -242,7 +239,7 @@ impl<P: ?Sized, R> Slot<P, R> {
         loop {
             // SAFETY: the caller is the driver; the borrow ends here.
             let Some(policy) = (unsafe { (&*self.retired.get()).get(index).copied() }) else { return };
-            // SAFETY: freed in `reclaim` only.
+            // SAFETY: policies are freed in `reclaim` only, which `f` does not call.
             f(unsafe { &*policy });
             index += 1;
         }
@@ -255,8 +252,7 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// The caller is the driver, and no call of any policy of this slot is
     /// under way on its stack.
     pub(crate) unsafe fn reclaim(&self, mut f: impl FnMut(Retired<P>)) -> bool {
-        // ORDER: Acquire sees what visitors did who have left; later ones see
-        // the new policy (INV-VISIT).
+        // ORDER: Acquire sees what visitors did that have left; later visitors see the new policy (INV-VISIT).
         if self.visitors.load(order::policy_gone()) != 0 {
             return false;
         }
@@ -278,15 +274,15 @@ impl<P: ?Sized, R> Drop for Slot<P, R> {
     }
 }
 
-/// A policy that is not freed while this lives.
+/// A visit: keeps the policy from being freed while it lives.
 pub(crate) struct Visit<'a, P: ?Sized, R> {
     policy: &'a Held<P>,
     slot: &'a Slot<P, R>,
 }
 
 impl<P: ?Sized, R> Visit<'_, P, R> {
-    /// The policy has panicked: asks the driver to replace it, who is to be woken
-    /// afterwards. True: for the first time.
+    /// Notes that the policy has panicked, and asks the driver to replace it. The caller wakes the driver afterwards.
+    /// True: it is the first panic.
     pub(crate) fn fail(&self) -> bool {
         let is_first = self.policy.fail();
         let _request = self.slot.request.lock();

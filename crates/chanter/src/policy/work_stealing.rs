@@ -1,4 +1,4 @@
-//! The default: threads that talk stay together, those that wait spread.
+//! The default policy: threads that talk stay together, and threads that wait spread.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -11,29 +11,32 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Work stealing.
 ///
-/// A thread that is unblocked by its neighbour runs soon on the same virtual
-/// processor, so that a conversation stays in one cache; who was given a message
-/// even next, so that the stages of a pipeline do not fill up (in a choice only while another processor is awake), and then who had one
-/// taken by a partner. All others queue up; where threads talk, one of them runs after each two turns.
+/// A thread that is unblocked by another thread of the same virtual processor runs from the run-next list there, so
+/// that a conversation stays in one cache. A thread that was given a message runs even next, so that the stages of a
+/// pipeline do not fill up. (In a choice this holds only while another processor is awake.) Then a thread runs whose
+/// message its partner has taken. All others queue up. Where threads talk, one of the queue runs after each two
+/// turns.
 ///
-/// What is spawned in one turn runs first in, first out, before what waited already: so a tree of threads is walked depth
-/// first, and few of them exist at a time. What has waited for long has its turn each 64th time, so nobody starves.
+/// Threads that are spawned in one turn run first in, first out, before threads that waited already. So a tree of
+/// threads is walked depth first, and few of its threads exist at a time. Each 64th thread that is taken from the
+/// queue is the one that has waited for longest, so nobody starves.
 ///
-/// A hungry virtual processor takes half of the queue, the oldest first, or of those that run soon, and does so less often
-/// if it turns out that they talk to those that stayed.
+/// A virtual processor that searches for work takes half of the queue, the oldest threads first, or half of the
+/// run-next list. It does so less often if the threads turn out to talk to those that stayed.
 #[derive(Debug)]
-// The driver writes here all the time: nothing of anybody else's on its cache lines.
+// The driver writes here all the time, so its cache lines hold nothing else.
 #[repr(align(128))]
 pub struct WorkStealing {
     queue: BiasedLock<DepthFirstQueue>,
-    /// The queue's length, to be read without the lock. Written under it.
+    /// The queue's length, to be read without the lock, and written under it.
     len: AtomicUsize,
-    /// The numbers of the threads at the queue's ends. Hints, written under the lock.
+    /// The ids of the threads at the queue's ends: hints, written under the lock.
     first: AtomicU64,
     last: AtomicU64,
-    /// How many threads were withdrawn. Written under the lock.
+    /// How many threads were withdrawn, modulo 2^32; written under the lock.
     withdrawn: AtomicU32,
-    /// As seen by who found one thread alone, and when that was.
+    /// The value of `withdrawn` that the last stealer saw that found one thread alone (low half), and when (high
+    /// half).
     seen: AtomicU64,
 }
 
@@ -52,7 +55,7 @@ impl WorkStealing {
 }
 
 impl WorkStealing {
-    /// The caller has the lock, and has changed the queue.
+    /// Publishes the hints. The caller has the lock, and has changed the queue.
     #[inline(always)]
     fn publish(&self, queue: &DepthFirstQueue) {
         // ORDER: Relaxed: hints; sleepers are ordered by their own fences.
@@ -62,8 +65,8 @@ impl WorkStealing {
         self.last.store(last, Ordering::Relaxed);
     }
 
-    /// Whether the one thread that waits may be one of many, each of which is withdrawn soon: to take it
-    /// would cost its spawner more than the thread itself. So it is, if others were withdrawn a moment ago.
+    /// Whether the one thread that waits may be one of many, each of which is withdrawn soon. To take such a thread
+    /// would cost its spawner more than the thread itself. This is assumed if others were withdrawn a moment ago.
     fn is_awaited_at_once(&self) -> bool {
         if self.waiting() > 1 {
             return false;
@@ -79,10 +82,10 @@ impl WorkStealing {
     }
 }
 
-/// So many microseconds one thread alone is left to who has spawned it.
+/// Microseconds for which one thread alone is left to its spawner.
 const AWAITED_SOON: u32 = 5;
 
-/// Since some moment, modulo 2^32.
+/// Microseconds since some moment, modulo 2^32.
 fn microseconds() -> u32 {
     static BASE: OnceLock<Instant> = OnceLock::new();
     BASE.get_or_init(Instant::now).elapsed().as_micros() as u32
@@ -100,8 +103,8 @@ impl Policy for WorkStealing {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
             return Some(thread);
         }
-        // If one alone waits here, or nobody, who yields need only go behind those that run soon: this one is asked for before. (Only this
-        // processor adds.)
+        // If no more than one thread waits here, a thread that yields need only go behind those of the run-next list.
+        // The one that waits here is asked for before. (Only this processor adds threads.)
         if reason == Reason::Yielded && self.waiting() <= 1 {
             return Some(thread);
         }
@@ -111,7 +114,7 @@ impl Policy for WorkStealing {
                 queue.push_new(thread);
                 None
             }
-            // The first of those that it lets go first takes its place.
+            // The first of the threads that it lets go first takes its place.
             Reason::Yielded => Some(queue.push_last(thread)),
             _ => {
                 queue.push(thread);
@@ -132,7 +135,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self) -> Option<Ready> {
-        // Only this processor adds, so what it sees empty is empty.
+        // Only this processor adds threads, so a queue that it sees empty is empty.
         if self.len.load(Ordering::Relaxed) == 0 {
             return None;
         }

@@ -1,18 +1,16 @@
-//! What others reach by pointer while its owner holds it.
+//! Values that others reach by pointer while their owner holds them.
 //!
-//! The compiler takes a `&mut T`, and a `Box<T>` that is moved, for a claim: nobody else
-//! touches the value meanwhile. That is wrong for a node of an intrusive list, for a
-//! synchronization that partners complete, for anything that another OS thread finds by
-//! address. Such a type is one of two:
+//! The compiler takes a `&mut T`, and a `Box<T>` that is moved, for a claim: nobody else touches the value meanwhile.
+//! This claim is wrong for a node of an intrusive list, and for a synchronization that partners complete. It is wrong
+//! for anything that another OS thread finds by address. Such a type is one of two:
 //!
-//! - *pinned in its owner*: it holds a `PhantomPinned`, by which the compiler knows that
-//!   a `&mut` to it, or to what it is part of, claims nothing. [`aliased!`] beside the
-//!   type keeps that true;
-//! - *on the heap, and its owner moves*: it lies in an [`AliasedBox`].
+//! - *Pinned in its owner*: it holds a `PhantomPinned`. It tells the compiler that a `&mut` to it, or to a value
+//!   around it, claims nothing. [`aliased!`] beside the type keeps that true.
+//! - *On the heap, and its owner moves*: it lies in an [`AliasedBox`].
 //!
-//! A shared reference claims, too, that what it refers to is not freed before the function
-//! that was given it returns. Who may free the memory of others by its last access makes
-//! that through a pointer: INV-LAST of `event/protocol.rs`.
+//! A shared reference is a claim too: its referent is not freed before the function that was given it returns. An
+//! access that may be the last one before others free the memory goes through a pointer: INV-LAST of
+//! `event/protocol.rs`.
 
 use std::fmt;
 use std::ops::Deref;
@@ -35,8 +33,8 @@ macro_rules! aliased {
 }
 pub(crate) use aliased;
 
-/// A box that others may point into: to move it claims nothing. It is freed when its owner
-/// drops it, who sees to it that nobody looks any more.
+/// A box that others may point into: to move it claims nothing. The value is freed when the owner drops the box. The
+/// owner makes sure that nobody looks at the value any more.
 pub(crate) struct AliasedBox<T>(NonNull<T>);
 
 // SAFETY: it owns its value, as a box does.
@@ -49,7 +47,7 @@ impl<T> AliasedBox<T> {
         Self(NonNull::from(Box::leak(Box::new(value))))
     }
 
-    /// For those who are to find it while it lives.
+    /// A pointer for those that find the value while the box lives.
     pub(crate) fn as_ptr(&self) -> *const T {
         self.0.as_ptr()
     }
@@ -59,14 +57,14 @@ impl<T> Deref for AliasedBox<T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: it is alive; nobody has a `&mut` to it.
+        // SAFETY: the value lives until the box is dropped, and the box never gives out a `&mut` to it.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for AliasedBox<T> {
     fn drop(&mut self) {
-        // SAFETY: from a box, and freed here only.
+        // SAFETY: `new` made the pointer from a box, and the value is freed only here.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

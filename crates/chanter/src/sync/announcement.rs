@@ -1,7 +1,8 @@
-//! The announcements of OS threads: which of its locks each is inside of, and what it agrees to. See `owner.rs`.
+//! Announcements: each OS thread announces which lock it is inside of, and is asked here to agree to the end of a
+//! bias. The users are `biased.rs` and `frame/local_park.rs`.
 //!
-//! A turn may be long. So an OS thread that is asked, and does not answer at once, is *reminded*. It agrees at the next
-//! spawn of a parasite, fork or demand in that turn: there it is as free of locks as it is between two turns.
+//! A turn may be long. An OS thread that is asked and does not answer is *reminded*: it agrees at the next spawn of a
+//! parasite, fork or demand in that turn. There it looks at no lock and no thread's rest, just as between two turns.
 
 use std::sync::OnceLock;
 
@@ -9,13 +10,13 @@ use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
 use super::{const_unless_loom, fence_pair, os_thread, pauses};
 
-/// How many OS threads have one. (A model has few, and no time for more.)
+/// How many OS threads have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 
 /// How an OS thread is reminded, if that is known here.
 static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 
-/// An OS thread's, alone on its cache line.
+/// The announcement of one OS thread, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Announcement {
@@ -24,24 +25,24 @@ pub(crate) struct Announcement {
     consent: Consent,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
-    /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
-    /// [`A_BIAS`] of them.
+    /// How often the OS thread has taken a lock that another one had before. A bias that it has revoked counts for
+    /// [`A_BIAS`] of them. Only this OS thread writes the count.
     contended: std::sync::atomic::AtomicU64,
-    /// It ends a bias of somebody else's.
+    /// Whether the OS thread is ending another one's bias.
     revokes: std::sync::atomic::AtomicBool,
-    /// For how long others have waited for locks that it had, in contended operations.
+    /// How long others have waited for locks that it held, in contended operations.
     awaited: Awaited,
 }
 
-/// Written by others: on a cache line of its own.
+/// A count that others write: on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Awaited(std::sync::atomic::AtomicU64);
 
-/// What a revocation costs, and the next acquisitions without the bias, in contended operations.
+/// The cost of a revocation, and of the next acquisitions without the bias, in contended operations.
 pub(super) const A_BIAS: u64 = 18;
-/// What a pause of a wait for a lock costs, in contended operations: it takes less time, but meanwhile its holder has what it
-/// guards to itself, which crosses back afterwards.
+/// The cost of a pause in a wait for a lock, in contended operations. The pause itself takes less time. But meanwhile
+/// the holder has the guarded data to itself, and the data crosses back afterwards.
 const CONTENDED_A_PAUSE: u64 = 1;
 
 #[cfg(not(loom))]
@@ -66,28 +67,28 @@ impl Announcement {
         }
     }
 
-    /// That of the calling OS thread, if it has one.
+    /// The announcement of the calling OS thread, if it has one.
     pub(crate) fn mine() -> Option<&'static Self> {
         let me = os_thread();
-        // SAFETY: it exists.
+        // SAFETY: `exists` has just said that there is an announcement of this number.
         Self::exists(me).then(|| unsafe { Self::of(me) })
     }
 
-    /// One that belongs to no OS thread, since there is no number 0.
+    /// An announcement that belongs to no OS thread, since no OS thread has the number 0.
     pub(crate) fn nobodys() -> &'static Self {
-        // SAFETY: it exists.
+        // SAFETY: `MANY` is more than 0, so there is an announcement of number 0.
         unsafe { Self::of(0) }
     }
 
-    /// Whether the OS thread of that number has one.
+    /// Whether the OS thread of that number has an announcement.
     pub(crate) fn exists(number: u32) -> bool {
         (number as usize) < MANY
     }
 
-    /// That of the OS thread with this number.
+    /// The announcement of the OS thread with this number.
     ///
     /// # Safety
-    /// It exists.
+    /// [`exists`](Self::exists) is true for `number`.
     #[inline(always)]
     pub(crate) unsafe fn of(number: u32) -> &'static Self {
         debug_assert!(Self::exists(number));
@@ -113,7 +114,7 @@ impl Announcement {
         let _ = REMINDER.set(remind);
     }
 
-    /// The OS thread's own: whether it will agree soon, when asked.
+    /// Sets whether the calling OS thread will agree soon when it is asked.
     pub(crate) fn set_responsive(&self, is_responsive: bool) {
         self.consent.set_responsive(is_responsive);
     }
@@ -144,7 +145,7 @@ impl Announcement {
         })
     }
 
-    /// A bias of its own ends.
+    /// Counts that a bias of this OS thread ends.
     pub(crate) fn count_revoked(&self) {
         // ORDER: Relaxed: only a statistic.
         self.revoked.fetch_add(1, Ordering::Relaxed);
@@ -153,42 +154,44 @@ impl Announcement {
     /// How many biases of its locks others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
-        // ORDER: as above.
+        // ORDER: Relaxed: only a statistic.
         self.revoked.load(Ordering::Relaxed)
     }
 
-    /// The OS thread's own: it begins, or ends, to end a bias of somebody else's.
+    /// Notes that the calling OS thread begins, or ends, to revoke another one's bias.
     pub(super) fn set_revokes(&self, revokes: bool) {
-        // ORDER: as above.
+        // ORDER: Relaxed: only a statistic depends on it.
         self.revokes.store(revokes, Ordering::Relaxed);
     }
 
-    /// Whether it is ending a bias of somebody else's. A guess.
+    /// Whether the OS thread is ending another one's bias. A guess.
     pub(super) fn revokes(&self) -> bool {
         self.revokes.load(Ordering::Relaxed)
     }
 
-    /// The OS thread's own: it has a lock that another had before.
+    /// Counts that the calling OS thread has a lock that another one had before.
     pub(super) fn count_contended(&self, count: u64) {
         // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
         self.contended.store(self.contended.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// The OS thread `me` has waited for a lock that `holder` has had, for so many turns of [`spin`]: counted for both, since who
-    /// is lucky, and has it again and again, loses nothing itself. 0 is nobody.
+    /// Charges a wait of `turns` turns of [`spin`] by the OS thread `me` for a lock that `holder` has had. Both are
+    /// charged: an OS thread that is lucky, and has the lock again and again, loses nothing itself. The number 0
+    /// stands for no OS thread.
     pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
         let contended = CONTENDED_A_PAUSE * pauses(turns);
         if Self::exists(me) {
-            // SAFETY: it exists.
+            // SAFETY: `exists` has just said so.
             unsafe { Self::of(me) }.count_contended(contended);
         }
         if holder != 0 && holder != me && Self::exists(holder) {
-            // SAFETY: it exists. ORDER: Relaxed: a statistic.
+            // SAFETY: `exists` has just said so. ORDER: Relaxed: a statistic.
             unsafe { Self::of(holder) }.awaited.0.fetch_add(contended, Ordering::Relaxed);
         }
     }
 
-    /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
+    /// How often the OS thread has had a lock that another one had before, plus the waits for such locks, its own and
+    /// those of others.
     pub(crate) fn contended(&self) -> u64 {
         self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }

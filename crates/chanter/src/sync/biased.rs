@@ -3,9 +3,8 @@
 //! Threads that talk stay on one virtual processor, so most channels are
 //! locked by one OS thread only. After a streak of such acquisitions the lock
 //! is *biased* to that OS thread, which then announces itself with plain
-//! stores. Another one that wants the lock *revokes* the bias, at the cost of
-//! a barrier on every processor. Whoever has the streak
-//! next may have the bias next: each time the streak is longer, so that
+//! stores. Another OS thread that wants the lock *revokes* the bias, at the cost of a barrier on every processor. The
+//! OS thread that completes the next streak gets the next bias. Each streak is longer than the last one, so that
 //! revocations are cheap beside what the biases save.
 //!
 //! ```text
@@ -17,12 +16,15 @@
 //! biased to. The bias is set and revoked under HELD, and nobody but its owner sets it; a lock that nobody else knows yet
 //! may be born with one ([`History`]). The mark is the OS thread's ([`Announcement`]).
 //!
-//! An OS thread that is inside of one lock by its bias takes others by HELD, those that are biased to it as well. An OS
-//! thread that revokes such a bias waits for HELD.
+//! An OS thread that is inside of one lock by its bias takes all other locks by HELD, even those that are biased to
+//! it. A revoker of such a bias waits for HELD.
 //!
-//! INV-ONCE: one OS thread never has two guards of a lock. It may try: user code might run under a guard of our other crates'. Whoever
-//! is inside by HELD is seen by the owner's way in, which looks at HELD too: its own store comes before that look. Whoever is inside by its bias
-//! finds itself announced at the lock, when it has taken HELD. Then the second attempt panics; with HELD it waits for ever.
+//! INV-ONCE: one OS thread never has two guards of a lock. It may try, since user code might run under a guard of our
+//! other crates. The owner's way in looks at HELD too, after its own store. So it sees a guard that this OS thread
+//! holds by HELD. An OS thread that is inside by its bias finds itself announced at the lock, once it has taken HELD.
+//! Then the second attempt panics; where the first guard holds HELD, the second attempt waits for ever.
+//!
+//! Where there is no such barrier, no lock is ever biased.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -34,33 +36,31 @@ use super::announcement::{A_BIAS, Announcement};
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
-/// Set in `owner` while the lock is not biased: so that who is asked most often
-/// compares with its own number.
+/// Flag in `owner`: the lock is not biased. A biased owner, the most frequent caller, compares with its bare number.
 const UNBIASED: u32 = 1 << 31;
-/// Acquisitions in a row that earn the first bias, the second, and so on; the last
-/// also each one after that. A revocation costs about as much as 400 acquisitions save.
+/// Acquisitions in a row that earn the first bias, the second, and so on. The last entry is also for each bias after
+/// that. A revocation costs about as much as 400 acquisitions save.
 const STREAKS: [u16; 4] = [100, 400, 1600, REST];
-/// The part of `streak` that counts what is left of the streak; above it, how often the
-/// lock has been biased.
+/// Mask of the part of `streak` that counts what is left of the streak. The bits above it count how often the lock
+/// has been biased.
 const REST: u16 = (1 << 13) - 1;
 const BIASES: u16 = REST + 1;
 
 /// A value behind a lock that may be biased.
 pub struct BiasedLock<T> {
-    /// The lock proper.
+    /// The lock proper: HELD.
     held: AtomicBool,
-    /// A byte of the value's, in what would be padding: written under the
-    /// lock, and read by anyone.
+    /// A byte that belongs to the value, in what would be padding. It is written under the lock, and read by anyone.
     hint: AtomicU8,
-    /// How often `owner` must be inside to have the bias; see [`REST`]. Under `held`.
+    /// How often `owner` must still be inside to have the bias; see [`REST`]. Guarded by `held`.
     streak: AtomicU16,
-    /// Whose the lock is; with [`UNBIASED`], who was inside last. Written under
+    /// The OS thread that the lock is biased to; with [`UNBIASED`], the one that was inside last. It is written under
     /// `held`, and read by anyone.
     owner: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-/// What a lock has earned: for the next one in its memory.
+/// The bias and streak that a lock has earned, for the next lock in its memory.
 #[derive(Clone, Copy)]
 pub(crate) struct History {
     streak: u16,
@@ -68,23 +68,25 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// That of a lock in new memory.
+    /// The history of a lock in new memory.
     pub(crate) const NONE: Self = Self { streak: STREAKS[0], owner: UNBIASED };
 
-    /// None, if an OS thread other than `me` was the last: then that need not be asked.
+    /// This history, or [`NONE`](Self::NONE) if an OS thread other than `me` was the last: then that one need not be
+    /// asked.
     #[inline(always)]
     pub(crate) fn if_of(self, me: u32) -> Self {
         if self.owner & !UNBIASED == me { self } else { Self::NONE }
     }
 }
 
-// SAFETY: as for `Lock`.
+// SAFETY: the lock hands out one exclusive access at a time, so sharing it moves `T` between threads but never shares
+// it.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
-// SAFETY: as for `Lock`.
+// SAFETY: owning the lock is owning the value.
 unsafe impl<T: Send> Send for BiasedLock<T> {}
 
 impl<T> BiasedLock<T> {
-    /// Free, without a hint: for our other crates.
+    /// A free lock without a hint, for our other crates.
     pub fn unhinted(value: T) -> Self {
         Self::new(value, 0)
     }
@@ -96,7 +98,7 @@ impl<T> BiasedLock<T> {
     }
 
     const_unless_loom! {
-        /// In the memory of another that has gone.
+        /// A free lock in the memory of another one that is gone.
         pub(crate) fn with_history(value: T, hint: u8, history: History) -> Self {
             Self {
                 held: AtomicBool::new(false),
@@ -112,7 +114,7 @@ impl<T> BiasedLock<T> {
     /// of another thread at most, and now and then for a revocation.
     ///
     /// # Panics
-    /// Perhaps if this OS thread has a guard of the lock; or it waits for ever.
+    /// May panic if this OS thread has a guard of the lock; otherwise such a call waits for ever.
     #[inline(always)]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         let me = os_thread();
@@ -128,12 +130,12 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// As `lock`, unless somebody who is not biased to it has it.
+    /// Takes the lock unless another OS thread that is not biased to it has it. It may still wait for a revocation.
     pub(crate) fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
         let me = os_thread();
         let announcement = self.enter(me);
         if announcement.is_none() {
-            // ORDER: as in `take`.
+            // ORDER: Acquire pairs with the Release in the guard's drop.
             if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
                 return None;
             }
@@ -150,13 +152,13 @@ impl<T> BiasedLock<T> {
         })
     }
 
-    /// The owner's way in.
+    /// Enters by the bias, which only its owner can do.
     #[inline(always)]
     fn enter(&self, me: u32) -> Option<&'static Announcement> {
         if self.owner.load(Ordering::Relaxed) != me {
             return None;
         }
-        // SAFETY: locks are biased to those who have one.
+        // SAFETY: a lock is biased only to an OS thread that has an announcement (`bias`).
         let announcement = unsafe { Announcement::of(me) };
         let mark = announcement.mark();
         if !mark.is_free() {
@@ -185,11 +187,11 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// The caller took HELD, and is not to have the lock.
+    /// Gives HELD back: the caller is not to have the lock.
     #[cold]
     #[inline(never)]
     fn give_back(&self) {
-        // ORDER: Release, as in the guard's drop: the next one follows all that came before.
+        // ORDER: Release, as in the guard's drop: the next holder follows all that came before.
         self.held.store(false, order::lock_release());
     }
 
@@ -200,7 +202,8 @@ impl<T> BiasedLock<T> {
         panic!("an OS thread locks what it has locked already");
     }
 
-    /// The caller holds the lock, but another may be inside by its bias. False: it is the caller itself.
+    /// Ends another OS thread's bias, or counts the streak; the caller has HELD. False: the caller itself is inside
+    /// by its bias.
     #[inline(always)]
     #[must_use]
     fn taken(&self, me: u32) -> bool {
@@ -226,26 +229,27 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn wait(&self, me: u32) {
         let mut turn = 0;
-        // (Models leave the statistic out.)
+        // Models leave the statistic out.
         let holder = || if cfg!(loom) { 0 } else { self.owner.load(Ordering::Relaxed) & !UNBIASED };
         let (first, mut is_for_bias) = (holder(), false);
-        // ORDER: as in `take`.
+        // ORDER: Acquire pairs with the Release in the guard's drop.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
-            // It may be us who are waited for.
+            // The holder may wait for us to agree.
             if let Some(mine) = Announcement::mine() {
                 mine.acknowledge();
             }
-            // SAFETY: it exists.
+            // SAFETY: `exists` has just said that there is an announcement of this number. (FIXME: `holder()` is read
+            // twice, and the second number may be another one, even one without an announcement.)
             is_for_bias |= Announcement::exists(holder()) && unsafe { Announcement::of(holder()) }.revokes();
             spin(&mut turn);
         }
-        // (Who waits for the end of a bias waits once. It is charged to who ends it.)
+        // A wait for the end of a bias is charged once, to the OS thread that ends the bias.
         if !cfg!(loom) && !is_for_bias {
             Announcement::count_wait(me, first, turn);
         }
     }
 
-    /// The streak is over.
+    /// Biases the lock to `me`: its streak is over.
     #[cold]
     fn bias(&self, me: u32) {
         let biases = self.streak.load(Ordering::Relaxed) / BIASES;
@@ -258,14 +262,14 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Another OS thread, `before`, was inside last; its bias, if any, ends here.
+    /// Makes `me` the last owner after `before`, another OS thread, whose bias, if any, ends here.
     #[cold]
     fn change_owner(&self, me: u32, before: u32) {
         self.owner.store(me | UNBIASED, Ordering::Relaxed);
-        // (Models leave the statistic out.)
+        // Models leave the statistic out.
         if !cfg!(loom) && before != UNBIASED && Announcement::exists(me) {
             let contended = if before & UNBIASED != 0 { 1 } else { A_BIAS };
-            // SAFETY: it exists.
+            // SAFETY: `exists` has just said that there is an announcement.
             unsafe { Announcement::of(me) }.count_contended(contended);
         }
         if before & UNBIASED != 0 {
@@ -275,17 +279,17 @@ impl<T> BiasedLock<T> {
         }
         let mine = Announcement::mine().filter(|_| !cfg!(loom));
         mine.inspect(|mine| mine.set_revokes(true));
-        // SAFETY: it had the bias.
+        // SAFETY: `before` had the bias, so it has an announcement (`bias`).
         self.end_bias(unsafe { Announcement::of(before) });
         mine.inspect(|mine| mine.set_revokes(false));
     }
 
-    /// The bias of that OS thread has been taken away: waits until it is not inside by it.
+    /// Waits until the OS thread of `announcement` is not inside by its bias, which has been taken away.
     fn end_bias(&self, announcement: &'static Announcement) {
         announcement.count_revoked();
         if announcement.request_release() {
             count!(AGREED);
-            // That was cheap: the next streak need not be longer.
+            // An agreement is cheap, so the next streak need not be longer.
             let biases = (self.streak.load(Ordering::Relaxed) / BIASES).saturating_sub(1);
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
@@ -296,14 +300,14 @@ impl<T> BiasedLock<T> {
         announcement.mark().await_leave(self);
     }
 
-    /// The end of a lock whose value has nothing to drop.
+    /// Ends a lock whose value has nothing to drop.
     ///
     /// # Safety
     /// Nobody refers to it any more.
     #[inline(always)]
     pub(crate) unsafe fn end(this: *mut Self) {
         if cfg!(loom) {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller guarantees that nobody refers to the lock any more, so it is dropped once and alone.
             unsafe { ptr::drop_in_place(this) };
         }
     }
@@ -318,14 +322,14 @@ impl<T> BiasedLock<T> {
 
 #[cfg(all(test, loom))]
 impl<T> BiasedLock<T> {
-    /// Nobody else knows the lock.
+    /// Biases the lock to the calling OS thread. Nobody else knows the lock.
     pub(super) fn bias_to_me(&self) {
         // SAFETY: a model has few OS threads. (All announcements are made now.)
         unsafe { Announcement::of(os_thread()) }.mark().leave();
         self.owner.store(os_thread(), Ordering::Relaxed);
     }
 
-    /// As after a streak that is long enough.
+    /// Biases the lock to the calling OS thread, as after a streak that is long enough.
     pub(super) fn bias_me_now(&self) {
         let me = os_thread();
         if test_and_set(&self.held, order::lock_acquire()) {
@@ -356,9 +360,9 @@ impl<T> Drop for BiasedLock<T> {
 /// The right to use the value; releases the lock when dropped.
 pub struct BiasedGuard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
-    /// A pointer: whoever has the lock next may free it before `drop` returns.
+    /// The lock, as a pointer: the next holder may free it before `drop` returns.
     lock: NonNull<BiasedLock<T>>,
-    /// Where its OS thread is announced, if the lock is biased to it.
+    /// The announcement of the guard's OS thread, if it has the lock by its bias.
     announcement: Option<&'static Announcement>,
     _borrowed: PhantomData<&'a BiasedLock<T>>,
 }
@@ -366,19 +370,19 @@ pub struct BiasedGuard<'a, T> {
 impl<T> BiasedGuard<'_, T> {
     #[inline(always)]
     fn lock(&self) -> &BiasedLock<T> {
-        // SAFETY: borrowed while the guard lives.
+        // SAFETY: the guard borrows the lock for as long as it lives.
         unsafe { self.lock.as_ref() }
     }
 
-    /// What the lock has earned, for the next one in its memory, when nobody else refers to this one.
+    /// The history for the next lock in this memory, when nobody else refers to this one.
     #[inline(always)]
     pub(crate) fn history(&self) -> History {
-        // ORDER: Relaxed: both are written by who is inside.
+        // ORDER: Relaxed: both are written by the one that is inside, which is the caller.
         let streak = self.lock().streak.load(Ordering::Relaxed);
         History { streak, owner: self.lock().owner.load(Ordering::Relaxed) }
     }
 
-    /// Whether it has the lock by a bias.
+    /// Whether the guard has the lock by a bias.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn is_by_bias(&self) -> bool {
         self.announcement.is_some()
@@ -404,7 +408,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
 impl<T> DerefMut for BiasedGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed exclusively.
+        // SAFETY: the guard holds the lock and is borrowed exclusively, so this is the only access.
         unsafe { (*self.value).deref() }
     }
 }
@@ -418,7 +422,7 @@ impl<T> Drop for BiasedGuard<'_, T> {
         match self.announcement {
             Some(announcement) => announcement.mark().leave(),
             // ORDER: Release publishes what this holder wrote to the next one.
-            // SAFETY: borrowed until now.
+            // SAFETY: the lock was borrowed until now, so it is alive.
             None => unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) },
         }
     }

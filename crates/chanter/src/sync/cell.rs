@@ -37,7 +37,7 @@ mod checked {
         }
 
         pub(crate) fn replace(&self, value: T) -> T {
-            // SAFETY: as above.
+            // SAFETY: loom panics if another access overlaps.
             self.0.with_mut(|place| unsafe { std::mem::replace(&mut *place, value) })
         }
     }

@@ -13,24 +13,24 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// The driver counts; no read-modify-write.
+    /// Adds one, with no read-modify-write. Only the counter's one writer, the driver, calls it.
     #[inline(always)]
     pub(crate) fn add_one(&self) {
         // ORDER: Relaxed: a statistic, and one writer.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Anyone counts, on a counter that has no driver.
+    /// Adds one, from any OS thread, on a counter that has no driver.
     pub(crate) fn add_one_shared(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As [`add_one`](Self::add_one), many times.
+    /// Adds `count`, as [`add_one`](Self::add_one) adds one.
     pub(crate) fn add_many(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// As [`add_one_shared`](Self::add_one_shared), many times.
+    /// Adds `count`, as [`add_one_shared`](Self::add_one_shared) adds one.
     pub(crate) fn add_many_shared(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }

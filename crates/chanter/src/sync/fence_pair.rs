@@ -4,7 +4,7 @@
 //! Linux has it as `membarrier`, which Miri does not know. Under loom both are real fences: the protocol
 //! is then checked as if they were symmetric, which is what the pair promises.
 
-/// The frequent side: keeps the compiler from moving accesses across.
+/// The fence of the frequent side: keeps the compiler from moving accesses across.
 #[inline(always)]
 pub(crate) fn light() {
     #[cfg(loom)]
@@ -13,7 +13,7 @@ pub(crate) fn light() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// The rare side.
+/// The fence of the rare side: a full barrier on every OS thread of the process.
 #[cold]
 pub(crate) fn heavy() {
     #[cfg(loom)]
@@ -25,13 +25,14 @@ pub(crate) fn heavy() {
     }
 }
 
-/// Whether the heavy side works here. To find out may take the kernel 20 ms, once.
+/// Whether the heavy side works here. The first call may take the kernel 20 ms.
 pub(crate) fn is_available() -> bool {
     // Models bias their locks by hand.
     !cfg!(loom) && known::wait()
 }
 
-/// The caller will ask [`is_available`], or start an OS thread that does: nobody else need find out.
+/// Announces that the caller will ask [`is_available`], or start an OS thread that does. So nobody else need find
+/// out.
 pub(crate) fn will_be_known() {
     known::claim();
 }
@@ -48,7 +49,7 @@ mod known {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-    /// True: nobody had.
+    /// Claims the question. True: nobody had claimed it.
     pub(super) fn claim() -> bool {
         !IS_ASKED.swap(true, Ordering::Relaxed)
     }

@@ -25,13 +25,13 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// Free.
+    /// A free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Self {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Free.
+    /// A free lock around `value`.
     #[cfg(loom)]
     pub fn new(value: T) -> Self {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
@@ -55,7 +55,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock only if it is free.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // ORDER: as in `lock`.
+        // ORDER: Acquire pairs with the Release in `Guard::drop`.
         if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             return None;
         }
@@ -74,7 +74,7 @@ impl<T> Lock<T> {
             while self.held.load(Ordering::Relaxed) {
                 spin(&mut turn);
             }
-            // ORDER: as in `lock`.
+            // ORDER: Acquire pairs with the Release in `Guard::drop`.
             if !test_and_set(&self.held, order::lock_acquire()) {
                 return;
             }
@@ -107,7 +107,7 @@ impl<T> Drop for Lock<T> {
 /// The right to use the value; releases the lock when dropped.
 pub struct Guard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
-    /// A pointer: whoever has the lock next may free it before `drop` returns.
+    /// The lock, as a pointer: the next holder may free it before `drop` returns.
     lock: NonNull<Lock<T>>,
     _borrowed: PhantomData<&'a Lock<T>>,
 }
@@ -124,7 +124,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed exclusively.
+        // SAFETY: the guard holds the lock and is borrowed exclusively, so this is the only access.
         unsafe { (*self.value).deref() }
     }
 }
@@ -137,7 +137,7 @@ impl<T> Drop for Guard<'_, T> {
         unsafe { ManuallyDrop::drop(&mut self.value) };
         // ORDER: Release publishes what this holder wrote to the next
         // `lock`.
-        // SAFETY: borrowed until now.
+        // SAFETY: the lock was borrowed until now, so it is alive.
         unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) };
     }
 }

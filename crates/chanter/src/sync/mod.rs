@@ -1,10 +1,8 @@
 //! The only door to atomics, cells and fences: `std` normally, `loom` when
 //! the models are checked (`--cfg loom`).
 //!
-//! Nothing else in the crate names `std::sync::atomic` for a protocol, so
-//! every protocol runs unchanged under the model checker. [`order`] names
-//! the orderings that the models weaken one by one to show that each is
-//! needed.
+//! Nothing else in the crate names `std::sync::atomic` for a protocol. So every protocol runs unchanged under the
+//! model checker. [`order`] names the orderings that the models weaken one by one to show that each is needed.
 
 pub(crate) mod counter;
 pub(crate) mod random;
@@ -49,11 +47,10 @@ pub(crate) mod process {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 }
 
-/// Whether alarms ring by themselves; in a model they do not.
+/// Whether alarms go off by themselves; in a model they do not.
 pub(crate) const HAS_CLOCK: bool = cfg!(not(loom));
 
-/// A constructor that is `const`, except under loom, whose atomics know the
-/// model that they are made in.
+/// Makes a constructor `const`, except under loom, whose atomics belong to the model that makes them.
 macro_rules! const_unless_loom {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) -> $output:ty $body:block) => {
         $(#[$meta])*
@@ -72,9 +69,8 @@ mod door {
     pub(crate) use loom::sync::atomic::fence;
     pub(crate) use loom::sync::{Arc, atomic};
 
-    /// Sets a flag; true: it was set before. Not a swap, as it is normally: a
-    /// swap that changes nothing is a store that loom may order behind the
-    /// holder's next one.
+    /// Sets a flag. True: it was set before. Normally this is a swap, but not here: a swap that changes nothing is a
+    /// store that loom may order behind the holder's next one.
     pub(crate) fn test_and_set(flag: &atomic::AtomicBool, order: atomic::Ordering) -> bool {
         flag.compare_exchange(false, true, order, atomic::Ordering::Relaxed).is_err()
     }
@@ -86,10 +82,10 @@ mod door {
         }
     }
 
-    /// Frees a box. Drops what is in it, but keeps the memory, so that a weakened
-    /// model sees a use after free rather than dies of it. (A panic is the model's failure.)
+    /// Frees a box. The contents are dropped, but the memory is kept, so that a weakened model sees a use after free
+    /// rather than dies of it. (A panic is the model's failure.)
     pub(crate) fn free<T: ?Sized>(boxed: Box<T>) -> std::thread::Result<()> {
-        // SAFETY: it was the box's, and is dropped once.
+        // SAFETY: the value was the box's, and is dropped once, since `into_raw` has given the box up.
         unsafe { std::ptr::drop_in_place(Box::into_raw(boxed)) };
         Ok(())
     }
@@ -158,7 +154,7 @@ mod door {
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub(crate) unsafe fn deref(&self) -> &mut T {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller guarantees that no other access to the cell overlaps the borrow.
             unsafe { &mut *self.0 }
         }
     }
@@ -173,21 +169,20 @@ mod door {
         flag.swap(true, order)
     }
 
-    /// Frees a box; what is in it may panic.
+    /// Frees a box. Its contents may panic.
     pub(crate) fn free<T: ?Sized>(boxed: Box<T>) -> std::thread::Result<()> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(boxed)))
     }
 
-    /// One turn of a wait loop: spins, each time longer, then yields the processor, then sleeps, each time
-    /// longer.
+    /// One turn of a wait loop. First it spins, each time longer. Then it yields the processor. Then it sleeps, each
+    /// time longer.
     ///
-    /// A waiter that stays away for a while lets the holder work in a row: two
-    /// processors that fight for a lock then take turns of many operations,
-    /// rather than pass its cache line to and fro for each.
+    /// A waiter that stays away for a while lets the holder work in a row. Two processors that fight for a lock then
+    /// take turns of many operations. They do not pass its cache line to and fro for each operation.
     ///
-    /// Who has waited for so long waits for an OS thread that is not running. To yield does not help that one: where
-    /// nobody else wants this processor the call returns at once, and the kernel sees a busy processor, to which it
-    /// moves nobody. An idle one takes the holder over.
+    /// A waiter that has come to sleep waits for an OS thread that is not running. To yield does not help that OS
+    /// thread. Where nobody else wants this processor, the call returns at once. The kernel then sees a busy
+    /// processor, to which it moves nobody. An idle processor takes the holder over.
     #[cold]
     pub(crate) fn spin(turn: &mut u32) {
         *turn = turn.saturating_add(1);
@@ -204,12 +199,12 @@ mod door {
         }
     }
 
-    /// How many pauses so many turns of [`spin`] have had.
+    /// How many pauses `turns` turns of [`spin`] have had.
     pub(crate) fn pauses(turns: u32) -> u64 {
         (1..=turns.min(SPINS - 1)).map(|turn| 1 << turn.min(6)).sum()
     }
 
-    /// The turn of the first yield, and that of the first sleep.
+    /// The turn of the first yield, and the turn of the first sleep.
     const SPINS: u32 = 16;
     const SLEEPS: u32 = 32;
     const SHORTEST: std::time::Duration = std::time::Duration::from_micros(16);
@@ -217,7 +212,7 @@ mod door {
     pub(crate) use std::hint::spin_loop as pause;
 }
 
-/// For tests, one of which at a time looks: what waiting has cost.
+/// Counts of what waiting has cost, for tests, one of which at a time looks.
 #[cfg(all(test, not(loom)))]
 pub(crate) mod counts {
     use super::atomic::AtomicU64;
@@ -234,7 +229,7 @@ pub(crate) mod counts {
     }
 }
 
-/// Counts, in tests.
+/// Counts an occurrence, in tests.
 macro_rules! count {
     ($counter:ident) => {
         #[cfg(all(test, not(loom)))]

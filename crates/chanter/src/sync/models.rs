@@ -51,7 +51,7 @@ fn builder() -> loom::model::Builder {
 /// Asserts that `model` fails once the ordering `name` is no more than `weaker`.
 pub(crate) fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
     match weakened::noticed(name, weaker, || check(model)) {
-        // Loom gave up: that proves nothing.
+        // Loom gave up, which proves nothing.
         Some(how) if how.contains("maximum number of branches") => panic!("{name} as {weaker:?}: {how}"),
         Some(how) => println!("{name} as {weaker:?}: {how}"),
         None => panic!("the model does not need {name} to be more than {weaker:?}"),
@@ -71,7 +71,7 @@ pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 /// A message whose contents loom checks, and whose end it waits for.
 pub(crate) struct Message(Arc<Cell<u32>>);
 
-// SAFETY: one thread at a time has it: that is what the models are about.
+// SAFETY: one thread at a time has the message, which is what the models check.
 unsafe impl Send for Message {}
 
 impl Message {
@@ -80,16 +80,15 @@ impl Message {
     }
 
     pub(crate) fn number(&self) -> u32 {
-        // Written, too: a second owner would be noticed.
+        // The number is written too, so that a second owner would be noticed.
         let number = self.0.get();
         self.0.set(number);
         number
     }
 }
 
-/// Mutual exclusion and visibility: two threads that add under the lock never
-/// overlap (loom checks the cell inside), and no addition is lost; `try_lock`
-/// included.
+/// Mutual exclusion and visibility: two threads that add under the lock never overlap (loom checks the cell inside).
+/// No addition is lost, whether by `lock` or by `try_lock`.
 fn two_adders() {
     let lock = Arc::new(Lock::new(0));
     let other = {
@@ -120,8 +119,8 @@ fn lock_release_is_needed() {
     needs("lock_release", Relaxed, two_adders);
 }
 
-/// INV-BIAS: the owner's plain stores and a revoker never both are inside, and
-/// each sees what the other wrote; afterwards the lock works as any other.
+/// INV-BIAS: the owner's plain stores and a revoker are never both inside, and each sees what the other wrote.
+/// Afterwards the lock works as any other.
 fn revoked_bias() {
     let lock = Arc::new(BiasedLock::new(0, 0));
     lock.bias_to_me();
@@ -140,7 +139,7 @@ fn biased_lock_excludes_and_publishes() {
     check(revoked_bias);
 }
 
-/// INV-BIAS with two revokers: one revokes, the other waits for its turn.
+/// INV-BIAS with two revokers: one revokes, and the other waits its turn.
 #[test]
 fn biased_lock_serves_two_revokers() {
     check(|| {
@@ -205,7 +204,7 @@ fn biased_lock_in_used_memory() {
     });
 }
 
-/// One that is inside of a biased lock takes its others by the door for all.
+/// An OS thread that is inside of one biased lock takes its others by HELD.
 #[test]
 fn biased_locks_nest() {
     check(|| {
@@ -256,8 +255,8 @@ fn bias_heavy_fence_is_needed() {
     needs("owner_heavy", Relaxed, revoked_bias);
 }
 
-/// INV-BIAS with two locks in turn: whoever revokes the bias of the first may read that its
-/// owner is announced at the second.
+/// INV-BIAS with two locks in turn: the revoker of the first bias may read that its owner is announced at the second
+/// lock.
 fn two_locks_in_turn() {
     let locks = Arc::new([(); 2].map(|()| BiasedLock::new(0, 0)));
     locks.iter().for_each(BiasedLock::bias_to_me);
@@ -293,10 +292,10 @@ unsafe impl Linked for Node {
     }
 }
 
-/// Sent to another thread as a frame is: by its address.
+/// A node that is sent to another thread as a frame is: by its address.
 pub(crate) struct Owned(pub(crate) NonNull<Node>);
 
-// SAFETY: a token: who has it owns the node.
+// SAFETY: a token: its holder owns the node.
 unsafe impl Send for Owned {}
 
 impl Owned {
@@ -306,13 +305,13 @@ impl Owned {
     }
 
     pub(crate) fn free(self) -> u32 {
-        // SAFETY: leaked in `new`, and owned.
+        // SAFETY: `new` leaked the box, and the token owns it.
         unsafe { Box::from_raw(self.0.as_ptr()) }.contents.get()
     }
 
     /// Writes to the node, then pushes it; gives it back if that fails.
     pub(crate) fn push(self, stack: &Stack<Node>) -> Result<(), Self> {
-        // SAFETY: owned, and given up on success.
+        // SAFETY: the token owns the node, and gives it up on success.
         unsafe {
             let contents = &self.0.as_ref().contents;
             contents.set(contents.get() + 10);
@@ -321,7 +320,7 @@ impl Owned {
     }
 }
 
-/// INV-STACK: what two threads push is taken once each, and whole.
+/// INV-STACK: each node that two threads push is taken once, and whole.
 fn pushed_by_two() {
     let stack = Arc::new(Stack::new());
     let pushers = [1, 2].map(|name| {
@@ -330,7 +329,7 @@ fn pushed_by_two() {
     });
     let mut seen = [false; 2];
     while seen != [true; 2] {
-        // Loom reports a thread that waits for ever: INV-STACK, nothing lost.
+        // Loom reports a thread that waits for ever, so nothing is lost: INV-STACK.
         thread::yield_now();
         for node in stack.take_all().oldest_first() {
             let name = Owned(node).free() - 10;

@@ -1,9 +1,9 @@
-//! Atomics that count (`--cfg op_count`): how many read-modify-writes and fences the library makes, and which of its words are
-//! written by more than one OS thread. `chanter-bench scale` reads it.
+//! Atomics that count (`--cfg op_count`). They count the read-modify-writes and fences of the library, and find the
+//! words that more than one OS thread writes. `chanter-bench scale` reads the counts.
 //!
-//! A word is *shared* from its second writer on. It goes by the place in the source at which it was last written by
-//! somebody else than before. Memory that was freed and is used again counts as the word that it was. What the library
-//! does by other means (`Arc`, the system) is not counted.
+//! A word is *shared* from its second writer on. It is named by the place in the source of the last write that
+//! followed another OS thread's. Memory that was freed and is used again counts as the word that it was. Operations
+//! that the library does by other means (`Arc`, the system) are not counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -11,12 +11,12 @@ use std::panic::Location;
 use std::sync::atomic::{self as real, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What was counted since the last [`take`].
+/// Counts since the last [`take`].
 #[derive(Clone, Debug, Default)]
 pub struct OpCounts {
-    /// Read-modify-writes, those that failed included.
+    /// Read-modify-writes, including those that failed.
     pub read_modify_writes: u64,
-    /// Those of words that more than one OS thread has written.
+    /// Read-modify-writes of words that more than one OS thread has written.
     pub shared: u64,
     /// Sequentially consistent fences.
     pub fences: u64,
@@ -76,7 +76,7 @@ fn wrote(address: usize, is_read_modify_write: bool) {
     }
 }
 
-/// What was counted so far; the count begins anew.
+/// Returns the counts so far, and begins anew.
 pub fn take() -> OpCounts {
     for words in &WORDS {
         *lock(words) = None;
@@ -95,7 +95,7 @@ pub fn take() -> OpCounts {
     }
 }
 
-/// A fence.
+/// A fence, counted if it is sequentially consistent.
 pub(crate) fn fence(order: Ordering) {
     if order == Ordering::SeqCst {
         FENCES.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ pub(crate) fn fence(order: Ordering) {
 
 macro_rules! tallied {
     ($name:ident$(<$type:ident>)?, $value:ty $(, $change:ident)*) => {
-        /// `std`'s, counted.
+        /// The atomic of `std`, counted.
         #[repr(transparent)]
         #[derive(Debug)]
         pub(crate) struct $name$(<$type>)?(real::$name$(<$type>)?);
@@ -190,7 +190,7 @@ macro_rules! tallied {
     };
 }
 
-/// What `std::sync::atomic` has.
+/// The names of `std::sync::atomic`, counted.
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::Ordering;
 

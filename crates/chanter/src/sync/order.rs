@@ -1,10 +1,9 @@
 //! The orderings that the loom models weaken.
 //!
-//! Each function names one side of an edge of a protocol. In a normal build it
-//! is a constant. Under `--cfg loom` a model may run with one of them weakened
-//! and must then fail: that is how we know that the ordering is needed, and
-//! that the model would notice its absence. What no model can notice, because
-//! another edge always covers it, is `Relaxed` in the code.
+//! Each function names one side of an edge of a protocol. In a normal build it is a constant. Under `--cfg loom` a
+//! model may run with one of them weakened, and must then fail. So we know that the ordering is needed, and that the
+//! model would notice its absence. An ordering is `Relaxed` in the code where no model can notice it, because another
+//! edge always covers it.
 
 use super::atomic::Ordering;
 
@@ -87,7 +86,7 @@ orders! {
     slot_abort = Acquire;
     /// `Shared::leave`: an output is published; the last sees all of them.
     gather_leave = AcqRel;
-    /// `Shared::give_up`: who frees sees every use end.
+    /// `Shared::give_up`: the one that frees sees every use end.
     gather_free = AcqRel;
     /// `Shared::fail`: the panic is there.
     gather_fail = Release;
@@ -99,15 +98,15 @@ orders! {
     permit_give = Release;
     /// `BiasedGate::leave_here`: publishes what was done inside.
     gate_leave = Release;
-    /// `BiasedGate::look_at_mark`: sees what was done inside by the bias, for whoever gets the permits.
+    /// `BiasedGate::look_at_mark`: sees what was done inside by the bias, for the next holder of the permits.
     gate_look = Acquire;
-    /// `BiasedGate::give`: sees what was stored before a vain `try_shut`.
+    /// `BiasedGate::give`: sees what was stored before a `try_shut` that failed.
     gate_left = Acquire;
     /// `Permits::touch`: publishes what was stored before it.
     permit_touch = AcqRel;
-    /// `BiasedGate::bias`: the owner is set before the look for a line.
+    /// `BiasedGate::bias`: the owner is set before the look for waiters.
     gate_bias = SeqCst;
-    /// `BiasedGate::joined`: in line before the look for a bias.
+    /// `BiasedGate::joined`: the waiter is in the queue before the look for a bias.
     gate_join = SeqCst;
     /// `Published::put`: the job is complete.
     exposed_put = Release;
@@ -125,10 +124,9 @@ orders! {
     state_wake = AcqRel;
     /// `State::begin`: sees what was done before its stale token was revived, when it looks at once.
     state_found = Acquire;
-    /// `State::begin`: sees that when it looks again.
+    /// `State::begin`: sees the same where it looks again.
     state_revived = Acquire;
-    /// `State::begin`: the stale token's reference is given up; the last sees
-    /// every other use end.
+    /// `State::begin`: the stale token's reference is given up, and the last reference sees every other use end.
     state_stale = AcqRel;
     /// `State::begin`: sees what the wakers did.
     state_begin = Acquire;
@@ -148,9 +146,9 @@ orders! {
     state_release = AcqRel;
     /// `State::is_last`: sees every other use end, without a read-modify-write.
     state_last = Acquire;
-    /// `State::is_private`: sees the end of the uses by those who are gone.
+    /// `State::is_private`: sees the end of the uses by threads that have given their references up.
     state_private = Acquire;
-    /// `State::steal_with_token`: as above.
+    /// `State::steal_with_token`: sees the end of those uses too.
     state_withdraw = Acquire;
     /// `State::is_complete`, `await_completion`: sees the result.
     state_observe = Acquire;
@@ -195,7 +193,7 @@ pub(crate) mod weakened {
         *NOW.lock().unwrap_or_else(|e| e.into_inner()) = now;
     }
 
-    /// What the ordering `name` is weakened to, if it is.
+    /// The ordering that the ordering `name` is weakened to, if it is.
     pub(crate) fn weaker(name: &str) -> Option<Ordering> {
         let now = *NOW.lock().unwrap_or_else(|e| e.into_inner());
         now.filter(|(weak, _)| *weak == name).map(|(_, order)| order)

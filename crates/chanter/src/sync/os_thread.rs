@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-// The number is the upper half: words that have it there are made, and compared, by one operation less.
+// The number is the upper half, so words that have it there are made, and compared, by one operation less.
 #[cfg(not(loom))]
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
@@ -13,21 +13,21 @@ loom::thread_local! {
     static NUMBER: Cell<u64> = Cell::new(0);
 }
 
-/// A number of the calling OS thread: not 0, below 2^31, and no other's while that
-/// lives. Whoever has it next sees what was done under it: it goes through a mutex.
+/// A number of the calling OS thread. It is not 0, below 2^31, and belongs to no other OS thread while this one
+/// lives. The next OS thread that gets the number sees what was done under it, since it passes through a mutex.
 #[inline(always)]
 pub(crate) fn os_thread() -> u32 {
     let number = os_thread_if_numbered();
     if number == 0 { assign() } else { number }
 }
 
-/// As [`os_thread`], if it has asked for its number; else 0.
+/// The number of [`os_thread`], if the calling OS thread has asked for it; otherwise 0.
 #[inline(always)]
 pub(crate) fn os_thread_if_numbered() -> u32 {
     (os_thread_as_upper_half() >> 32) as u32
 }
 
-/// The same, as the upper half of a word.
+/// The number of [`os_thread_if_numbered`], as the upper half of a word.
 #[inline(always)]
 pub(crate) fn os_thread_as_upper_half() -> u64 {
     NUMBER.with(Cell::get)
@@ -55,7 +55,7 @@ mod numbers {
     static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { free: Vec::new(), next: 1 });
 
     thread_local! {
-        /// Apart from the number, which is looked up often: this one has a destructor.
+        /// The destructor that gives the number back. It stands apart from the number, which is looked up often.
         static HELD: Held = Held(take());
     }
 
@@ -79,7 +79,7 @@ mod numbers {
         number
     }
 
-    /// A number for the calling OS thread; if that is past giving it back, for good.
+    /// A number for the calling OS thread. If its destructor has run already, the number is never given back.
     pub(super) fn next() -> u32 {
         HELD.try_with(|held| held.0).unwrap_or_else(|_| take())
     }
@@ -90,7 +90,7 @@ mod numbers {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     loom::lazy_static! {
-        // No atomic of loom's: nothing is ordered by it.
+        // Not an atomic of loom's, since it orders nothing.
         static ref NEXT: AtomicU32 = AtomicU32::new(1);
     }
 

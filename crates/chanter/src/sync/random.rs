@@ -4,32 +4,31 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 thread_local! {
-    /// 0: not seeded, or never to be, since a simulation wants to be asked.
+    /// The generator's state. 0: not seeded, or never to be, since a simulation wants to be asked.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number below the argument that stands for a random one; `None` where the generator makes them. For 1 it
-/// tells no more than that.
+/// Returns a number below the argument that stands for a random one, or `None` where the generator makes them. For
+/// the argument 1 it tells only which of the two holds.
 type Choose = fn(usize) -> Option<usize>;
 
-/// Asked before a generator is seeded.
+/// The function that is asked before a generator is seeded.
 static CHOOSE: OnceLock<Choose> = OnceLock::new();
 
-/// On OS threads without a seed, `choose` is asked first from now on. The first of these calls counts.
+/// Has `choose` asked first from now on, on OS threads without a seed. Only the first call counts.
 pub(crate) fn ask_first(choose: Choose) {
     CHOOSE.get_or_init(|| choose);
 }
 
-/// A random number below `bound`, from a generator of the OS thread's own
-/// (xorshift64*, seeded from the address of its state and the time); on a
-/// simulated machine what the simulation chooses.
+/// A random number below `bound`. It comes from a generator of the OS thread's own (xorshift64*, seeded by
+/// `std`'s `RandomState`). On a simulated machine the simulation chooses it.
 #[inline]
 pub(crate) fn random(bound: usize) -> usize {
     random_one_of(bound, || u64::MAX)
 }
 
-/// A random number below `bound`. Only those whose bit is set in `hints` make
-/// a difference, and a simulation tries only them.
+/// A random number below `bound`. Only the numbers whose bit is set in `hints` make a difference, and a simulation
+/// tries only those.
 #[inline(always)]
 pub(crate) fn random_one_of(bound: usize, hints: impl FnOnce() -> u64) -> usize {
     let mut x = RANDOM.get();
@@ -72,7 +71,7 @@ fn seed(bound: usize, hints: impl FnOnce() -> u64) -> Seed {
     Seed::Chosen(choices.nth(chosen).unwrap_or(0))
 }
 
-/// While it lives, random numbers on this OS thread come from the simulation.
+/// Makes random numbers on this OS thread come from the simulation while it lives.
 pub(crate) struct RandomGuard(u64);
 
 impl RandomGuard {

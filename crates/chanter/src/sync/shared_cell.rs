@@ -1,9 +1,8 @@
-//! Cells that one thread at a time uses, by some protocol, and at which anyone
-//! may look for a hint.
+//! Cells that a protocol gives to one thread at a time, and that anyone may read for a hint.
 
 use super::atomic::{AtomicPtr, Ordering};
 
-/// A pointer.
+/// A pointer that anyone may read.
 #[derive(Debug)]
 pub(crate) struct SharedCell<T>(AtomicPtr<T>);
 
@@ -22,7 +21,7 @@ impl<T> SharedCell<T> {
         self.0.store(pointer, Ordering::Relaxed);
     }
 
-    /// Not at once: the caller alone writes.
+    /// Replaces the pointer, not atomically: only the caller writes.
     #[inline(always)]
     pub(crate) fn replace(&self, pointer: *mut T) -> *mut T {
         let old = self.get();
@@ -31,7 +30,7 @@ impl<T> SharedCell<T> {
     }
 }
 
-/// A byte. The models, which are to find two users at a time, have no hints.
+/// A byte that anyone may read. The models look for two users at a time, so they have no hints.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct SharedByte(super::atomic::AtomicU8);

@@ -1,19 +1,16 @@
-//! The lock of our own policies, for yours.
+//! The lock of the library's own policies, for the policies of users.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::{Guard, Lock};
 
-/// A lock for what a policy keeps: the one that the policies of this library
-/// use, so that yours costs no more.
+/// A lock for the data of a policy. The policies of this library use it too.
 ///
-/// It costs one atomic exchange to take and a store to give back. Who waits
-/// spins, then gives its OS thread's time away, then sleeps: so hold it for a few dozen
-/// instructions, and never while something runs that you do not know, such as
-/// the end of a [`Ready`](crate::policy::Ready) that is dropped. A panic does not poison
-/// it. For anything longer a `std::sync::Mutex` is better; for threads that
-/// wait, [`lock::Mutex`](crate::lock::Mutex).
+/// To take it costs one atomic exchange, and to give it back one store. A waiter blocks its OS thread: it spins, then
+/// yields, then sleeps. So hold the lock for a few dozen instructions. Never hold it while unknown code runs, such as
+/// the drop of a [`Ready`](crate::policy::Ready). A panic does not poison it. For anything longer a
+/// `std::sync::Mutex` is better; for threads that wait, [`lock::Mutex`](crate::lock::Mutex).
 ///
 /// ```
 /// use chanter::policy::{ReadyQueue, ShortLock};
@@ -39,7 +36,7 @@ impl<T> ShortLock<T> {
         ShortGuard(self.0.lock())
     }
 
-    /// Takes the lock if it is free: the way of stealers, who have other victims.
+    /// Takes the lock if it is free. A stealer uses this, since it has other targets.
     #[inline]
     pub fn try_lock(&self) -> Option<ShortGuard<'_, T>> {
         self.0.try_lock().map(ShortGuard)
@@ -52,7 +49,7 @@ impl<T> fmt::Debug for ShortLock<T> {
     }
 }
 
-/// The right to use what is behind a [`ShortLock`]; gives it back when dropped.
+/// Access to the value of a [`ShortLock`]; gives the lock back when dropped.
 #[must_use = "the lock is given back at once"]
 pub struct ShortGuard<'a, T>(Guard<'a, T>);
 

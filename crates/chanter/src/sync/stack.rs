@@ -22,13 +22,13 @@ pub(crate) unsafe trait Linked {
     fn link(&self) -> &UnsafeCell<*mut Self>;
 }
 
-/// The stack.
+/// A stack of nodes that many threads push to, and one takes whole.
 #[derive(Debug)]
 pub(crate) struct Stack<N> {
     head: AtomicPtr<N>,
 }
 
-/// The stack is closed.
+/// The error of a push to a closed stack.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -43,7 +43,7 @@ impl<N: Linked> Stack<N> {
         Self { head: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// A mark that no node can have as its address.
+    /// The head of a closed stack: no node can have it as its address.
     fn closed() -> *mut N {
         ptr::without_provenance_mut(1)
     }
@@ -58,7 +58,7 @@ impl<N: Linked> Stack<N> {
             if head == Self::closed() {
                 return Err(Closed);
             }
-            // SAFETY: the caller owns the node until the exchange succeeds.
+            // SAFETY: the caller guarantees that it owns the node, which it gives up only when the exchange succeeds.
             unsafe { node.as_ref().link().with_mut(|link| *link = head) };
             // ORDER: Release publishes the node and its link to `take_all`.
             match self.head.compare_exchange_weak(
@@ -85,27 +85,25 @@ impl<N: Linked> Stack<N> {
         if self.is_empty() {
             return Taken { next: ptr::null_mut() };
         }
-        // ORDER: Acquire pairs with `push`. The stack is not closed: only
-        // the one who takes closes it.
+        // ORDER: Acquire pairs with `push`. The stack is not closed, since only the taker closes it.
         Taken { next: self.head.swap(ptr::null_mut(), order::frame_take()) }
     }
 
-    /// Takes every node and refuses those that follow.
+    /// Takes every node, and refuses those that follow.
     pub(crate) fn close(&self) -> Taken<N> {
-        // ORDER: Acquire as in `take_all`. A pusher that fails learns nothing
-        // from it but that the stack is closed.
+        // ORDER: Acquire as in `take_all`. A pusher that fails learns only that the stack is closed.
         let next = self.head.swap(Self::closed(), order::frame_take());
         Taken { next: if next == Self::closed() { ptr::null_mut() } else { next } }
     }
 }
 
-/// Nodes that the caller owns now.
+/// Nodes that were taken, and belong to the caller.
 pub(crate) struct Taken<N> {
     next: *mut N,
 }
 
 impl<N: Linked> Taken<N> {
-    /// How many there are. Looks at each.
+    /// The number of nodes. It looks at each.
     pub(crate) fn len(&self) -> usize {
         Self { next: self.next }.count()
     }

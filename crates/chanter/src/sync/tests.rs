@@ -1,4 +1,4 @@
-//! What it costs to wait, by count.
+//! The cost of waiting, by count.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn take(counter: &AtomicU64) -> u64 {
     counter.swap(0, Ordering::Relaxed)
 }
 
-/// `waits` waits for a lock until `held`, which holds it, is dropped: after the first sleep.
+/// Runs `waits`, which waits for a lock, and drops `held`, which holds it, after the first sleep.
 fn wait_long(held: impl Sized, waits: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         scope.spawn(waits);
@@ -69,16 +69,17 @@ fn a_mailbox_between_two_processors_costs_few_yields_and_barriers() {
             let found = format!(
                 "run {run}: {yields} yields, {sleeps} sleeps; {biased} biases, {agreed} given up, {heavy} revoked dearly"
             );
-            // A processor that is taken away in a critical section makes the other wait, but not for each message.
+            // A processor that is preempted in a critical section makes the other wait, but not for each message.
             assert!(yields <= MESSAGES / 10, "{found}");
-            // A bias is earned by a hundred acquisitions; and by more if the last was dear.
+            // A hundred acquisitions earn a bias, and more of them if the last bias was revoked without consent.
             assert!(biased <= 100 + ACQUISITIONS / 100, "{found}");
             assert!(heavy <= 50 + ACQUISITIONS / 400, "{found}");
         }
     });
 }
 
-/// How much is charged to who has a lock while another OS thread waits for it; perhaps that comes too late to wait.
+/// The contended operations that are charged to the holder of a lock while another OS thread waits for it. The other
+/// one may come too late to wait.
 fn charged_for_a_wait() -> u64 {
     let mine = Announcement::mine().expect("few tests run at a time");
     let (lock, comes) = (BiasedLock::new(0, 0), AtomicBool::new(false));
@@ -109,7 +110,7 @@ fn who_has_a_lock_is_charged_for_those_that_wait_unless_it_ends_a_bias() {
     assert_eq!(charged, 0);
 }
 
-/// INV-ONCE: whether it is biased, is becoming so, or is held beside another.
+/// INV-ONCE: the lock is biased, is becoming so, or is held beside another.
 #[test]
 fn an_os_thread_never_has_two_guards_of_a_biased_lock() {
     crate::sync::fence_pair::is_available();
@@ -121,7 +122,7 @@ fn an_os_thread_never_has_two_guards_of_a_biased_lock() {
         assert!(outer.try_lock().is_none(), "in round {round}");
         let second = inner.lock();
         assert!(inner.try_lock().is_none() && outer.try_lock().is_none(), "in round {round}");
-        // Not the last one first.
+        // The guards are not dropped in reverse order.
         drop(first);
         assert!(inner.try_lock().is_none(), "in round {round}");
         drop(second);

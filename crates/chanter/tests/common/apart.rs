@@ -16,7 +16,7 @@ pub(crate) fn is_apart(name: &str) -> bool {
     std::env::var(CASE).is_ok_and(|case| case == name)
 }
 
-/// What it wrote to its standard error.
+/// The text that the process wrote to its standard error.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -1,5 +1,4 @@
-//! What the tests share: a watchdog, payloads that are counted, wakers that
-//! count, and random numbers from a seed.
+//! Helpers that the tests share: a watchdog, counted payloads, counting wakers, and random numbers from a seed.
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
@@ -26,15 +25,15 @@ pub(crate) use ledger::{Ledger, Payload};
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use watchdog::watchdog;
 
-/// A machine. One with one virtual processor has one OS thread at a time, also when that
-/// gets no core for long: then a `yield_now` comes back when all others have had their turn.
+/// Makes a machine. With one virtual processor it has one OS thread at a time, even if that OS thread gets no core
+/// for long. Then a `yield_now` comes back when all others have had their turn.
 pub(crate) fn machine(vps: usize) -> Machine {
     let builder = Machine::builder().vps(vps);
     let builder = if vps == 1 { builder.hand_over_after(None) } else { builder };
     builder.build().expect("a machine")
 }
 
-/// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
+/// Runs on one virtual processor: no processor searches for work, so nothing is promoted.
 pub(crate) fn alone<T>(main: impl Future<Output = T>) -> T {
     machine(1).block_on_local(main)
 }

@@ -211,7 +211,7 @@ fn local_threads_end_whoever_has_their_tokens() {
             rx.recv().await.unwrap();
         });
         assert_eq!(Rc::strong_count(&life), 1, "{place:?}");
-        // What comes back later is not run, nor dropped, again.
+        // A token that comes back later is not run, nor dropped, again.
         use_up(&hoard);
         assert_eq!(machine.block_on(async { 1 }), 1);
         drop(machine);

@@ -31,7 +31,7 @@ enum When {
 
 const WHEN: [When; 3] = [When::Before, When::After, When::FromThenOn];
 
-/// What the brittle policies of one machine share.
+/// The shared state of the brittle policies of one machine.
 #[derive(Debug)]
 struct Fault {
     calls: AtomicUsize,
@@ -151,7 +151,7 @@ fn at_every_call(most: usize, program: impl Fn(&Arc<Fault>)) {
     }
 }
 
-/// What is told when it is dropped, and must be where it was made.
+/// A value that counts its drop, and must be dropped where it was made.
 struct AtHome<'a> {
     ended: &'a Cell<u32>,
     os_thread: std::thread::ThreadId,
@@ -433,7 +433,7 @@ fn bands_of_brittle_policies_pass_their_threads_on() {
     });
 }
 
-/// A stand-in drives while the worker computes.
+/// A spare worker drives while the worker computes.
 #[test]
 fn a_stand_in_goes_on() {
     watchdog!(200);

@@ -174,7 +174,7 @@ fn a_simulation_runs_its_own_threads_only() {
     assert_ne!(thread.join().sync_blocking().unwrap(), std::thread::current().id());
 }
 
-/// Who gives may leave all of it with the thief, and return nothing.
+/// A policy that gives may leave all threads with the stealer, and return none.
 #[test]
 fn what_is_left_with_a_thief_is_run() {
     struct Generous(Fifo, AtomicUsize);

@@ -1,4 +1,4 @@
-//! What the soup has besides channels: one of each place, lock and port.
+//! The ingredients of the soup besides channels: one of each place, lock and port.
 //!
 //! Messages are accounted for as the channels' are. Locks say by themselves
 //! whether they exclude, and have all permits back at the end.
@@ -15,7 +15,7 @@ use chanter::sync::{
 
 use crate::common::{Payload, Random};
 
-/// What an event of the soup yields: a message that was received, or came back.
+/// An event of the soup. It yields a message that was received, or came back.
 pub(crate) type Food = BoxEvent<'static, Option<Payload>>;
 
 const PERMITS: usize = 3;
@@ -36,7 +36,7 @@ pub(crate) struct Larder {
     /// Somebody has the mutex.
     locked: Arc<AtomicBool>,
     rwlock: Arc<RwLock<()>>,
-    /// How many read; `WRITES` if somebody writes.
+    /// Number of readers; `WRITES` if a thread writes.
     reading: Arc<AtomicUsize>,
     news_of_mutex: &'static Condvar,
     once: Mutex<IVar<Arc<Payload>>>,
@@ -50,7 +50,7 @@ struct Readers {
     watcher: Arc<Watcher<Payload>>,
 }
 
-/// Somebody has the mutex; dropped before the guard is.
+/// Marks that a thread has the mutex; dropped before the guard is.
 struct Inside(Arc<AtomicBool>);
 
 impl Inside {
@@ -128,7 +128,7 @@ impl Larder {
             11 | 12 => {
                 let server = self.calls.lock().unwrap().1.clone();
                 let answer = payload();
-                // The answer is sent later, by whoever comes by, or never.
+                // Any thread that comes by sends the answer later, or none does.
                 let event = server.accept().wrap(move |accepted| {
                     let (request, reply) = accepted.ok()?;
                     drop(reply.send(answer).try_sync());

@@ -1,8 +1,7 @@
-//! What the compiler believes of each public type: `Send`, `Sync`, `Unpin`, and variance.
+//! The compiler's view of each public type: `Send`, `Sync`, `Unpin`, and variance.
 //!
-//! `table.md` says what it should believe, for all crates that programs use; `TYPES=overwrite`
-//! writes down what it does, for a reader to judge the difference. `exploits/` has programs that
-//! would break memory if they compiled.
+//! `table.md` says what that should be, for all crates that programs use. `TYPES=overwrite` writes down what it is,
+//! for a reader to judge the difference. `exploits/` has programs that would break memory if they compiled.
 
 #![cfg(all(unix, not(miri)))]
 

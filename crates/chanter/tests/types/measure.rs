@@ -7,8 +7,8 @@ use std::fmt::Write;
 use crate::probe::Probe;
 use crate::table::{Answer, Row, Table, Variance};
 
-/// What stands for `T` while a trait is asked for: one for each way of being `Send` or not, and
-/// `Sync` or not.
+/// The types that stand for `T` while a trait is asked for: one for each way of being `Send` or not, and `Sync` or
+/// not.
 const WITNESSES: [&str; 4] =
     ["u8", "::std::cell::Cell<u8>", "::std::sync::MutexGuard<'static, u8>", "*const u8"];
 /// The same for `Unpin`.
@@ -118,7 +118,7 @@ impl Variances {
 struct Questions {
     program: String,
     lines: usize,
-    /// Lines that compile, or the table names what there is not.
+    /// Lines that must compile; otherwise the table names a type that does not exist.
     must: BTreeSet<usize>,
 }
 
@@ -139,7 +139,7 @@ impl Questions {
         self.lines
     }
 
-    /// What follows is asked where the names of `module` are known.
+    /// Asks the questions that follow where the names of `module` are known.
     fn enter(&mut self, module: &str) {
         self.line(&format!("mod m{} {{ use ::{module}::*;", self.lines));
     }
@@ -148,7 +148,7 @@ impl Questions {
         self.line("}");
     }
 
-    /// Asks whether this compiles, behind the name of a function; returns the line.
+    /// Asks whether `function`, the rest of a function's text behind its name, compiles. Returns the line.
     fn ask(&mut self, function: &str) -> usize {
         self.line(&format!("fn f{}{function}", self.lines))
     }

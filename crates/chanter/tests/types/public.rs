@@ -1,5 +1,4 @@
-//! What a crate makes public, as its sources say: the names that its public modules declare or
-//! re-export.
+//! The public names of a crate, as its sources say: those that its public modules declare or re-export.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The names of types and traits in each public module.
 pub(crate) type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// Those of the crate `name`, whose `lib.rs` is in the folder `src`.
+/// The public names of the crate `name`, whose `lib.rs` is in the folder `src`.
 pub(crate) fn names(name: &str, src: &Path) -> Names {
     let mut names = Names::new();
     read(name, &src.join("lib.rs"), src, &mut names);
@@ -61,7 +60,7 @@ fn read(module: &str, file: &Path, folder: &Path, names: &mut Names) {
                     read(&format!("{here}::{name}"), &file, &folder, names);
                 }
             }
-            // What lies in a public module is public there.
+            // A name in a public module is public there.
             let from = used.split("::").next().expect("the first");
             if text.lines().any(|line| line == format!("pub mod {from};")) {
                 continue;

@@ -42,7 +42,7 @@ pub(crate) struct Section {
 
 #[derive(Clone)]
 pub(crate) struct Table {
-    /// What comes before the first section.
+    /// The text before the first section.
     prose: String,
     pub(crate) sections: Vec<Section>,
 }

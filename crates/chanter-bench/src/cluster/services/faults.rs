@@ -21,9 +21,9 @@ const STREAM: u32 = 10_000;
 /// Pairs of streams in a round. Now and then the OS puts processes that have rested on one core. A stream then takes
 /// half as long again, and the median of a few would show it.
 const STREAMS: u32 = 12;
-/// Threads that send to the one who has stopped.
+/// Number of threads that send to the process that has stopped.
 const STUCK: usize = 16;
-/// After so long none of them gets on.
+/// Time after which none of them makes progress.
 const REST: Duration = Duration::from_millis(50);
 /// Threads that watch one thread.
 const MONITORS: usize = 64;
@@ -34,7 +34,7 @@ pub(super) const LOSS: &str = "a receiver has stopped: % that others lose";
 pub(super) const KILLED: &str = "kill -9 until 64 monitors know: ms";
 pub(super) const SILENT: &str = "stopped until 64 monitors know, 4 heartbeats of 200 ms: ms";
 
-/// As [`Process::launched`], but who is silent for four heartbeats is lost.
+/// As [`Process::launched`], but a process that is silent for four heartbeats is lost.
 pub(super) async fn impatient() -> Result<Process, Failure> {
     let mut config = Config::default();
     (config.suspect_after, config.lost_after) = (3, 4);
@@ -135,7 +135,7 @@ async fn takes(here: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Process 2: counts what it gets.
+/// Process 2, which counts its messages.
 async fn counts(here: &Process) -> Result<(), Failure> {
     serve_pid(here)?;
     let me = here.open("ready")?;
@@ -155,7 +155,8 @@ async fn counts(here: &Process) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Processes are killed, or stopped, one after the other: how long until all who watch a thread there know.
+/// Kills or stops processes, one after the other. Measures how long it takes until all watchers of a thread there
+/// know.
 pub(super) async fn deaths(here: &Process, is_kill: bool) -> Result<(), Failure> {
     serve_pid(here)?;
     here.offer(STAY, |_, ()| async { never().await })?.forever();

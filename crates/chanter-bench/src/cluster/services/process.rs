@@ -1,4 +1,4 @@
-//! A process of a job: what each does in its scene. The first one measures, and says what it has found.
+//! A process of a job: its part in each scene. The first process measures, and prints its results.
 
 use std::error::Error;
 use std::io;

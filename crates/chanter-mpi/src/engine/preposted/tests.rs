@@ -1,4 +1,5 @@
-//! INV-PREPOSTED, in all orders: what a process sends, and what the receiver reads, posts and hands out, step by step.
+//! INV-PREPOSTED, in all orders: the messages of a process, and the receiver's reads, posts and results, step by
+//! step.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -14,7 +15,8 @@ fn kind(at: usize) -> Kind {
     (at as u32 / 2, Class::of(Lane::Bulk, LENGTH + (100_000 << (at % 2))))
 }
 
-/// The sender and the receiver, and what MPI has between them. Frames of a class of a process are told apart by their number in it.
+/// The sender, the receiver, and the messages that MPI has between them. Frames of a class of a process are told
+/// apart by their number in it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct World {
     /// How many frames of each class are still to be sent, and how many were.
@@ -144,7 +146,7 @@ impl World {
     }
 }
 
-/// How many worlds there are, or what is wrong in one.
+/// The number of worlds, or the fault of one of them.
 fn explore(first: World) -> Result<usize, String> {
     let all = first.to_send;
     let mut seen = HashSet::from([first.clone()]);

@@ -1,11 +1,10 @@
 //! Which receives of a ring are posted, and in which order.
 //!
 //! Where messages come one by one, few are posted. Then the library always matches, writes and tests the same memory,
-//! which is in the processor's cache. (With Open MPI a message of 1 KB takes 60 ns less with two receives than with
-//! 64.) Messages come several at a time if a look finds one right behind another. Then more receives are posted, up
-//! to all, as the library copies a message once more if it finds none. No message is lost or late for it: the library
-//! keeps it until a receive
-//! is posted, and gives those of a sender in their order.
+//! which is in the processor's cache. With Open MPI a message of 1 KB takes 60 ns less with two receives than with
+//! 64. Messages come several at a time if a look finds one right behind another. Then more receives are posted, up to
+//! all, since the library copies a message once more if it finds none. No message is lost or late for it. The library
+//! keeps a message until a receive is posted, and gives those of a sender in their order.
 
 use std::collections::VecDeque;
 
@@ -88,7 +87,7 @@ mod tests {
 
     const COUNT: usize = 64;
 
-    /// Posts what is wanted; how many are posted then.
+    /// Posts the receives that are wanted. Returns how many are posted then.
     fn post(receive_window: &mut ReceiveWindow) -> usize {
         while receive_window.wanted().is_some() {
             receive_window.post();

@@ -1,19 +1,22 @@
 //! Finding threads that wait for each other.
 //!
-//! A channel often has more holders than those who use it: main keeps the handles
-//! of which it gave clones away, and then joins. To name main in the cycle would
-//! be true, and would mislead. So a cycle is looked for three times: without what
-//! main holds, or another thread that only joins; with it; and, if there is still
-//! none, for a thread that alone holds the other end of what it waits for. The
-//! shortest is taken.
+//! A channel often has more holders than users: main keeps handles of which it gave clones away, and then joins. To
+//! name main in the cycle would be true, and would mislead. So a cycle is looked for three times:
+//!
+//! 1. Without the handles that main holds, or another thread that only joins.
+//! 2. With those handles.
+//! 3. If there is still none, for a thread that alone holds the other end of the channel or lock that it waits for.
+//!
+//! The shortest cycle of the first search that finds one is taken.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{ThreadReport, ThreadState, Waiting};
 use crate::frame::report::{Holder, Resource};
 
-/// A cycle of threads, if there is one: each waits for something that, as far
-/// as is known, the next one could do. Channels and locks still have addresses.
+/// A cycle of threads, if there is one: each waits for something that the next one could do, according to the
+/// reports.
+/// Channels and locks still have addresses.
 pub(super) fn find(threads: &[ThreadReport], holders: &[Holder]) -> Vec<u64> {
     let mut of = HashMap::<Resource, Vec<u64>>::new();
     for holder in holders {
@@ -40,7 +43,7 @@ fn only_joins(thread: &ThreadReport) -> bool {
     !waits.is_empty() && waits.iter().all(|wait| matches!(wait, Waiting::Join { .. }))
 }
 
-/// Whom each thread waits for; `choose` says which of a channel's holders count.
+/// The threads that each thread waits for; `choose` selects the holders of a channel that count.
 fn edges(
     threads: &[ThreadReport],
     of: &HashMap<Resource, Vec<u64>>,
@@ -52,7 +55,7 @@ fn edges(
         Waiting::Receive { channel } => choose(id, holders(Resource::Sender(*channel))),
         Waiting::Lock { lock, .. } => {
             let holders = holders(Resource::Lock(*lock));
-            // Nobody else can give back what the thread itself has.
+            // Nobody else can give back a lock that the thread itself has.
             if holders.contains(&id) { vec![id] } else { choose(id, holders) }
         }
         Waiting::Join { thread: Some(thread) } => vec![*thread],
@@ -114,7 +117,7 @@ mod tests {
         Holder { resource, thread }
     }
 
-    /// 1 sends on 10, and 2 on 20; each has the receiver of what the other sends.
+    /// Thread 1 sends on channel 10, and thread 2 on channel 20. Each has the receiver of the other's channel.
     fn crossing(main: Waiting) -> (Vec<ThreadReport>, Vec<Holder>) {
         let threads = vec![
             waits(0, &[main]),
@@ -135,7 +138,7 @@ mod tests {
             holders.push(holder(1, Resource::Sender(30)));
             assert_eq!(find(&threads, &holders), [1, 2]);
         }
-        // Neither do those of another that joins.
+        // Neither do the handles of another thread that joins.
         let (mut threads, mut holders) = crossing(JOIN_ONE);
         threads.push(waits(3, &[JOIN_ONE]));
         holders.splice(0..0, [10, 20].map(|channel| holder(3, Resource::Receiver(channel))));
@@ -163,7 +166,7 @@ mod tests {
     fn who_alone_holds_the_other_end_waits_for_itself() {
         let threads = [waits(0, &[Waiting::Receive { channel: 10 }])];
         assert_eq!(find(&threads, &[holder(0, Resource::Sender(10))]), [0]);
-        // Unless another has one.
+        // This does not hold if another thread has a sender.
         let holders = [holder(0, Resource::Sender(10)), holder(1, Resource::Sender(10))];
         assert!(find(&threads, &holders).is_empty());
     }

@@ -1,38 +1,36 @@
-//! Which of the threads that block can never run again, whatever the others do.
+//! Finds the blocked threads that can never run again, whatever the others do.
 //!
-//! A channel is *closed off* by a set of threads if all its senders, receivers
-//! and events belong to members of the set: then nobody else can send, receive
-//! or close there. Of the threads that were found to block, the largest set is
-//! taken in which everybody waits only at channels that the set closes off, and
-//! for the ends of members. Nobody outside can wake one of them, and inside
-//! nobody runs.
+//! A channel is *closed off* by a set of threads if all its senders, receivers and events belong to members of the
+//! set. Then nobody else can send, receive or close there. Of the threads that were found to block, the largest set
+//! of a certain kind is taken. Its members wait only at channels that the set closes off, and for the ends of
+//! members. Nobody outside can wake a member, and inside nobody runs.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Deadlock, ThreadReport};
 use crate::frame::report::{Census, Held, Holder, Resource, Waiter};
 
-/// A thread that blocks: it cannot run while this is known of it.
+/// A thread that blocks. It cannot run while its token is held.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) frame: usize,
     pub(crate) report: ThreadReport,
-    /// Frames of threads that it joins.
+    /// Frames of the threads that it joins.
     pub(crate) joins: Vec<usize>,
     pub(crate) waiters: Vec<Waiter>,
-    /// The handles that are its alone.
+    /// The handles that belong to this thread alone.
     pub(crate) held: Vec<Held>,
 }
 
-/// A channel at which all offers that are known still wait.
+/// A channel at which all known offers still wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channel {
     pub(crate) address: usize,
-    /// Of senders, and of receivers.
+    /// The shares of its senders, and of its receivers.
     pub(crate) sides: [Census; 2],
 }
 
-/// The part of a channel's shares that the set has.
+/// The shares of one side of a channel that belong to the set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     handles: u32,
@@ -43,13 +41,12 @@ struct Share {
 impl Share {
     fn is_all_of(self, side: Census) -> bool {
         let events = side.events.wrapping_add(self.lent).wrapping_sub(self.counts);
-        // Modulo 2^40.
+        // The sum counts modulo 2^40.
         self.handles == side.handles && events << 24 == 0
     }
 }
 
-/// The threads that can never run again, as groups that have nothing to do with
-/// each other.
+/// The threads that can never run again, as groups that have nothing to do with each other.
 pub(crate) fn stuck(members: Vec<Member>, channels: &[Channel]) -> Vec<Deadlock> {
     let mut members = members;
     let channels: HashMap<usize, [Census; 2]> = channels.iter().map(|c| (c.address, c.sides)).collect();
@@ -74,7 +71,7 @@ pub(crate) fn stuck(members: Vec<Member>, channels: &[Channel]) -> Vec<Deadlock>
     let mut groups = Vec::new();
     while let Some(first) = members.pop() {
         let group = group_of(first, &mut members);
-        // Who waits for nothing at all does so on purpose.
+        // A thread that waits for nothing at all does so on purpose.
         if group.iter().any(|member| !member.waiters.is_empty() || !member.joins.is_empty()) {
             groups.push(report(group));
         }
@@ -98,7 +95,7 @@ fn shares_of(members: &[Member]) -> HashMap<(usize, bool), Share> {
     shares
 }
 
-/// Takes out of `others` all that are connected with `first`.
+/// Takes all members out of `others` that are connected with `first`.
 fn group_of(first: Member, others: &mut Vec<Member>) -> Vec<Member> {
     let mut group = vec![first];
     let mut next = 0;
@@ -112,7 +109,7 @@ fn group_of(first: Member, others: &mut Vec<Member>) -> Vec<Member> {
     group
 }
 
-/// Whether one waits for something that the other has to do with.
+/// Whether one of two members waits for the other, or for a channel that the other holds or waits at.
 fn are_connected(one: &Member, other: &Member) -> bool {
     let concerns = |one: &Member, other: &Member| {
         one.joins.contains(&other.frame)
@@ -163,7 +160,7 @@ mod tests {
     }
 
     fn channel(address: usize, tx: (u32, i64), rx: (u32, i64)) -> Channel {
-        // As the upper 40 bits of a word.
+        // The events are the upper 40 bits of a word.
         let side = |(handles, events): (u32, i64)| Census { handles, events: (events as u64) << 24 >> 24 };
         Channel { address, sides: [side(tx), side(rx)] }
     }
@@ -172,12 +169,12 @@ mod tests {
         groups.iter().map(|group| group.threads.iter().map(|thread| thread.id).collect()).collect()
     }
 
-    /// Receives from channel `own`, whose receiver it has, and sends on `other`.
+    /// A thread that receives from channel `own`, whose receiver it has, and sends on `other`.
     fn crossed(id: u64, own: usize, other: usize) -> Member {
         member(id, &[], &[(own, false)], &[(own, false, 5), (other, true, 0)])
     }
 
-    /// Four of five lent events have ended.
+    /// The shares of such a channel: four of five lent events have ended.
     const CROSSED: ((u32, i64), (u32, i64)) = ((1, 0), (1, -4));
 
     #[test]
@@ -187,11 +184,11 @@ mod tests {
         let groups = stuck(both(), &[channel(10, tx, rx), channel(20, tx, rx)]);
         assert_eq!(ids(&groups), [[1, 2]]);
         assert_eq!(groups[0].cycle, [1, 2]);
-        // One more handle, or event, on any side.
+        // There is one more handle, or event, on one of the sides.
         for more in [((2, 0), rx), ((1, 1), rx), (tx, (2, -4)), (tx, (1, -3))] {
             assert!(stuck(both(), &[channel(10, more.0, more.1), channel(20, tx, rx)]).is_empty());
         }
-        // An offer there has been taken.
+        // An offer on channel 20 has been taken.
         assert!(stuck(both(), &[channel(10, tx, rx)]).is_empty());
     }
 
@@ -203,12 +200,12 @@ mod tests {
             crossed(2, 20, 10),
             member(3, &[1], &[], &[]),
             member(4, &[3], &[], &[]),
-            // Joins one that was not found to block.
+            // It joins a thread that was not found to block.
             member(5, &[99], &[], &[]),
             member(6, &[5, 1], &[], &[]),
-            // Waits for ever, and for nothing.
+            // It waits for ever, and for nothing.
             member(7, &[], &[], &[]),
-            // On its own.
+            // It is on its own.
             member(8, &[], &[(30, false)], &[(30, false, 1), (30, true, 0)]),
         ];
         let channels = [channel(10, tx, rx), channel(20, tx, rx), channel(30, (1, 0), (1, 0))];
@@ -218,7 +215,7 @@ mod tests {
     #[test]
     fn one_who_may_run_frees_all() {
         let (tx, rx) = CROSSED;
-        // 2 may also receive what somebody else sends.
+        // Thread 2 may also receive a message that another thread sends.
         let mut second = crossed(2, 20, 10);
         second.waiters.push(Waiter { channel: 40, sends: false, counts: false, offer: NonNull::dangling() });
         let channels = [channel(10, tx, rx), channel(20, tx, rx), channel(40, (1, 0), (1, 0))];

@@ -1,4 +1,4 @@
-//! Threads that say which channels they hold.
+//! Threads that declare which channels they hold.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -7,8 +7,8 @@ use crate::channel::{Receiver, Sender};
 use crate::frame::report::{Held, Waits};
 use crate::sched::Vp;
 
-/// Runs `body`, which borrows `handles`, and makes known to
-/// [`partial`](super::partial) that they are held here, and only here.
+/// Runs `body`, which borrows `handles`, and declares to [`partial`](super::partial) that they are held here, and
+/// only here.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -21,12 +21,11 @@ use crate::sched::Vp;
 /// # });
 /// ```
 ///
-/// It counts where a thread of a machine awaits it in the thread's own frame:
-/// not in a box, nor under another executor, and not if the thread's future
-/// takes more than two kilobytes. Elsewhere it only runs `body`. A clone that
-/// `body` makes is a handle that nobody has said to hold.
+/// The declaration counts if a thread of a machine awaits this future in its own frame. It does not count in a box,
+/// under another executor, or if the thread's future takes more than two kilobytes. Then this only runs `body`. A
+/// clone that `body` makes is a handle that nobody has declared to hold.
 ///
-/// **Cancel safety.** That of `body`. The handles are dropped after it.
+/// **Cancel safety.** As that of `body`. The handles are dropped after it.
 pub async fn holding<H: Holds, R>(handles: H, body: impl AsyncFnOnce(&H) -> R) -> R {
     let mut body = pin!(body(&handles));
     poll_fn(|cx| {
@@ -47,18 +46,16 @@ impl Waits {
     }
 }
 
-/// What [`holding`] can hold: senders, receivers, and tuples, arrays, vectors
-/// and options of them.
+/// A value that [`holding`] can hold: senders, receivers, and tuples, arrays, vectors and options of them.
 ///
-/// Implemented by this crate only: who has a value of such a type owns each
-/// handle in it.
+/// Only this crate implements it: the owner of a value of such a type owns each handle in it.
 #[allow(private_interfaces, reason = "sealed: an inventory is made here")]
 pub trait Holds {
     #[doc(hidden)]
     fn tell(&self, inventory: &mut Inventory);
 }
 
-/// Handles that were found. It cannot be named elsewhere.
+/// Handles that were found. The type cannot be named elsewhere.
 pub(crate) struct Inventory(Vec<Held>);
 
 macro_rules! holds {

@@ -1,8 +1,8 @@
-//! Deadlock reports: who waits on what when nothing can run any more.
+//! Deadlock reports: which thread waits on what when nothing can run any more.
 //!
-//! A report costs nothing while threads run. When they all block, each is
-//! polled once more with a note to say what it waits on (a wake-up without a
-//! reason, which every future must bear), and its synchronizations answer.
+//! A report costs nothing while threads run. When they all block, each is polled once more, with a note to say what
+//! it waits on. This is a wake-up without a reason, which every future must bear. The thread's synchronizations
+//! answer.
 
 mod cycle;
 pub(crate) mod groups;
@@ -23,31 +23,24 @@ pub use super::dump;
 use crate::frame::report::{Holder, Resource};
 use crate::sched::Vp;
 
-/// Finds groups of threads that can never run again, while others go on: each
-/// waits only at channels whose senders, receivers and events all belong to
-/// members of the group, or for the end of a member. One report a group. From
-/// outside of the machine, use
-/// [`Machine::partial_deadlocks`](crate::Machine::partial_deadlocks).
+/// Finds groups of threads that can never run again, while others go on, and returns one report a group. Each thread
+/// of a group waits only for the end of a member, or at channels whose senders, receivers and events all belong to
+/// members. From outside of the machine, use [`Machine::partial_deadlocks`](crate::Machine::partial_deadlocks).
 ///
-/// **What it can see.** Rust cannot tell where a handle lies, so a thread says
-/// which it holds: with [`holding`], or by waiting with an event of its own.
-/// A handle that nobody said to hold, a clone, one in a message, a static or
-/// another process of thought counts as one that may help: then nothing is
-/// said. So do timers, sockets, locks, every event that is not a send, a receive
-/// or a join, streams, and futures of other libraries; and threads that are
-/// bound to another virtual processor (`spawn_on`, `spawn_local`) are not asked.
+/// **Which deadlocks it finds.** Rust cannot tell where a handle lies, so a thread declares the handles that it
+/// holds: with [`holding`], or by waiting with an event of its own. Any other handle counts as one that may help: an
+/// undeclared one, a clone, one in a message or a static. Then nothing is reported. The same holds for timers,
+/// sockets, locks, every event that is not a send, a receive or a join, streams, and futures of other libraries.
+/// Threads that are bound to another virtual processor (`spawn_on`, `spawn_local`) are not asked.
 ///
-/// **What it says is true**: a group that is reported never runs again before
-/// its machine ends, if futures keep to their contract: one that waits
-/// has to be woken with the waker of its latest poll. (One that keeps the waker
-/// of an earlier poll, and looks at no other, is not noticed.)
+/// **Its reports are true**: a group that is reported never runs again before its machine ends. This requires that
+/// futures keep to their contract: a future that waits has to be woken with the waker of its latest poll. (A future
+/// that keeps the waker of an earlier poll, and looks at no other, is not noticed.)
 ///
-/// Each thread that blocks is polled once more, here: a wake-up without a
-/// reason, which every future must bear. So the caller must hold no lock that
-/// their polls may want, and a poll that computes for long takes long. Costs a
-/// microsecond or so for each thread, while those that were asked cannot run,
-/// and threads of other virtual processors talk a little slower for a while
-/// afterwards; nothing if it is not called.
+/// Each thread that blocks is polled once more, here. This is a wake-up without a reason, which every future must
+/// bear. So the caller must hold no lock that their polls may want, and a poll that computes for long takes long. The
+/// cost is about a microsecond for each thread, while those that were asked cannot run. Threads of other virtual
+/// processors talk a little slower for a while afterwards. It costs nothing if it is not called.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -69,32 +62,30 @@ use crate::sched::Vp;
 /// ```
 ///
 /// # Panics
-/// If the caller is on no thread of a machine, or the machine was not built
-/// with [`report_deadlocks`](crate::Builder::report_deadlocks) (nor for a
-/// simulation): it does not know its threads then.
+/// Panics if the caller is on no thread of a machine. Panics if the machine does not know its threads: it was not
+/// built with [`report_deadlocks`](crate::Builder::report_deadlocks), nor for a simulation.
 pub fn partial() -> Vec<Deadlock> {
     Vp::current().expect("asked on a thread of the machine").stuck_groups()
 }
 
-/// What is known of one thread when a report is made.
+/// One thread of a report.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ThreadReport {
-    /// Counts up from 0 in the order of birth: 0 is the main thread.
+    /// The thread's number, from 0 in the order of birth: 0 is the main thread.
     pub id: u64,
     /// The thread that spawned it, if it was spawned by one and that is known.
     pub parent: Option<u64>,
-    /// Its name, if it was given one.
+    /// The thread's name, if it was given one.
     pub name: Option<Arc<str>>,
     /// Where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
-    /// Where it awaits what it waits on, if that is known: the place of an `.await`
-    /// of an event. (In builds without debug assertions, of a send, a receive, a join
-    /// and a lock only.)
+    /// Where it awaits what it waits on, if that is known: the place of an `.await` of an event. (In builds without
+    /// debug assertions, this is known only for a send, a receive, a join and a lock.)
     pub place: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
     pub is_parasite: bool,
-    /// Whether it blocks, and on what.
+    /// Whether the thread blocks, and on what.
     pub state: ThreadState,
 }
 
@@ -105,25 +96,23 @@ pub enum ThreadState {
     /// It is running, or ready to.
     #[default]
     Ready,
-    /// It waits for one of these events; for a future that is not an event if
-    /// there is none.
+    /// It waits for one of these events. If there is none, it waits for a future that is not an event.
     Blocked(Vec<Waiting>),
-    /// It blocks, but went on when it was polled once more: what it waited for
-    /// has happened, and its wake-up was lost.
+    /// It blocked, but went on when it was polled once more: what it waited for has happened, and its wake-up was
+    /// lost.
     Missed,
 }
 
-/// The threads of a machine on which nothing can run, or a group of them that
-/// can never run again, and why.
+/// The threads of a machine on which nothing can run, or a group of threads that can never run again, with the
+/// reason.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Deadlock {
     /// The threads that have not ended, by id.
     pub threads: Vec<ThreadReport>,
-    /// Threads that wait for each other in a circle, each for the next one and
-    /// the last for the first; empty if there is none, or none is known. Main, and
-    /// others that only join, are in it for the handles that they hold only if there
-    /// is none without.
+    /// Threads that wait for each other in a circle, each for the next one and the last for the first. It is empty if
+    /// there is none, or none is known. Main, and others that only join, are in it for the handles that they hold
+    /// only if there is no cycle without them.
     pub cycle: Vec<u64>,
 }
 
@@ -132,7 +121,7 @@ impl Deadlock {
         Self::numbered(threads, holders, &mut Numbers::default())
     }
 
-    /// As `new`; channels and locks may have numbers already.
+    /// As [`new`](Self::new); channels and locks may have numbers already.
     pub(crate) fn numbered(
         mut threads: Vec<ThreadReport>,
         holders: &[Holder],

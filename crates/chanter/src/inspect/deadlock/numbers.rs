@@ -1,5 +1,4 @@
-//! Numbers in place of addresses, so that reports of one schedule are the same
-//! each time.
+//! Numbers in place of addresses, so that reports of one schedule are the same each time.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers what has an address.
+    /// Replaces the addresses in `waits` by numbers.
     pub(crate) fn number(&mut self, waits: &mut [Waiting]) {
         let number = |numbers: &mut HashMap<usize, usize>, address| {
             let next = numbers.len() + 1;

@@ -1,4 +1,4 @@
-//! Watchdogs: a hang ends the process, and says who waits on what.
+//! Watchdogs: a hang ends the process, and is reported with what each thread waits on.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 
 use super::dump;
 
-/// What `#[chanter::test]` allows a test, unless it says otherwise.
+/// The limit that `#[chanter::test]` sets for a test, in seconds, unless it says otherwise.
 const TEST_LIMIT: u64 = 300;
 
-/// Ends the process if it is not dropped in time: it writes what was watched and a
-/// [`dump`](super::dump) to the standard error, and aborts. For tests, where a hang is a failure.
+/// Ends the process if it is not dropped in time. Then it writes the name of the watched work and a
+/// [`dump`](super::dump) to the standard error, and aborts. It is for tests, where a hang is a failure.
 ///
-/// A limit should be far longer than what it watches takes on a busy machine: it is there for
-/// what never ends.
+/// A limit should be far longer than the watched work takes on a busy machine: it is for work that never ends.
 ///
-/// One OS thread of the process watches for all. It counts as none where
-/// [deadlocks are reported](crate::Builder::report_deadlocks). If the OS refuses it, nothing is
-/// watched.
+/// One OS thread of the process watches for all watchdogs. It does not count as one that could help where [deadlocks
+/// are reported](crate::Builder::report_deadlocks). If the OS refuses it, nothing is watched.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -55,7 +53,7 @@ fn kennel() -> MutexGuard<'static, Kennel> {
 }
 
 impl Watchdog {
-    /// Watches from now on. `what` names what is watched. A limit that no clock can hold is none.
+    /// Watches from now on. `what` names the watched work. A limit that no clock can hold is no limit.
     pub fn new(what: impl Into<String>, limit: Duration) -> Self {
         let what = what.into();
         let due = Instant::now().checked_add(limit);
@@ -73,8 +71,8 @@ impl Watchdog {
         Self { id }
     }
 
-    /// Watches a test: for `limit` seconds, not at all if that is 0. The environment variable
-    /// `CHANTER_TEST_LIMIT` replaces the default.
+    /// Watches a test for `limit` seconds; 0 means not at all. The environment variable `CHANTER_TEST_LIMIT` replaces
+    /// the default.
     #[doc(hidden)]
     pub fn of_test(name: &str, limit: Option<u64>) -> Option<Self> {
         let of_all = || std::env::var("CHANTER_TEST_LIMIT").ok()?.parse().ok();
@@ -100,7 +98,7 @@ impl fmt::Debug for Watchdog {
     }
 }
 
-/// How many OS threads watch: they wake nobody.
+/// Number of OS threads that watch, and wake nobody.
 pub(crate) fn watchers() -> usize {
     usize::from(kennel().is_started)
 }
@@ -131,7 +129,7 @@ fn watch() {
     std::process::abort();
 }
 
-/// (Not `eprint`, which a test harness catches.)
+/// Writes to the standard error. (Not by `eprint`, which a test harness catches.)
 fn bark(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

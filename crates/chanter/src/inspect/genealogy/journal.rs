@@ -1,12 +1,10 @@
-//! Births and deaths are written into journals, one for each virtual processor
-//! and one for everybody else, and carried over to the tree when a journal is
-//! full, or somebody asks. So those who spawn meet in a lock once in a while
-//! only, and a thread that is born and dies in a row is never carried over.
+//! Births and deaths are written into journals, one for each virtual processor and one for all other OS threads. They
+//! are carried over to the tree when a journal is full, or when a question is asked. So spawners meet in a lock only
+//! once in a while. A thread that is born and dies in a row is never carried over.
 //!
-//! Journals are taken all at one moment: then what is in them is *closed*: with a
-//! child's birth its parent's is there, or has been carried over, and with a death
-//! the birth. (Whoever spawns has been born, and whoever dies too, and the writer
-//! holds one of the locks that the reader takes.)
+//! All journals are taken at one moment. Then their contents are *closed*: a child's birth is there only if its
+//! parent's birth is there, or has been carried over. A death is there only if the birth is, or was. (A thread has
+//! been born before it spawns or dies, and the writer holds one of the locks that the reader takes.)
 //!
 //! The lock of the tree is taken before those of the journals, and those in order.
 
@@ -19,14 +17,13 @@ use crate::sched::Vp;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Guard, Lock};
 
-/// So many entries, and a journal is carried over. Until then the dead are
-/// remembered.
+/// Number of entries at which a journal is carried over. Until then the dead are remembered.
 pub(super) const FULL: usize = if cfg!(loom) { 2 } else { 128 };
 
-/// In a frame's number: it has spawned a thread.
+/// Flag in a frame's number: the thread has spawned another one.
 const IS_PARENT: u64 = 1 << 63;
 
-/// Who begot whom on a machine that [keeps](crate::Builder::genealogy) it.
+/// The threads of a machine and their parents, if the machine [keeps](crate::Builder::genealogy) a genealogy.
 #[derive(Debug)]
 pub(crate) struct Genealogy {
     /// The number of the next thread; see [`Genealogy::first`].
@@ -37,7 +34,7 @@ pub(crate) struct Genealogy {
     books: Lock<Books>,
 }
 
-/// Far enough from its neighbours that their writers do not meet.
+/// A journal, far enough from its neighbours that their writers do not meet.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Journal(Lock<Vec<Entry>>);
@@ -51,13 +48,13 @@ enum Entry {
 #[derive(Debug, Default)]
 struct Books {
     tree: Tree,
-    /// Being carried over.
+    /// Entries that are being carried over.
     entries: Vec<Entry>,
 }
 
 impl Books {
     fn carry_over(&mut self) {
-        // Parents first, the dead last.
+        // Parents come first, and deaths last.
         self.entries.sort_unstable_by_key(|entry| match entry {
             Entry::Spawned(birth) => (false, birth.id),
             Entry::Died(id) => (true, *id),
@@ -82,7 +79,7 @@ impl Genealogy {
         }
     }
 
-    /// Forgets all that was, and counts from 0 again.
+    /// Forgets all threads, and counts from 0 again.
     pub(crate) fn clear(&self) {
         let mut books = self.books.lock();
         for journal in &self.journals {
@@ -92,28 +89,27 @@ impl Genealogy {
         self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A thread has been made in `frame`, and nobody else knows it. Returns its
-    /// number.
+    /// Records that a thread has been made in `frame`, which nobody else knows. Returns its number.
     pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) -> u64 {
         let here = self.here();
         let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
         let parent = spawner.map(|spawner| {
-            // SAFETY: it is being polled, by us.
+            // SAFETY: we poll the spawner, so its frame is alive.
             let number = unsafe { header::number(spawner) };
-            // ORDER: Relaxed: its runner alone, and who frees it, look at that.
+            // ORDER: Relaxed: only its runner, and the one that frees it, look at the flag.
             let id = number.load(Ordering::Relaxed);
             if id != 0 {
                 number.store(id | IS_PARENT, Ordering::Relaxed);
             }
             id & !IS_PARENT
         });
-        // SAFETY: the new frame is ours.
+        // SAFETY: the new frame is ours, since nobody else knows it.
         let name = unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| Arc::clone(name.as_ref())) };
         let mut journal = self.journal(here).lock();
-        // ORDER: Relaxed: whoever spawns has its own number already, and the
-        // counter has one order. Under the lock, so that a journal is in order.
+        // ORDER: Relaxed: a spawner has its own number already, and the counter has one order. It is incremented
+        // under the lock, so that a journal is in order.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: the new frame is ours, since nobody else knows it.
         unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
         journal.push(Entry::Spawned(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
         let is_full = journal.len() >= FULL;
@@ -124,19 +120,19 @@ impl Genealogy {
         self.since_first(id)
     }
 
-    /// The thread in `frame` is no more, and nobody refers to it.
+    /// Records that the thread in `frame` is no more, and that nobody refers to it.
     pub(crate) fn died(&self, frame: NonNull<Header>) {
-        // SAFETY: the dead frame is ours.
+        // SAFETY: the dead frame is ours, since nobody refers to it.
         let number = unsafe { header::number(frame) };
         let number = number.swap(0, Ordering::Relaxed);
         let id = number & !IS_PARENT;
         if id == 0 {
-            // A frame without a thread, or that of an earlier simulation.
+            // The frame has had no thread, or one of an earlier simulation.
             return;
         }
         let mut journal = self.journal(self.here()).lock();
         let erased = match journal.last() {
-            // As if it had never been; no child asks for it.
+            // The birth is taken back, as if the thread had never been; no child asks for it.
             Some(Entry::Spawned(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
             _ => {
                 journal.push(Entry::Died(id));
@@ -156,12 +152,12 @@ impl Genealogy {
     /// # Safety
     /// The caller keeps the frame, which is of this machine.
     pub(crate) unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the frame.
         let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
         (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
     }
 
-    /// As numbers are shown.
+    /// The number that is shown for `id`.
     pub(super) fn since_first(&self, id: u64) -> u64 {
         id.wrapping_sub(self.first.load(Ordering::Relaxed))
     }
@@ -171,8 +167,8 @@ impl Genealogy {
         id.wrapping_add(self.first.load(Ordering::Relaxed))
     }
 
-    /// Looks at the tree as it is now. Meanwhile no thread is born or dies: the
-    /// frames that nodes name are alive. `f` is not to do either.
+    /// Looks at the tree as it is now. Meanwhile no thread is born or dies, so the frames that nodes name are alive.
+    /// `f` must do neither.
     pub(super) fn read<R>(&self, f: impl FnOnce(&Tree) -> R) -> R {
         let mut books = self.books.lock();
         let journals = self.take(&mut books.entries);
@@ -188,8 +184,7 @@ impl Genealogy {
         books.carry_over();
     }
 
-    /// Empties the journals, all at one moment; they stay closed until what is
-    /// returned is dropped.
+    /// Empties the journals, all at one moment. They stay locked until the returned guards are dropped.
     fn take(&self, entries: &mut Vec<Entry>) -> Vec<Guard<'_, Vec<Entry>>> {
         let mut journals: Vec<_> = self.journals.iter().map(|journal| journal.0.lock()).collect();
         journals.iter_mut().for_each(|journal| entries.append(journal));
@@ -206,7 +201,7 @@ impl Genealogy {
         &self.journals[here.map_or(outside, |vp| vp.index)].0
     }
 
-    /// What is known of those that have not died, in the order of their births.
+    /// The threads that have not died, in the order of their births.
     pub(crate) fn living(&self) -> Vec<Living> {
         let living = |node: &Node| {
             let parent = node.parent.as_ref().map(|parent| self.since_first(parent.id));
@@ -217,7 +212,7 @@ impl Genealogy {
     }
 }
 
-/// A thread that had not died, when that was asked.
+/// A thread that had not died at the moment of the question.
 #[derive(Debug)]
 pub(crate) struct Living {
     pub(crate) id: u64,

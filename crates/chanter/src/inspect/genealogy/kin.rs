@@ -1,4 +1,4 @@
-//! What is said of threads: values, which outlive them.
+//! Descriptions of threads: values, which outlive them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use super::tree::{Node, Parent};
 use super::{Genealogy, Progress};
 use crate::frame::{Kind, Site};
 
-/// What is known of a thread, at the moment when it was asked for: of a parent, a
-/// child, a sibling, or of [the one that runs](crate::thread::current_thread). It is a value: it
-/// keeps nothing alive, and may be kept for as long as one likes.
+/// A description of a thread, as it was at the moment of the question. The thread may be a parent, a child, a
+/// sibling, or [the one that runs](crate::thread::current_thread). The description is a value: it keeps nothing alive, and
+/// may be kept for as long as one likes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kin {
     pub(super) id: Option<u64>,
@@ -18,18 +18,18 @@ pub struct Kin {
     pub(super) generation: Option<u32>,
     pub(super) progress: Progress,
     pub(super) is_parasite: bool,
-    /// Known of the present and of handles, whose frame can be asked.
+    /// It is known for the present thread and for handles, whose frame can be asked.
     pub(super) body: Option<&'static str>,
 }
 
 impl Kin {
-    /// Its number: threads of a machine are counted from 0 in the order of their
-    /// births. `None`: the machine [keeps no genealogy](crate::Builder::genealogy).
+    /// The thread's number: threads of a machine are counted from 0 in the order of their births. `None`: the machine
+    /// [keeps no genealogy](crate::Builder::genealogy).
     pub fn id(&self) -> Option<u64> {
         self.id
     }
 
-    /// Its name, if it was given one.
+    /// The thread's name, if it was given one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -39,40 +39,38 @@ impl Kin {
         self.site
     }
 
-    /// The path of the function in which its body was written, as the compiler names its type: for people to read. It is
-    /// known of [the thread that runs](crate::thread::current_thread) and of [handles](crate::Thread::kin), unless the body is wrapped
-    /// into another one.
+    /// The path of the function in which the thread's body was written, as the compiler names its type: for people to
+    /// read. It is known for [the thread that runs](crate::thread::current_thread) and for [handles](crate::Thread::kin),
+    /// unless the body is wrapped into another one.
     pub fn body(&self) -> Option<&'static str> {
         self.body
     }
 
-    /// How many ancestors it has had: 0 if it was spawned from outside of the
-    /// machine's threads. A gap between two [`ancestors`](crate::Thread::ancestors)
-    /// means that some of them have been forgotten.
+    /// How many ancestors the thread has had: 0 if it was spawned from outside of the machine's threads. A gap
+    /// between two [`ancestors`](crate::Thread::ancestors) means that some of them have been forgotten.
     pub fn generation(&self) -> Option<u32> {
         self.generation
     }
 
-    /// Where it was on its way.
+    /// The thread's progress at that moment.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Whether it had not ended.
+    /// Whether the thread had not ended.
     pub fn is_alive(&self) -> bool {
         self.progress != Progress::Determined
     }
 
-    /// Whether it was a parasite, and had not ended.
+    /// Whether the thread was a parasite, and had not ended.
     pub fn is_parasite(&self) -> bool {
         self.is_parasite
     }
 
-    /// `id`: as it is shown. The tree is being read.
+    /// The description of a thread that has a node. The tree is being read.
     pub(super) fn of_node(genealogy: &Genealogy, node: &Node) -> Self {
         let (progress, is_parasite) = match node.frame {
-            // SAFETY: until a thread has died its frame is in use, and it does not
-            // die while the tree is read.
+            // SAFETY: until a thread has died its frame is in use, and it does not die while the tree is read.
             Some(frame) => unsafe {
                 (frame.as_ref().state.progress(), frame.as_ref().kind.get() == Kind::Parasite)
             },
@@ -89,7 +87,7 @@ impl Kin {
         }
     }
 
-    /// A parent that has no node any more.
+    /// The description of a parent that has no node any more.
     pub(super) fn of_late(genealogy: &Genealogy, parent: &Parent, generation: u32) -> Self {
         Self {
             id: Some(genealogy.since_first(parent.id)),
@@ -102,7 +100,7 @@ impl Kin {
         }
     }
 
-    /// How a message names it.
+    /// The thread's name in a message.
     pub(crate) fn called(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -110,7 +108,7 @@ impl Kin {
         text
     }
 
-    /// "thread 3 'parser'", or what is known of that.
+    /// Writes "thread 3 'parser'", or the parts of it that are known.
     pub(super) fn call(&self, f: &mut impl fmt::Write) -> fmt::Result {
         write!(f, "{}", if self.is_parasite { "parasite" } else { "thread" })?;
         if let Some(id) = self.id {
@@ -140,8 +138,8 @@ impl fmt::Display for Kin {
     }
 }
 
-/// The threads of a machine that live, and those of the dead that keep them
-/// together: see [`Machine::threads`](crate::Machine::threads).
+/// The living threads of a machine, and the dead ones that connect them: see
+/// [`Machine::threads`](crate::Machine::threads).
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     rows: Vec<Row>,
@@ -151,7 +149,7 @@ pub struct Threads {
 struct Row {
     depth: usize,
     kin: Kin,
-    /// Its parent, if that is not the one above it in the tree.
+    /// The thread's parent, if that is not the one above it in the tree.
     lost: Option<Kin>,
 }
 
@@ -171,7 +169,7 @@ impl Threads {
             }
             rows
         });
-        // Who has ended, and has nobody below, is of no interest; a handle keeps it.
+        // A thread that has ended, and has no living thread below it, is left out; it is here because of a handle.
         let mut next = 0;
         let mut kept: Vec<_> = rows.drain(..).rev().collect();
         kept.retain(|row| {
@@ -185,20 +183,19 @@ impl Threads {
         Self { rows: kept }
     }
 
-    /// Each with its depth in the tree; who is one deeper than the last before it
-    /// that is not, descends from that.
+    /// The threads with their depths in the tree. A thread descends from the last one before it whose depth is one
+    /// less.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Kin)> {
         self.rows.iter().map(|row| (row.depth, &row.kin))
     }
 
-    /// How many of them live.
+    /// Number of threads that live.
     pub fn living(&self) -> usize {
         self.rows.iter().filter(|row| row.kin.is_alive()).count()
     }
 }
 
-/// A tree: a line for each thread, indented by two spaces below the one that it
-/// descends from.
+/// Prints a tree: a line for each thread, indented by two spaces below the one that it descends from.
 impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Row { depth, kin, lost } in &self.rows {

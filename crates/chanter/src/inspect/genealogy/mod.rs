@@ -1,9 +1,8 @@
-//! Genealogy: who a thread is, who spawned it and where, and whom it spawned.
+//! Genealogy: the identity of a thread, its parent, its place of birth, and its children.
 //!
-//! A machine keeps it if it is asked to ([`Builder::genealogy`](crate::Builder::genealogy)):
-//! `journal.rs` writes births and deaths down, `tree.rs` is what can be asked, and
-//! `kin.rs` the answers. Names are the threads' own, and cost those that have none
-//! nothing.
+//! A machine keeps it on request ([`Builder::genealogy`](crate::Builder::genealogy)). `journal.rs` records births and
+//! deaths, `tree.rs` holds the tree, and `kin.rs` the answers. Names belong to the threads, and cost a thread without
+//! a name nothing.
 //!
 //! STING, section 3: a thread has "genealogy information indicating T's parent,
 //! children and sibling threads ... used for debugging and analysis".
@@ -29,16 +28,16 @@ pub(crate) use journal::{Genealogy, Living};
 pub use kin::{Kin, Threads};
 use tree::{Node, Tree};
 
-/// So many ancestors are named when a panic is reported.
+/// Number of ancestors that are named when a panic is reported.
 const NAMED: usize = 8;
 
-/// Who runs here: `None` outside of a machine's threads. Without a genealogy it has
-/// no number and no site, but its name, and the path of the function in which its body was written.
+/// The thread that runs here; `None` outside of a machine's threads. Without a genealogy it has no number and no
+/// site, but its name, and the path of the function in which its body was written.
 ///
-/// It works in a panic hook: there it is the thread that panics. So a program's own hook can say which of
-/// its threads it was; std's message names the OS thread. (Set such a hook before the first machine is built: the
-/// library puts one of its own behind it, which tells [`JoinError`](crate::JoinError) where a panic happened, and
-/// prints the thread's name if it has one.)
+/// It works in a panic hook, where it is the thread that panics. So a program's own hook can name the thread; std's
+/// message names the OS thread. Set such a hook before the first machine is built. The library puts a hook of its own
+/// behind it. That hook tells [`JoinError`](crate::JoinError) where a panic happened, and prints the thread's name if
+/// it has one.
 ///
 /// ```standalone_crate
 /// # use chanter::prelude::*;
@@ -63,25 +62,25 @@ const NAMED: usize = 8;
 /// ```
 pub fn current_thread() -> Option<Kin> {
     let frame = NonNull::new(Vp::current()?.running.get())?;
-    // SAFETY: it is being polled, here.
+    // SAFETY: the thread is being polled here, so its frame is alive.
     Some(unsafe { kin_of(frame) })
 }
 
 impl<T> Thread<T> {
-    /// What is known of it, as a value: number, name, site, and what has become of it.
+    /// A description of the thread, as a value: number, name, site, and progress.
     pub fn kin(&self) -> Kin {
         // SAFETY: the handle keeps the frame.
         unsafe { kin_of(self.frame()) }
     }
 
-    /// Its number: threads of a machine are counted from 0 in the order of their
-    /// births. `None`: the machine [keeps no genealogy](crate::Builder::genealogy).
+    /// The thread's number: threads of a machine are counted from 0 in the order of their births. `None`: the machine
+    /// [keeps no genealogy](crate::Builder::genealogy).
     pub fn id(&self) -> Option<u64> {
         // SAFETY: the handle keeps the frame.
         unsafe { genealogy_of(self.frame())?.id(self.frame()) }
     }
 
-    /// Its name, if it was given one; see [`ThreadBuilder`](crate::ThreadBuilder).
+    /// The thread's name, if it was given one; see [`ThreadBuilder`](crate::ThreadBuilder).
     pub fn name(&self) -> Option<&str> {
         // SAFETY: the handle keeps the frame, and the frame its name.
         unsafe { name_of(self.frame()) }.map(|name| &**name)
@@ -92,8 +91,8 @@ impl<T> Thread<T> {
         self.look(|_, _, node| node.site)
     }
 
-    /// Who spawned it, and whether that still lives. `None`: nobody, if it was
-    /// spawned from outside of the machine's threads, or its machine keeps no genealogy.
+    /// The thread that spawned it, and whether that one still lives. `None`: it was spawned from outside of the
+    /// machine's threads, or its machine keeps no genealogy.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -110,21 +109,21 @@ impl<T> Thread<T> {
         self.look(parent_of).flatten()
     }
 
-    /// The threads that it has spawned and that live, oldest first.
+    /// The living threads that it has spawned, the oldest first.
     pub fn children(&self) -> Vec<Kin> {
         self.look(|genealogy, tree, node| living(genealogy, tree.children_of(Some(node.id))))
             .unwrap_or_default()
     }
 
-    /// Its parent's other children that live, oldest first: also if the parent does
-    /// not. Those that were spawned from outside have each other.
+    /// Its parent's other children that live, the oldest first, even if the parent does not live. Threads that were
+    /// spawned from outside are siblings of each other.
     pub fn siblings(&self) -> Vec<Kin> {
         self.look(|genealogy, tree, node| living(genealogy, tree.siblings_of(node))).unwrap_or_default()
     }
 
-    /// Its parent, and of the ancestors before that all that live, and the dead ones
-    /// that two or more living threads descend from on ways of their own. Nearest
-    /// first; [`Kin::generation`] shows gaps.
+    /// The thread's parent, all living ancestors beyond it, and some dead ones. A dead ancestor is there if two or
+    /// more living threads descend from it on separate branches. The nearest is first; [`Kin::generation`] shows
+    /// gaps.
     pub fn ancestors(&self) -> Vec<Kin> {
         self.look(|genealogy, tree, node| ancestors(genealogy, tree, node).collect()).unwrap_or_default()
     }
@@ -136,11 +135,10 @@ impl<T> Thread<T> {
 }
 
 impl Machine {
-    /// The threads that live, as a tree; it prints. The dead ones that two or more
-    /// of them descend from are there too, and marked as ended. `None`: the machine
-    /// [keeps no genealogy](crate::Builder::genealogy).
+    /// The threads that live, as a tree; it prints. Dead threads that two or more of them descend from are included,
+    /// and marked as ended. `None`: the machine [keeps no genealogy](crate::Builder::genealogy).
     ///
-    /// Takes time in proportion to their number, and nobody spawns meanwhile.
+    /// It takes time in proportion to their number, and nobody spawns meanwhile.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -170,29 +168,29 @@ impl Shared {
 /// # Safety
 /// The caller keeps the frame, and so its machine.
 unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine.
     unsafe { (*frame.as_ref().vp.load(Ordering::Relaxed)).machine().genealogy() }
 }
 
 /// # Safety
-/// As for [`genealogy_of`].
+/// The caller keeps the frame, and so its machine.
 #[cfg(feature = "tracing")]
 pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine.
     unsafe { genealogy_of(frame)?.id(frame) }
 }
 
 /// # Safety
 /// The caller keeps the frame.
 pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and the frame keeps its name.
     unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
 }
 
 /// # Safety
-/// As for [`genealogy_of`].
+/// The caller keeps the frame, and so its machine.
 unsafe fn look<R>(frame: NonNull<Header>, f: impl FnOnce(&Genealogy, &Tree, &Node) -> R) -> Option<R> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine.
     let (genealogy, id) = unsafe {
         let genealogy = genealogy_of(frame)?;
         (genealogy, genealogy.number_of(genealogy.id(frame)?))
@@ -201,9 +199,9 @@ unsafe fn look<R>(frame: NonNull<Header>, f: impl FnOnce(&Genealogy, &Tree, &Nod
 }
 
 /// # Safety
-/// As for [`genealogy_of`].
+/// The caller keeps the frame, and so its machine.
 unsafe fn kin_of(frame: NonNull<Header>) -> Kin {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine.
     let mut kin = unsafe {
         look(frame, |genealogy, _, node| Kin::of_node(genealogy, node)).unwrap_or_else(|| Kin {
             id: None,
@@ -215,7 +213,7 @@ unsafe fn kin_of(frame: NonNull<Header>) -> Kin {
             body: None,
         })
     };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     kin.body = unsafe { body_of(frame) };
     kin
 }
@@ -237,7 +235,7 @@ fn ancestors<'a>(
     tree: &'a Tree,
     node: &'a Node,
 ) -> impl Iterator<Item = Kin> + use<'a> {
-    // What is known by heart of a parent that has no node.
+    // The node's own record of a parent that has no node any more.
     let known = |node: &'a Node| {
         let late = node.parent.as_ref().filter(|parent| tree.get(parent.id).is_none());
         late.map(|parent| Kin::of_late(genealogy, parent, node.generation.saturating_sub(1)))
@@ -247,48 +245,48 @@ fn ancestors<'a>(
     known(node).into_iter().chain(kept)
 }
 
-/// What a thread's error says of it.
+/// The facts about a thread for its error.
 ///
 /// # Safety
 /// The caller keeps the frame.
 #[cold]
 pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     let kin = unsafe { kin_of(frame) };
     About { name: kin.name, site: kin.site, body: kin.body }
 }
 
-/// The error of the thread that is polled here, whose body has its panics caught before it gets to its frame.
+/// The error of the thread that is polled here, whose body has its panics caught before they get to its frame.
 #[cold]
 pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
     let frame = Vp::current().and_then(|vp| NonNull::new(vp.running.get()));
-    // SAFETY: it is being polled.
+    // SAFETY: the thread is being polled, so its frame is alive.
     JoinError::panicked_in(payload, frame.map_or_else(About::default, |frame| unsafe { about(frame) }))
 }
 
-/// Where the body of the thread in `frame` was written, as far as its type tells.
+/// The path of the function in which the body of the thread in `frame` was written, as far as its type tells.
 ///
 /// # Safety
 /// The caller keeps the frame.
 pub(crate) unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame.
     path_of(unsafe { (frame.as_ref().vtable.get().body)() })
 }
 
 /// The path of the function in which a body of this type was written.
 pub(crate) fn path_of(name: &'static str) -> Option<&'static str> {
     let name = name.trim_end_matches("::{{closure}}");
-    // Of one that was wrapped the type is that of the wrapping.
+    // The type of a wrapped body is that of the wrapper.
     (!name.is_empty() && !name.contains('<')).then_some(name)
 }
 
-/// `whose`, and what is known of the thread in `frame`: for reports of panics.
+/// Describes the thread in `frame` after `whose`: for reports of panics.
 ///
 /// # Safety
-/// As for [`genealogy_of`].
+/// The caller keeps the frame, and so its machine.
 #[cold]
 pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine.
     let (kin, ancestry) = unsafe {
         let ancestry = look(frame, |genealogy, tree, node| {
             ancestors(genealogy, tree, node).take(NAMED).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! The tree against a naive model, which forgets nothing.
+//! Tests of the tree against a naive model, which forgets nothing.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -26,7 +26,7 @@ impl Model {
         self.living().into_iter().filter(|id| self.threads[id].0 == parent).collect()
     }
 
-    /// Nearest first.
+    /// The ancestors, the nearest first.
     fn ancestors(&self, id: u64) -> Vec<u64> {
         std::iter::successors(self.threads[&id].0, |id| self.threads[id].0).collect()
     }
@@ -52,7 +52,7 @@ fn check(tree: &Tree, model: &Model) {
         let mut siblings = model.children(parent);
         siblings.retain(|other| other != id);
         assert_eq!(living(tree.siblings_of(node)), siblings);
-        // Of the ancestors those that live, and no strangers, in their order.
+        // The tree knows the ancestors that live, and no strangers, in their order.
         let known: Vec<_> =
             std::iter::successors(tree.above(node), |node| tree.above(node)).map(|node| node.id).collect();
         let mut all = model.ancestors(*id);
@@ -68,7 +68,7 @@ fn check(tree: &Tree, model: &Model) {
 fn it_says_what_a_model_says_that_forgets_nothing() {
     for round in 0..30 {
         let (mut tree, mut model) = (Tree::default(), Model::default());
-        // From task trackers that grow to ones that die out.
+        // The rounds range from trees that grow to trees that die out.
         let births = 3 + round % 5;
         for id in 0..200 {
             let alive = model.living();

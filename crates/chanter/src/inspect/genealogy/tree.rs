@@ -1,14 +1,13 @@
-//! The tree: who begot whom, as far as anybody can still ask. One owner at a
-//! time; the journals feed it.
+//! The tree of threads and their parents, as far as anybody can still ask. It has one owner at a time; the journals
+//! feed it.
 //!
-//! A thread has a node from its birth to its death (the end of its frame).
-//! A dead one keeps its node only while two or more branches of its descendants
-//! hang on it: then it alone says that they are kin. With one branch left, that
-//! takes its place; with none it goes. Nodes know their parent's name and site by
-//! heart, so nothing of that is lost.
+//! A thread has a node from its birth to its death (the end of its frame). A dead thread keeps its node only while
+//! two or more branches of its descendants hang on it: then only this node says that they are kin. If one branch is
+//! left, that takes the node's place; if none is left, the node goes. Nodes have a record of their parent's name and
+//! site, so that nothing of it is lost.
 //!
-//! * INV-KIN: a dead node has at least two children. So there are fewer dead
-//!   nodes than living ones: in a tree there are fewer branchings than leaves, and
+//! * INV-KIN: a dead node has at least two children. So there are fewer dead nodes than living ones: in a tree there
+//!   are fewer branchings than leaves, and every leaf lives.
 //!   every leaf lives.
 
 use std::collections::HashMap;
@@ -18,13 +17,13 @@ use std::sync::Arc;
 
 use crate::frame::{Header, Site};
 
-/// No node.
+/// The index of no node.
 const NONE: u32 = u32::MAX;
 
-/// What is said of a thread when it is born.
+/// The record of a thread's birth.
 #[derive(Clone, Debug)]
 pub(crate) struct Birth {
-    /// Counts up; a child's is greater than its parent's.
+    /// The thread's number. It counts up; a child's is greater than its parent's.
     pub(crate) id: u64,
     pub(crate) parent: Option<u64>,
     pub(crate) frame: NonNull<Header>,
@@ -32,10 +31,10 @@ pub(crate) struct Birth {
     pub(crate) name: Option<Arc<str>>,
 }
 
-// SAFETY: the frame is only looked at as `Genealogy::read` says.
+// SAFETY: the frame is only looked at as `Genealogy::read` says: while no thread dies.
 unsafe impl Send for Birth {}
 
-/// What a node knows of its parent by heart.
+/// A node's record of its parent.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
     pub(super) id: u64,
@@ -48,11 +47,11 @@ pub(super) struct Node {
     pub(super) id: u64,
     pub(super) site: Site,
     pub(super) name: Option<Arc<str>>,
-    /// Until it dies.
+    /// The thread's frame, until it dies.
     pub(super) frame: Option<NonNull<Header>>,
-    /// Who spawned it.
+    /// The thread that spawned it.
     pub(super) parent: Option<Parent>,
-    /// How many ancestors it has had.
+    /// How many ancestors the thread has had.
     pub(super) generation: u32,
     children: u32,
     /// The nearest ancestor that has a node.
@@ -63,7 +62,7 @@ pub(super) struct Node {
     prev: u32,
 }
 
-// SAFETY: as for `Birth`.
+// SAFETY: the frame is only looked at as `Genealogy::read` says: while no thread dies.
 unsafe impl Send for Node {}
 
 #[derive(Debug)]
@@ -71,12 +70,12 @@ pub(super) struct Tree {
     nodes: Vec<Option<Node>>,
     free: Vec<u32>,
     by_id: HashMap<u64, u32, BuildHasherDefault<Spread>>,
-    /// The list of those without a node above.
+    /// The list of the nodes without a node above them.
     first: u32,
     last: u32,
 }
 
-/// Ids count up: to spread them takes a multiplication.
+/// A hasher for ids. They count up, so to spread them takes one multiplication.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -101,7 +100,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// How many nodes there are.
+    /// Number of nodes.
     #[cfg(all(test, not(loom)))]
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
@@ -116,24 +115,24 @@ impl Tree {
         self.find(node.above)
     }
 
-    /// What hangs on the node, oldest first; without one, on none.
+    /// The nodes directly below `node`, the oldest first; with `None`, those that have no node above.
     pub(super) fn below(&self, node: Option<&Node>) -> impl Iterator<Item = &Node> {
         let first = self.find(node.map_or(self.first, |node| node.first));
         std::iter::successors(first, |node| self.find(node.next))
     }
 
-    /// All of them, in the order of their births.
+    /// All nodes, in the order of their births.
     pub(super) fn by_age(&self) -> Vec<&Node> {
         let mut all: Vec<_> = self.nodes.iter().flatten().collect();
         all.sort_unstable_by_key(|node| node.id);
         all
     }
 
-    /// Those that have the parent `id`, oldest first.
+    /// The nodes whose parent is `id`, the oldest first.
     pub(super) fn children_of(&self, id: Option<u64>) -> Vec<&Node> {
         let is_child = |node: &&Node| node.parent.as_ref().map(|parent| parent.id) == id;
-        // If the parent's own place is taken, its branches are where it was: below
-        // another, or below none.
+        // If another node has taken the parent's place, its branches are where the parent was: below another node, or
+        // below none.
         match id.map(|id| self.get(id)) {
             None => self.below(None).filter(is_child).collect(),
             Some(Some(node)) => self.below(Some(node)).filter(is_child).collect(),
@@ -141,7 +140,7 @@ impl Tree {
         }
     }
 
-    /// Its parent's other children, oldest first.
+    /// The other children of its parent, the oldest first.
     pub(super) fn siblings_of(&self, node: &Node) -> Vec<&Node> {
         let parent = node.parent.as_ref().map(|parent| parent.id);
         let is_sibling =
@@ -194,11 +193,11 @@ impl Tree {
         }
     }
 
-    /// One that is not known has been forgotten by [`Tree::clear`].
+    /// Notes a death. A thread that is not known has been forgotten by [`Tree::clear`].
     pub(super) fn died(&mut self, id: u64) {
         let Some(mut index) = self.by_id.get(&id).copied() else { return };
         self.node_mut(index).frame = None;
-        // INV-KIN, upwards: at most the one above is affected as well.
+        // INV-KIN, upwards: at most the node above is affected as well.
         while index != NONE && self.node(index).frame.is_none() {
             let Node { children, above, first, .. } = *self.node(index);
             match children {
@@ -245,7 +244,7 @@ impl Tree {
         }
     }
 
-    /// An only child takes the place of the node above it.
+    /// Puts the only child of a node in its place.
     fn replace(&mut self, index: u32, child: u32) {
         let Node { above, next, prev, .. } = *self.node(index);
         let heir = self.node_mut(child);

@@ -1,7 +1,7 @@
-//! Who could have helped, when nothing can run any more.
+//! Finds the threads that could have helped, when nothing can run any more.
 //!
-//! Nobody writes down who holds what. So the threads that block are ended, one by one,
-//! and what is let go then was theirs.
+//! Nobody records which thread holds which handle. So the threads that block are ended, one by one. A handle that is
+//! let go meanwhile belonged to that thread.
 
 use super::Simulated;
 use crate::frame;
@@ -11,22 +11,22 @@ use crate::inspect::observe::Probes;
 use crate::sched::Vp;
 
 impl Vp {
-    /// Who waits on what; with `holders`, ends the threads one by one to see
-    /// what each of them holds.
+    /// Explains which thread waits on what. With `holders`, it ends the threads one by one to see what each of them
+    /// holds.
     pub(super) fn explain(&self, simulated: &Simulated, holders: bool) -> Deadlock {
         let snapshot = self.snapshot(false);
         if !holders {
             return simulated.report(snapshot.threads, &snapshot.holders);
         }
-        // What destructors begin does not matter any more.
+        // Operations that destructors begin do not matter any more.
         simulated.ended.set(true);
         let watched = Watched::new(snapshot.probes);
-        // All are taken before the first ends: what it lets go would wake others.
-        // SAFETY: frames' memory stays while the machine lives.
+        // All tokens are taken before the first thread ends, since a handle that it lets go would wake others.
+        // SAFETY: the memory of frames stays while the machine lives.
         let claim = |(thread, frame)| unsafe { frame::claim(frame, true) }.map(|token| (thread, token));
         let tokens: Vec<_> = snapshot.blocked.into_iter().filter_map(claim).collect();
         let mut found = Vec::new();
-        // The youngest first: who lends to others, in a scope, waits for their end.
+        // The youngest thread ends first, since a thread that lends to others, in a scope, waits for their end.
         for (thread, token) in tokens.into_iter().rev() {
             let before = watched.levels();
             frame::cancel(token);
@@ -36,14 +36,13 @@ impl Vp {
     }
 }
 
-/// What threads wait on, kept while they end.
+/// The channels and locks that threads wait on, kept while the threads end.
 struct Watched {
     channels: Vec<Probe>,
     locks: Vec<(usize, Box<dyn Gauge>)>,
 }
 
-/// How many senders and receivers each channel has, and how many free permits each
-/// lock.
+/// The number of senders and receivers of each channel, and of free permits of each lock.
 struct Levels {
     channels: Vec<[u32; 2]>,
     locks: Vec<usize>,
@@ -51,14 +50,14 @@ struct Levels {
 
 impl Watched {
     fn new(probes: Probes) -> Self {
-        // SAFETY: those who wait there have not gone on: a share each.
+        // SAFETY: the threads that wait there have not gone on, and each has a share.
         probes.channels.iter().for_each(|probe| unsafe { (probe.retain)(probe.channel) });
         let locks = probes.locks.into_iter().map(|probe| (probe.lock, probe.line.gauge())).collect();
         Self { channels: probes.channels, locks }
     }
 
     fn levels(&self) -> Levels {
-        // SAFETY: our shares.
+        // SAFETY: `new` took a share of each channel.
         let handles = |probe: &Probe| unsafe { (probe.handles)(probe.channel) };
         Levels {
             channels: self.channels.iter().map(handles).collect(),
@@ -66,7 +65,7 @@ impl Watched {
         }
     }
 
-    /// What somebody has let go since.
+    /// The resources that were let go since.
     fn freed_since(&self, before: &Levels) -> impl Iterator<Item = Resource> {
         let now = self.levels();
         let mut freed = Vec::new();
@@ -88,7 +87,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // SAFETY: taken in `new`.
+        // SAFETY: `new` took the shares, which are released once, here.
         self.channels.iter().for_each(|probe| unsafe { (probe.release)(probe.channel) });
     }
 }

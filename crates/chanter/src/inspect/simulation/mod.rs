@@ -1,17 +1,14 @@
-//! Simulation: a machine that one OS thread drives, whose policy decides
-//! everything that is left to chance, and whose clock jumps.
+//! Simulation: a machine that one OS thread drives. Its policy decides everything that is left to chance, and its
+//! clock jumps.
 //!
-//! A [`Simulation`] is a policy with a few questions more. It is asked before
-//! each synchronization of a thread whether the thread goes on, and for each
-//! random number. So the budget is always 0 on a simulated machine: every
-//! operation takes the cold path of `budget.rs`, which leads here, and the hot
-//! paths of other machines stay as they are.
+//! A [`Simulation`] is a policy with a few more questions. It is asked before each synchronization of a thread
+//! whether the thread goes on, and for each random number. So the budget is always 0 on a simulated machine. Every
+//! operation takes the cold path of `budget.rs`, which leads here, and the hot paths of other machines stay as they
+//! are.
 //!
-//! Time stands still while threads are ready, unless the simulation says
-//! otherwise. When none is, the clock jumps to the next timer; when there is none
-//! either, nothing can ever run again: the future that is simulated, and
-//! everything that it started, is a closed world, without I/O and without help
-//! from other OS threads.
+//! Time stands still while threads are ready, unless the simulation says otherwise. When none is, the clock jumps to
+//! the next timer. When there is no timer either, nothing can ever run again. The future that is simulated, and
+//! everything that it started, is a closed world, without I/O and without help from other OS threads.
 
 mod explain;
 mod note;
@@ -42,62 +39,58 @@ use crate::sched::worker::{AbortOnUnwind, Driving};
 use crate::sync::random::{self, RandomGuard};
 use crate::thread;
 
-/// A policy that explores: it decides all that could happen one way or
-/// another. One object serves one machine, built with
-/// [`Builder::simulation`](crate::Builder::simulation), in one simulation at a
-/// time. Threads are named by numbers that count up from 0, the main thread;
-/// [`Ready::tag`] tells them.
+/// A policy that explores: it decides everything that could happen in more than one way. One object serves one
+/// machine, built with [`Builder::simulation`](crate::Builder::simulation), in one simulation at a time. Threads are
+/// named by numbers that count up from 0, the main thread; [`Ready::tag`] tells them.
 ///
-/// No lock of the runtime is held during any call. If one panics, the schedule ends:
-/// [`Machine::simulate`] goes on with the panic, when every thread has ended.
+/// No lock of the runtime is held during any call. If a call panics, the schedule ends: [`Machine::simulate`] goes on
+/// with the panic, when every thread has ended.
 pub trait Simulation: Policy {
-    /// Thread `thread` is about to begin an operation that may block. True: it
-    /// lets others go first; it comes back through
-    /// [`enqueue`](Policy::enqueue), and is asked again when it runs.
+    /// Decides at a point where thread `thread` is about to begin an operation that may block. True: the thread lets
+    /// others go first. It comes back through [`enqueue`](Policy::enqueue), and is asked again when it runs.
     ///
-    /// `nested`: it is a parasite that another thread has spawned or
-    /// attached, and runs on that thread's stack; it goes on whatever the
-    /// answer is, unless the schedule [is over](Simulation::is_over).
+    /// `nested`: the thread is a parasite that another thread has spawned or attached, and runs on that thread's
+    /// stack. It goes on whatever the answer is, unless the schedule [is over](Simulation::is_over).
     fn point(&self, thread: u64, nested: bool) -> bool;
 
-    /// A number below `alternatives`: where a fair choice begins to look.
+    /// Chooses a number below `alternatives`: the alternative where a fair choice begins to look.
     fn choose(&self, alternatives: usize) -> usize;
 
-    /// What [`choose`](Simulation::choose) has chosen last could not be taken: it was
-    /// not ready. The next that was ready has been, counted round; `None`: none was.
+    /// Tells that the alternative that [`choose`](Simulation::choose) has chosen last was not ready. The next one
+    /// that was ready, counted round, has been taken instead; `None`: none was ready.
     fn came_to(&self, _alternative: Option<usize>) {}
 
-    /// A timer is set, or none is any more: told before a [`point`](Simulation::point),
-    /// if it has changed since the last one. A schedule begins without any.
+    /// Tells whether a timer is set. It is called before a [`point`](Simulation::point), if this has changed since
+    /// the last one. A schedule begins without any timer.
     fn has_timer(&self, _is_set: bool) {}
 
-    /// Whether the clock jumps to the next timer although threads may be ready. Asked
-    /// before each turn while a timer is set. (It jumps in any case when none is.)
+    /// Whether the clock jumps to the next timer although threads may be ready. It is asked before each turn while a
+    /// timer is set. (The clock jumps in any case when no thread is ready.)
     fn jumps(&self) -> bool {
         false
     }
 
-    /// Whether [`note`](Simulation::note) is to be told what happens.
+    /// Whether [`note`](Simulation::note) is to be called.
     fn takes_notes(&self) -> bool {
         false
     }
 
-    /// Something has happened.
+    /// Tells what has happened.
     fn note(&self, _note: Note) {}
 
-    /// Whether a parasite starts in its spawner's place; if not, as a host.
+    /// Whether a parasite starts in its spawner's place; otherwise it starts as a host.
     fn is_in_place(&self) -> bool {
         true
     }
 
-    /// A thread panicked and nobody joined it, or a destructor panicked.
+    /// Tells that a thread panicked and nobody joined it, or that a destructor panicked.
     fn panicked(&self, whose: &str, message: &str);
 
     /// Whether the schedule ends here, before its main thread does.
     fn is_over(&self) -> bool;
 
-    /// The schedule has ended: threads that are left come through `next` now,
-    /// in any order, and are dropped.
+    /// Tells that the schedule has ended: threads that are left come through `next` now, in any order, and are
+    /// dropped.
     fn end(&self);
 }
 
@@ -111,39 +104,39 @@ pub enum Outcome<T> {
     Panicked(Box<dyn Any + Send>),
     /// Nothing could run any more.
     Deadlocked(Deadlock),
-    /// The simulation ended it; what the threads that block wait on. Those that
-    /// had ended are among them, as if they were ready.
+    /// The simulation ended it. The report says what the threads that block wait on. Threads that had ended are among
+    /// them, as if they were ready.
     Stopped(Deadlock),
 }
 
-/// What a simulated virtual processor has besides.
+/// State of a simulated virtual processor.
 pub(crate) struct Simulated {
-    /// A user's: its end may panic.
+    /// The simulation, which is a user's: its drop may panic.
     simulation: ManuallyDrop<Arc<dyn Simulation>>,
-    /// What it has panicked with, if it has.
+    /// The payload of its panic, if it has panicked.
     failure: Cell<Option<Payload>>,
     has_failed: Cell<bool>,
     now: Cell<Instant>,
-    /// The thread that the present turn began with: others that run are
-    /// nested in it.
+    /// The thread that the present turn began with. Others that run are nested in it.
     turn: Cell<*const Header>,
-    /// Its number.
+    /// The number of that thread.
     turn_of: Cell<Option<u64>>,
-    /// It has been told to pause in this turn.
+    /// Whether that thread has been told to pause in this turn.
     paused: Cell<bool>,
-    /// Nothing runs any more: who would begin an operation pauses.
+    /// Whether the schedule has ended: a thread that would begin an operation pauses.
     ended: Cell<bool>,
-    /// Found in the middle of a turn, in a thread that blocks its processor.
+    /// A deadlock that was found in the middle of a turn, in a thread that blocks its processor.
     stuck: Cell<Option<Deadlock>>,
-    /// The simulation takes notes of this schedule.
+    /// Whether the simulation takes notes of this schedule.
     takes_notes: Cell<bool>,
-    /// The numbers of what notes, and the report, name.
+    /// The numbers of the channels and locks that notes, and the report, name.
     numbers: RefCell<Numbers>,
-    /// A timer is set, as the simulation knows.
+    /// Whether a timer is set, as the simulation was told.
     has_timer: Cell<bool>,
-    /// How many choices have been made.
+    /// Number of choices that have been made.
     choices: Cell<u64>,
-    /// Alarms that help nobody have rung since an operation has begun: see [`last_look`](Self::last_look).
+    /// Whether alarms that help nobody have gone off since an operation has begun: see
+    /// [`last_look`](Self::last_look).
     has_rung: Cell<bool>,
 }
 
@@ -161,7 +154,7 @@ impl Policy for SimulatedPolicy {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Remote)
             && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?)))
         {
-            // At its end a thread wakes others when it does not run any more.
+            // A thread that ends wakes others when it does not run any more.
             let by = vp.running_tag().or(simulated.turn_of.get());
             simulated.note(|| Note::Woken { thread: thread.tag(), by });
         }
@@ -173,27 +166,26 @@ impl Policy for SimulatedPolicy {
     }
 }
 
-/// Thrown through a thread that blocks its processor when the schedule ends.
+/// A panic payload, thrown through a thread that blocks its processor when the schedule ends.
 struct Ended;
 
 /// A number below `alternatives` that the simulation chooses; `None`: the calling OS thread drives no simulated
 /// machine.
 ///
-/// # Panics
-/// There are no alternatives.
+///  # Panics
+/// Panics if there are no alternatives.
 pub fn choose(alternatives: usize) -> Option<usize> {
     assert!(alternatives > 0, "a choice has alternatives");
     Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
 }
 
-/// What stands for a random number on a simulated machine.
+/// The simulation's choice in place of a random number.
 fn chosen(bound: usize) -> Option<usize> {
     let simulated = Vp::current()?.simulated.as_ref()?;
     Some(if bound > 1 { simulated.choose(bound) } else { 0 })
 }
 
-/// When every simulation begins: the same instant, so that schedules can be
-/// repeated.
+/// The time at which every simulation begins: always the same instant, so that schedules can be repeated.
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
@@ -229,12 +221,12 @@ impl Simulated {
         self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
     }
 
-    /// How many choices have been made so far.
+    /// Number of choices that have been made so far.
     pub(crate) fn choices(&self) -> u64 {
         self.choices.get()
     }
 
-    /// What was chosen last was not ready; another was taken, or none.
+    /// Tells that the last choice was not ready; another alternative was taken, or none.
     pub(crate) fn came_to(&self, alternative: Option<usize>) {
         self.ask((), |simulation| simulation.came_to(alternative));
     }
@@ -243,14 +235,14 @@ impl Simulated {
         self.ask(false, |simulation| simulation.is_in_place())
     }
 
-    /// A panic that nobody will see otherwise.
+    /// Reports a panic that nobody will see otherwise.
     pub(crate) fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str) {
         if !payload.is::<Ended>() {
             self.ask((), |simulation| simulation.panicked(whose, message));
         }
     }
 
-    /// Asks the simulation; `nothing` is the answer when it has ended, or panics.
+    /// Asks the simulation. `nothing` is the answer when the schedule has ended, or the simulation panics.
     fn ask<R>(&self, nothing: R, question: impl FnOnce(&dyn Simulation) -> R) -> R {
         if self.ended.get() {
             return nothing;
@@ -261,7 +253,7 @@ impl Simulated {
         })
     }
 
-    /// The simulation has panicked: the schedule ends.
+    /// Notes that the simulation has panicked, which ends the schedule.
     pub(crate) fn fail(&self, payload: Payload) {
         self.ended.set(true);
         if self.has_failed.replace(true) {
@@ -276,8 +268,7 @@ impl Simulated {
         self.ask(true, |simulation| simulation.is_over()) || self.ended.get()
     }
 
-    /// An operation is about to begin; true: it has been woken and must return
-    /// `Pending`.
+    /// Asks whether the thread pauses before an operation. True: it has been woken and must return `Pending`.
     pub(crate) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
         let own = frame::is_own(cx.waker());
         let point = |nested| {
@@ -292,13 +283,13 @@ impl Simulated {
             })
         };
         let pauses = if self.is_over() {
-            // Also for another executor, which may poll again at once: it is
-            // thrown out of when it blocks, or ends at the next pause.
+            // This holds also for another executor, which may poll again at once: a panic ends it when it blocks, or
+            // it ends at the next pause.
             own || !self.paused.replace(true)
         } else if !ptr::eq(vp.running.get(), self.turn.get()) {
             point(true) && self.is_over()
         } else if self.paused.get() {
-            // Other operations of a thread that has been told to pause.
+            // These are other operations of a thread that has been told to pause.
             own
         } else {
             let pauses = point(false);
@@ -311,8 +302,7 @@ impl Simulated {
         pauses
     }
 
-    /// One turn of a ready thread, or one jump of the clock; false: nothing
-    /// will ever run again.
+    /// Runs one turn of a ready thread, or one jump of the clock. False: nothing will ever run again.
     fn step(&self, vp: &Vp) -> bool {
         vp.drain_inbox();
         let is_early = vp.timers.may_help() && self.ask(false, |simulation| simulation.jumps());
@@ -347,8 +337,8 @@ impl Simulated {
         true
     }
 
-    /// Nothing is left but alarms that help nobody: they ring once, since a thread may have turned away from what it waited
-    /// for. If that changes nothing, nothing will.
+    /// Fires alarms that help nobody once, when nothing else is left, since a thread may have turned away from what
+    /// it waited for. If that changes nothing, nothing will.
     fn last_look(&self, vp: &Vp) -> bool {
         let last = vp.timers.last_due().filter(|_| !self.has_rung.replace(true));
         if let Some(due) = last {
@@ -368,10 +358,10 @@ impl Simulated {
         vp.cause.set(outer);
     }
 
-    /// A thread blocks its processor, and waits to be woken.
+    /// Steps the machine for a thread that blocks its processor, and waits to be woken.
     ///
-    /// # Panics
-    /// If the schedule ends before.
+    ///  # Panics
+    /// Panics if the schedule ends before.
     pub(crate) fn step_nested(&self, vp: &Vp) {
         if self.is_over() {
             resume_unwind(Box::new(Ended));
@@ -388,12 +378,12 @@ impl Simulated {
         self.paused.replace(false)
     }
 
-    /// The report of a deadlock: what has a number in notes keeps it.
+    /// The report of a deadlock. Channels and locks that have a number in notes keep it.
     fn report(&self, threads: Vec<ThreadReport>, holders: &[Holder]) -> Deadlock {
         Deadlock::numbered(threads, holders, &mut self.numbers.borrow_mut())
     }
 
-    /// A schedule begins; the one before may have ended with a panic of the simulation's.
+    /// Begins a schedule. The one before may have ended with a panic of the simulation.
     fn begin(&self, vp: &Vp) {
         self.takes_notes.set(self.simulation.takes_notes());
         self.numbers.replace(Numbers::default());
@@ -430,13 +420,13 @@ impl Simulated {
             });
             let outside = outside.into_iter().filter(|frame| vp.cancel_idle(*frame)).count() > 0;
             if !queued && !idle && !outside {
-                // Of others somebody has the token.
+                // Other code has the tokens of the threads that are left.
                 // SAFETY: no other driver is left, and nothing is being polled.
                 if !unsafe { vp.machine().revoke_threads(true) } {
                     break;
                 }
                 if !vp.end_one_revoked() {
-                    // It is ended elsewhere.
+                    // Another OS thread is ending the thread.
                     std::thread::yield_now();
                 }
             }
@@ -446,30 +436,29 @@ impl Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here.
+        // SAFETY: the simulation is dropped once, here, and not used afterwards.
         catch_panic(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
     }
 }
 
 impl Vp {
-    /// Ends a thread that nobody runs or is about to run.
+    /// Cancels a thread that nobody runs or is about to run.
     fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
-        // SAFETY: a frame's memory stays while its machine lives.
+        // SAFETY: the memory of frames stays while the machine lives.
         unsafe { frame::claim(frame, true) }.map(frame::cancel).is_some()
     }
 }
 
 impl Machine {
-    /// Runs one schedule of `future` as this simulated machine's
-    /// [`Simulation`] decides, on the calling OS thread, and ends every thread
-    /// that it leaves behind. The machine can be used again.
+    /// Runs one schedule of `future` as this simulated machine's [`Simulation`] decides, on the calling OS thread,
+    /// and ends every thread that it leaves behind. The machine can be used again.
     ///
-    /// `explains`: if the schedule fails, find out also which threads could
-    /// have helped (it costs microseconds for each).
+    /// `explains`: if the schedule fails, finds out also which threads could have helped (it costs microseconds for
+    /// each).
     ///
-    /// # Panics
-    /// If the machine was not built with a simulation, if it is running one,
-    /// or on a thread of a machine. With what the simulation panics with.
+    ///  # Panics
+    /// Panics if the machine was not built with a simulation, if it is running one, or on a thread of a machine. If
+    /// the simulation panics, this panics with the same payload.
     #[track_caller]
     pub fn simulate<F: IntoFuture>(&self, future: F, explains: bool) -> Outcome<F::Output> {
         let site = Location::caller();
@@ -492,10 +481,9 @@ impl Machine {
             let _random = RandomGuard::new();
             let output = Cell::new(None);
             let body = async { output.set(Some(future.await)) };
-            // What runs below borrows from this frame.
+            // Threads that run below borrow from this frame, so it must not unwind.
             let bomb = AbortOnUnwind;
-            // SAFETY: we drive `vp`. The body borrows from this frame: `end`
-            // ends it before we return.
+            // SAFETY: we drive `vp`. The body borrows from this frame: `end` ends it before we return.
             let main = unsafe { thread::spawn_body(vp, body, Kind::Local, site) };
             let stop = loop {
                 if main.is_determined() || simulated.is_over() {
@@ -529,7 +517,7 @@ impl Machine {
                 }
                 (None, Err(error)) => match error.into_panic() {
                     Ok(payload) => Outcome::Panicked(payload),
-                    // Its token was dropped.
+                    // The main thread's token was dropped.
                     Err(_) => Outcome::Stopped(Deadlock::new(Vec::new(), &[])),
                 },
             })

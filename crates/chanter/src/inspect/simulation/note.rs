@@ -10,10 +10,9 @@ use crate::frame::report::{Place, Waiting, Waits};
 use crate::frame::{Header, Site};
 use crate::sched::Vp;
 
-/// Something that happened in a schedule. Threads have their [tags](crate::policy::Ready::tag),
-/// channels and locks numbers in the order in which they are named, and also in the
-/// report of a deadlock. (Their memory tells them apart: what is made where another one
-/// was has its number.)
+/// Something that happened in a schedule. Threads have their [tags](crate::policy::Ready::tag). Channels and locks
+/// have numbers in the order in which they are named, also in the report of a deadlock. (Their memory tells them
+/// apart: a channel that is made where another one was has its number.)
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Note {
@@ -34,26 +33,24 @@ pub enum Note {
     Synchronized {
         /// The thread.
         thread: u64,
-        /// What it synchronizes on: several for a choice.
+        /// The events that it synchronizes on: several for a choice.
         on: Vec<Waiting>,
-        /// It has committed, rather than begun to wait.
+        /// Whether it has committed, rather than begun to wait.
         is_done: bool,
         /// Which of `on` has committed, if that is known.
         chosen: Option<usize>,
-        /// Where, if that is known.
+        /// Where it synchronizes, if that is known.
         place: Option<&'static Location<'static>>,
     },
-    /// A thread polls what is no event, and is about to see whether it is ready: a
-    /// stream.
+    /// A thread polls a stream, which is no event, and is about to see whether it is ready.
     #[non_exhaustive]
     Looked {
         /// The thread.
         thread: u64,
-        /// What it polls.
+        /// The channels that it polls.
         on: Vec<Waiting>,
     },
-    /// A thread's turn has ended, and it waits: for what it has begun to wait for, or
-    /// for a future that is no event.
+    /// A thread's turn has ended, and it waits: for what it has begun to wait for, or for a future that is no event.
     #[non_exhaustive]
     Blocked {
         /// The thread.
@@ -64,15 +61,15 @@ pub enum Note {
     Woken {
         /// The thread.
         thread: u64,
-        /// The thread that woke it; `None`: a timer, or nobody of the machine.
+        /// The thread that woke it; `None`: a timer, or no thread of the machine.
         by: Option<u64>,
     },
     /// The clock has jumped to the next timer.
     #[non_exhaustive]
     Jumped {
-        /// So far.
+        /// The distance of the jump.
         by: Duration,
-        /// Although threads were ready.
+        /// Whether threads were ready.
         is_early: bool,
     },
     /// A thread has ended.
@@ -96,12 +93,12 @@ impl Simulated {
         }
     }
 
-    /// A thread has been born.
+    /// Notes that a thread has been spawned.
     pub(crate) fn note_birth(&self, vp: &Vp, thread: u64, site: Site, name: Option<Arc<str>>) {
         self.note(|| Note::Spawned { thread, by: vp.running_tag(), name, site });
     }
 
-    /// The running thread has begun a synchronization, and committed to `winner`.
+    /// Notes that the running thread has begun a synchronization, and whether it has committed to `winner`.
     pub(crate) fn note_synchronization(
         &self,
         vp: &Vp,
@@ -125,7 +122,7 @@ impl Simulated {
         });
     }
 
-    /// The running thread polls something that says what it waits for.
+    /// Notes that the running thread polls something, and what it waits for.
     pub(crate) fn note_look(&self, vp: &Vp, waits: Waits) {
         let Some(thread) = vp.running_tag() else { return };
         let mut on = waits.list;
@@ -135,9 +132,9 @@ impl Simulated {
         }
     }
 
-    /// A turn is over: notes what has become of its thread, if it is not ready.
+    /// Notes what has become of a turn's thread, if it is not ready.
     pub(super) fn note_turn(&self, vp: &Vp, frame: *const Header, thread: u64) {
-        // SAFETY: frames' memory stays while the machine lives.
+        // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { &*frame };
         let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
         if !lives {
@@ -151,7 +148,7 @@ impl Simulated {
 impl Vp {
     /// The number of the thread that runs here.
     pub(super) fn running_tag(&self) -> Option<u64> {
-        // SAFETY: the running thread is being polled by us.
+        // SAFETY: the running thread is being polled by us, so its frame is alive.
         unsafe { self.running.get().as_ref() }.map(|header| header.tag.get())
     }
 }

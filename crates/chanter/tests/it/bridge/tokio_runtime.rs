@@ -33,7 +33,7 @@ impl Drop for Leaves {
     }
 }
 
-/// A future that says that it has begun, and then never ends; and what says how it was dropped.
+/// A future that reports its begin and then never ends, with receivers for its begin and for how it was dropped.
 fn endless() -> (impl Future<Output = ()> + Send, Receiver<()>, Receiver<bool>) {
     let ((began, begins), (left, leaves)) = (mailbox(), mailbox());
     let leaves_us = Leaves(left);
@@ -269,7 +269,7 @@ fn a_task_that_blocks_on_a_task_of_its_runtime_is_told() {
     // The runtime's OS thread drives a machine, whose main thread waits.
     let nested = on_tokio(async { chanter::block_on(async { on_tokio(async { 1 }).await }) });
     assert!(nested.sync_blocking().unwrap_err().is_panic());
-    // What does not keep the OS thread is as before.
+    // Calls that do not keep the OS thread work as before.
     assert_eq!(on_tokio(async { on_tokio(async { 1 }).await.unwrap() }).sync_blocking().unwrap(), 1);
     let elsewhere = async { tokio::task::spawn_blocking(|| on_tokio(async { 2 }).sync_blocking()).await };
     assert_eq!(on_tokio(elsewhere).sync_blocking().unwrap().unwrap().unwrap(), 2);

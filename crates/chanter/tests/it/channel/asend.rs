@@ -140,8 +140,8 @@ fn messages_outlive_their_machine() {
     ledger.check();
 }
 
-/// A small message that would be the first to wait is left in the channel: behind what comes back, before who waits to
-/// send, and where a choice that loses leaves it.
+/// A small message that would be the first to wait is left in the channel. It is behind messages that come back, and
+/// before senders that wait. It is where a choice that loses leaves it.
 #[test]
 fn what_is_left_keeps_its_place() {
     watchdog!();
@@ -215,8 +215,8 @@ fn large_messages_wait_too() {
     });
 }
 
-/// Whoever takes the last message gives the sender's share up: then the channel is closed, for all who wait there, and
-/// gone, if nobody else refers to it.
+/// The receiver of the last message gives the sender's share up. Then the channel is closed for all that wait there.
+/// It is gone if nobody else refers to it.
 #[test]
 fn the_last_message_ends_its_channel() {
     fn run<M: Message>() {

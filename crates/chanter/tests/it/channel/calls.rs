@@ -17,7 +17,7 @@ fn a_call_in_every_shape() {
         let ledger = Ledger::new();
         let (client, server) = rpc();
         let (what, mut call) = shapes(|| client.call(ledger.payload(1))).swap_remove(at);
-        // Nothing is shown before somebody synchronizes.
+        // Nothing is shown before a thread synchronizes.
         assert!(server.is_empty(), "{what}");
         assert!(poll(&mut call).is_pending());
         let (request, reply) = server.accept().sync_blocking().unwrap();
@@ -152,8 +152,8 @@ fn those_who_go_are_told_of() {
     assert!(matches!(server.accept().sync_blocking(), Err(Closed)));
 }
 
-/// Clients that give up at random, servers that are slow at random: every call
-/// that was answered got its own answer; the server was told of all others.
+/// Clients give up at random, and servers are slow at random. Every call that was answered got its own answer, and
+/// the server was told of all others.
 #[test]
 fn every_call_is_answered_or_given_up() {
     watchdog!();

@@ -1,4 +1,4 @@
-//! Closing: who is told what, for every flavour of channel.
+//! Closing, for every flavour of channel: the errors that each end gets.
 
 use crate::common;
 

@@ -1,10 +1,9 @@
 //! A receive that was polled once, and is kept and not polled: each shape in which
 //! users of Tokio met futurelock, with receives in the place of locks.
 //!
-//! An *event* offers, so one message may be committed to a future that nobody
-//! polls. It stays there until that one is polled or dropped: one message for
-//! each future that is kept, and no more. Others, who wait or come, get all that
-//! follow, and that one, too, when it comes back. A *stream* offers nothing, and
+//! An *event* offers, so one message may be committed to a future that nobody polls. It stays there until that future
+//! is polled or dropped: one message for each future that is kept, and no more. Other receivers, which wait or come
+//! later, get all messages that follow. They get that one too, when it comes back. A *stream* offers nothing, and
 //! holds nothing up.
 
 use crate::common;
@@ -70,7 +69,7 @@ macro_rules! everywhere {
 /// `kept` hold one message each, if they hold any, and nobody polls them while
 /// this runs.
 async fn others_go_on<R: Receive>(tx: &Sender<u32>, rx: &Receiver<u32>, kept: u32) {
-    // One who waits already, and one who comes later.
+    // One receiver waits already, and one comes later.
     let waits = rx.recv().sync();
     let sends = async { (1..=kept + 2).for_each(|number| tx.try_send(number).unwrap()) };
     let (first, ()) = join(waits, sends).await;
@@ -83,7 +82,7 @@ async fn others_go_on<R: Receive>(tx: &Sender<u32>, rx: &Receiver<u32>, kept: u3
     assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
 }
 
-/// What was held has come back, in order.
+/// Asserts that the held messages have come back, in order.
 fn came_back<R: Receive>(rx: &Receiver<u32>, kept: u32) {
     let held = if R::HOLDS { kept } else { 0 };
     assert_eq!(std::iter::from_fn(|| rx.try_recv().ok()).collect::<Vec<_>>(), (1..=held).collect::<Vec<_>>());
@@ -143,8 +142,7 @@ async fn buffered_receives_that_are_not_asked<R: Receive>() {
     came_back::<R>(&rx, 1);
 }
 
-/// `join!`: one branch receives, the other keeps the task busy until somebody else
-/// has received, or could not.
+/// `join!`: one branch receives, the other keeps the task busy until another receiver has received, or could not.
 async fn join_with_a_branch_that_does_not_return<R: Receive>() {
     let (tx, rx) = mailbox();
     let other = rx.clone();

@@ -1,6 +1,5 @@
-//! Guarantee 1 has no number in it: a million messages that were committed to receives come back, in
-//! order, whatever the order in which the receives are dropped, and meanwhile nobody is told that the
-//! channel is closed.
+//! Guarantee 1 has no limit on numbers. A million messages that were committed to receives come back, in order,
+//! whatever the order in which the receives are dropped. Meanwhile no receiver is told that the channel is closed.
 
 use crate::common;
 
@@ -144,7 +143,8 @@ fn nobody_is_told_closed_while_many_are_on_their_way() {
     }
 }
 
-/// What comes back goes before what was sent later, also if that was committed later and came back first.
+/// A message that comes back goes before messages that were sent later. This holds even if a later one was committed
+/// later and came back first.
 #[test]
 fn old_receives_give_back_among_new_ones() {
     watchdog!(300);
@@ -227,7 +227,7 @@ fn gathers_hold_as_many() {
                 wait(&mut one);
                 gathers.push(one);
                 if gathers.len() % 100 == 0 {
-                    // For a new budget: a turn polls so many.
+                    // A turn has a limited budget of polls, so this gets a new one.
                     yield_now().await;
                 }
             }

@@ -106,7 +106,7 @@ fn a_receive_dropped_at_every_point() {
         for n in 0..=5 {
             assert_eq!(other.try_recv(), Ok(n), "{what}");
         }
-        // Or it goes to the next who waits.
+        // If another receiver waits, the message goes to that one.
         let (mut one, mut two) = (make().1, make().1);
         assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
         news.send(6).unwrap();
@@ -167,8 +167,8 @@ fn slow_subscribers_are_told() {
     drop(copy);
 }
 
-/// What a subscriber gets and what it misses is everything, in order, whoever
-/// sends and whatever is dropped on the way.
+/// The messages that a subscriber gets and those that it misses are all messages, in order. This holds for all
+/// senders, and for anything that is dropped on the way.
 #[test]
 fn nothing_is_missed_without_notice() {
     watchdog!();

@@ -39,7 +39,7 @@ fn values_need_not_be_shared() {
     assert_eq!(taken.join().unwrap(), 1);
 }
 
-/// Those who wait are served in order, and nobody overtakes them.
+/// Waiters are served in order, and nobody overtakes them.
 #[test]
 fn waits_are_served_in_order() {
     watchdog!();
@@ -63,7 +63,7 @@ fn waits_are_served_in_order() {
     }
 }
 
-/// One put serves all who read, then one who takes.
+/// One put serves all readers, then one taker.
 #[test]
 fn reads_come_before_takes() {
     watchdog!();
@@ -138,7 +138,7 @@ fn a_take_dropped_at_every_point() {
         assert!(place.try_put(ledger.payload(9)).is_err(), "{what}");
         assert_eq!(place.try_take().unwrap().id, 3, "{what}");
         assert!(place.try_take().is_none(), "{what}");
-        // Or it goes to the next who waits.
+        // If another thread waits, the value goes to that one.
         let (_, mut first) = make();
         let (_, mut second) = make();
         assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
@@ -194,7 +194,7 @@ fn a_swap_dropped_at_every_point() {
         drop(swap);
         assert_eq!(place.try_take().unwrap().id, 2, "{what}");
         assert!(place.try_take().is_none(), "{what}");
-        // But if somebody has the new value, it happened.
+        // But if the new value has been taken, the swap happened.
         let (_, mut swap) = make();
         assert!(poll(&mut swap).is_pending());
         place.try_put(ledger.payload(3)).unwrap();

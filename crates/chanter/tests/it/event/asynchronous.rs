@@ -100,7 +100,7 @@ fn parasites_by_default_and_hosts_on_request() {
     assert_eq!((rx.len(), rx2.len(), rx3.len()), (1, 2, 3));
 }
 
-/// Laws: wraps compose, and those of the two parts commute.
+/// Laws: wraps compose, and the wraps of the two parts commute.
 #[test]
 fn wraps_compose_and_commute() {
     watchdog!();
@@ -182,7 +182,7 @@ fn choose_later_is_made_by_another_thread() {
         yield_now().await;
         assert_eq!(log.take(), ["20"]);
         assert!(a.try_send(1).is_err(), "the loser never happened");
-        // Nested in the choice that waits: it waits for that choice.
+        // The set is nested in the choice that waits, so it waits for that choice.
         let ((c, from_c), (_d, from_d)) = (channel::<u32>(), channel::<u32>());
         let inner = choose_later([arecv(&from_c), arecv(&from_d)]);
         let mut outer = Box::pin(choose_now([inner]).async_sync());

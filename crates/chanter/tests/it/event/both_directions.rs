@@ -1,7 +1,6 @@
 //! Guarantee 1 in both directions, on every executor: sends and receives that
-//! are dropped at each poll, by code that is not Chanter's. No message is lost,
-//! none is doubled, nobody is stuck; and the one who sends can see, after each
-//! drop, whether it has sent.
+//! are dropped at each poll, by code that is not Chanter's. No message is lost, none is doubled, and nobody is stuck.
+//! The sender can see, after each drop, whether it has sent.
 //!
 //! The adversary is [`Cut`]: a future that gives up in the very poll to which the
 //! commit has woken it. `select!` of other libraries and their time limits do
@@ -47,13 +46,13 @@ const SENDERS: usize = 2;
 
 /// A kind of channel, as its ends are used here.
 trait Ends: Clone + Send + Sync + 'static {
-    /// Tries to give the message in `place`, for that many polls.
+    /// Tries to give the message in `place`, for `polls` polls.
     fn give(&self, place: &mut Option<usize>, polls: usize) -> impl Future<Output = ()> + Send;
     /// Tries to take a message.
     fn take(&self, polls: usize) -> impl Future<Output = Option<usize>> + Send;
 }
 
-/// How one who gives is interrupted.
+/// The way in which a giver is interrupted.
 #[derive(Clone, Copy)]
 enum By {
     Send,
@@ -128,7 +127,7 @@ enum Executor {
     Tokio,
     /// An OS thread that polls by hand, as `futures` does it.
     Futures,
-    /// A thread of Chanter's: its waker is that of the thread, whatever stands between.
+    /// A thread of Chanter's: the waker is the thread's, also behind other futures.
     Host,
     Parasite,
 }

@@ -1,4 +1,4 @@
-//! `choose`: what it takes, that it is fair, and that it never matches itself.
+//! `choose` takes a ready branch, is fair, and never matches itself.
 
 use crate::common;
 
@@ -117,7 +117,7 @@ fn choices_nest_in_every_container() {
 #[test]
 fn nested_choices_block_and_commit_late() {
     watchdog!();
-    // As above, but the winner comes while the others are offered.
+    // The choices are nested, and the winner comes while the others are offered.
     machine(1).block_on(async {
         for at in 0..6usize {
             let channels: Vec<_> = (0..6).map(|_| channel::<usize>()).collect();
@@ -213,7 +213,7 @@ fn choice_is_fair_among_waiting_senders() {
         machine(vps).block_on(async {
             let channels: Vec<_> = (0..8).map(|_| channel::<usize>()).collect();
             for (index, (tx, _)) in channels.iter().enumerate() {
-                // Two for each, so that one always waits.
+                // There are two senders for each channel, so that one always waits.
                 for _ in 0..2 {
                     let tx = tx.clone();
                     spawn(async move { while tx.send(index).await.is_ok() {} });

@@ -81,7 +81,7 @@ fn nothing_is_granted_to_a_set_that_nobody_waits_for() {
     assert!(send.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
-/// What rests takes nothing away from those who wait.
+/// A set that rests takes nothing away from those that wait.
 #[test]
 fn others_get_what_a_resting_set_does_not_want() {
     watchdog!();
@@ -391,7 +391,7 @@ fn a_set_never_matches_itself() {
         let mut sync = pin!(choose((set.next(), other.next())).sync());
         assert!(sync.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    // But one set meets another that somebody else waits for.
+    // But one set matches another one that another thread waits for.
     let mut mine = pin!(set.next().sync());
     assert!(mine.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert_eq!(now(&mut other).map(|(_, what)| what), Some("other sent"));

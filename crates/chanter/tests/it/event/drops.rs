@@ -319,7 +319,7 @@ fn waits_come_and_go_beside_each_other() {
             });
         }
         for n in 0..20_000 {
-            // Sent to somebody, or not: both are fine.
+            // The message may be sent or not: both are fine.
             drop(tx.try_send(ledger.payload(n)));
         }
         stop.store(true, Ordering::Relaxed);

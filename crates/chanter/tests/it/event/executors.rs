@@ -11,7 +11,7 @@ use chanter::prelude::*;
 use common::{Ledger, Payload, machine, millis, watchdog};
 use tokio::runtime::Runtime;
 
-/// Who runs one side of a conversation.
+/// The executor that runs one side of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     Host,
@@ -253,7 +253,7 @@ fn all_kinds_share_a_channel() {
         let mut all = Vec::new();
         for receiver in receivers {
             let got = receiver.get().sync_blocking();
-            // What one sender sent arrives in order at each receiver.
+            // The messages of one sender arrive in order at each receiver.
             for me in 0..SIDES.len() {
                 let of_one: Vec<_> = got.iter().filter(|id| **id / EACH == me).collect();
                 assert!(of_one.is_sorted(), "{name}: out of order");

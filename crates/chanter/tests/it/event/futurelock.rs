@@ -169,8 +169,7 @@ fn buffered_streams_that_are_not_asked() {
     stuck(buffered_then_lock::<tokio::sync::Mutex<u32>>);
 }
 
-/// `join!`: one branch waits for the lock, the other keeps the task busy until
-/// somebody else has had it.
+/// `join!`: one branch waits for the lock, the other keeps the task busy until another task has had it.
 async fn join_with_a_long_branch<L: Lock>() {
     let lock = L::new();
     let held = Arc::clone(&lock).lock_boxed().await;
@@ -243,7 +242,7 @@ fn leaked_waiters_hold_nobody_up() {
     watchdog!();
     let mut mutex = Mutex::new(0);
     for round in 0..50 {
-        // What borrows the mutex ends here; the pinned future stays for ever.
+        // The borrows of the mutex end here; the pinned future stays for ever.
         let held = mutex.lock().sync_blocking();
         let mut leaked = Box::pin(mutex.lock().sync());
         assert!(leaked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -329,7 +329,7 @@ fn events_as_streams() {
         let made = repeat(|| rx.recv()).take_while(|m| ready(m.is_ok())).map(Result::unwrap);
         assert_eq!((firsts, made.collect::<Vec<_>>().await), (vec![0, 1, 2], vec![3, 4, 5]));
     });
-    // What waits in a stream that is dropped goes back.
+    // A message that waits in a stream that is dropped goes back.
     let (tx, rx) = channel();
     let mut stream = Box::pin(repeat(|| rx.recv()));
     assert!(stream.as_mut().poll_next_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -407,7 +407,7 @@ fn streams_and_sinks_forward() {
     });
 }
 
-/// A future that a guard has made is polled with the waker of whoever waits.
+/// A future that a guard has made is polled with the waiter's waker.
 #[test]
 fn a_future_that_a_guard_makes_wakes() {
     watchdog!();

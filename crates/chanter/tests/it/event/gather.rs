@@ -53,8 +53,8 @@ fn tuples_of_every_size() {
     });
 }
 
-/// Law: it yields what one after another may yield; here, with partners who
-/// insist on an order that only a gathering can follow.
+/// Law: a gather yields the same values as one event after another may yield. Here the partners insist on an order
+/// that only a gather can follow.
 #[test]
 fn the_order_of_the_partners_does_not_matter() {
     watchdog!();
@@ -88,7 +88,7 @@ fn it_composes() {
         assert_eq!(spawn(async move { pair().await }).join().await.unwrap(), 3);
         assert_eq!(futures::executor::block_on(pair().sync()), 3);
     });
-    // Alone: for a hungry processor a member may become a host, and takes longer.
+    // The machine has one processor. If another one searched for work, a member might become a host, and take longer.
     machine(1).block_on(async {
         assert_eq!(gather((always(1), always(2))).try_sync(), Some((1, 2)));
     });
@@ -396,7 +396,7 @@ fn k_of_n_or_nothing() {
         let all = gather_k(2, [always(1)]).or_nothing(soon()).await;
         assert_eq!(all.unwrap_err().results, [(0, 1)]);
         assert!(gather_k(0, events()).or_nothing(Instant::now()).await.unwrap().is_empty());
-        // What is ready at the deadline counts.
+        // A member that is ready at the deadline counts.
         let late = Instant::now().checked_sub(Duration::from_millis(1)).unwrap();
         assert_eq!(gather_k(2, [always(1), always(2)]).or_nothing(late).await.unwrap().len(), 2);
     });

@@ -33,7 +33,7 @@ fn no_threads() {
 }
 
 /// A member that has its message is no receiver any more: its channel is closed
-/// for senders, before the gatherer looks. (The second sender waits for that.)
+/// for senders, before the gatherer looks. The second sender waits for its close.
 #[test]
 fn who_has_its_message_does_not_listen() {
     watchdog!();
@@ -53,8 +53,7 @@ fn who_has_its_message_does_not_listen() {
     }
 }
 
-/// As above, for those who receive: no sender is left, though the gatherer whose
-/// message has been taken has not looked.
+/// A member that has sent is no sender any more: its channel is closed for receivers, before the gatherer looks.
 #[test]
 fn who_has_sent_does_not_keep_the_channel_open() {
     watchdog!();
@@ -78,8 +77,7 @@ fn who_has_sent_does_not_keep_the_channel_open() {
     }
 }
 
-/// What has been committed to a member has been taken: others hear of the
-/// channel's end at once.
+/// A message that has been committed to a member has been taken: others hear of the channel's end at once.
 #[test]
 fn others_hear_of_the_end() {
     watchdog!();
@@ -109,8 +107,7 @@ fn members_are_told_of_the_end() {
     });
 }
 
-/// A message that comes back goes to a member that waits, which has it for good:
-/// the next who waits is told of the end.
+/// A message that comes back goes to a member that waits, which has it for good. The next waiter is told of the end.
 #[test]
 fn a_member_gets_what_comes_back() {
     watchdog!();
@@ -162,7 +159,7 @@ fn it_competes() {
             }
             assert_eq!(poll(&mut waits), Poll::Ready(if wins { 3 } else { 10 }));
             assert_eq!(back.lock().unwrap().take(), (!wins).then_some((Some(Ok(1)), None)));
-            // Who has lost is not there any more.
+            // The losers are not there any more.
             assert!(to_b.try_send(0).is_err() && to_c.try_send(0).is_err());
         }
         // All at once, with a loser beside it; and too late.

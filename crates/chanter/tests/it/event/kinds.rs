@@ -1,6 +1,5 @@
 //! Exchange between threads of different kinds: hosts (free, pinned, local),
-//! parasites, OS threads and Tokio tasks, each with each, over everything that
-//! one can talk through.
+//! parasites, OS threads and Tokio tasks, each with each, over every kind of channel.
 
 use crate::common;
 
@@ -210,7 +209,7 @@ fn everybody_on_one_mvar() {
             world.run(kind, async move {
                 for n in 0..rounds {
                     match n % 3 {
-                        // Given up at once, or soon: it comes back.
+                        // The wait is given up at once, or soon after, and the value comes back.
                         0 => {
                             if let Some(old) = total.take().timeout(std::time::Duration::ZERO).await {
                                 total.put(old).await;

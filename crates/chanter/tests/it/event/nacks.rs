@@ -140,7 +140,7 @@ fn a_nack_is_enabled_when_another_branch_commits_late() {
         let host = spawn(event.into_future());
         yield_now().await;
         assert!(!is_enabled(&loser));
-        // Somebody waits for it.
+        // A thread waits for the nack.
         let nack = loser.lock().unwrap().clone().unwrap();
         let waiter = spawn(nack.into_future());
         yield_now().await;

@@ -1,4 +1,4 @@
-//! Wakers that change, and wakers that use what they were called from.
+//! Wakers that change, and wakers that use the operation from which they were called.
 
 use crate::common;
 

@@ -12,8 +12,8 @@ use super::kit::{Facts, Kit, Message, Partner, Row};
 
 type Pair = (Sender<Message>, Receiver<Message>);
 
-/// Two messages, if any: each once. Who waits behind another may get the second
-/// before the first has come back.
+/// Two messages, if any: each once. A receiver behind another may get the second message before the first has come
+/// back.
 fn in_order(got: &mut [usize], facts: Facts) {
     if facts.second {
         got.sort_unstable();
@@ -99,7 +99,7 @@ pub(crate) fn kept_bounded(kit: &Kit) -> Row<impl Event<Output = Result<Message,
     receive_by(bounded(1), kit, false, kept)
 }
 
-/// The end of a channel: whoever waits is told, and nothing is received.
+/// The end of a channel: receivers that wait are told, and nothing is received.
 pub(crate) fn recv_of_closed(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
     let (tx, rx) = if kit.served { channel() } else { bounded(1) };
     let (messages, mut tx) = (rx.clone(), Some(tx));
@@ -251,8 +251,8 @@ pub(crate) fn mvar_swap(kit: &Kit) -> Row<impl Event<Output = Message> + Send + 
     Row::new(move || events.swap(own.message()), serve, verify)
 }
 
-/// The exception: when the partner has committed, and the event is dropped, the
-/// exchange has happened. What the partner gave is dropped.
+/// The exception: when the partner has committed, and the event is dropped, the exchange has happened. The partner's
+/// message is dropped.
 pub(crate) fn swap_ends(
     kit: &Kit,
 ) -> Row<impl Event<Output = Result<Message, SendError<Message>>> + Send + use<>> {
@@ -275,7 +275,8 @@ pub(crate) fn swap_ends(
     Row::new(move || events.swap(own.message()), serve, verify).used_up()
 }
 
-/// The exception, as above.
+/// The exception: an event that is dropped after its partner committed has happened, and the partner's message is
+/// dropped.
 pub(crate) fn swap_channel(kit: &Kit) -> Row<impl Event<Output = Message> + Send + use<>> {
     let place = SwapChannel::new();
     let partner = Partner::new();
@@ -437,15 +438,14 @@ impl Places {
     }
 }
 
-/// What is lent for as long as the process lives.
+/// Lends a value for as long as the process lives.
 fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
 type SentFrom = Result<(), Closed>;
 
-/// Sends from a place: each message is with its receiver or in its place, and the sender
-/// who was dropped sees which.
+/// Sends from a place: each message is with its receiver or in its place. A sender that was dropped sees which.
 pub(crate) fn send_from_rendezvous(kit: &Kit) -> Row<impl Event<Output = SentFrom> + Send + use<>> {
     let (tx, rx) = channel();
     let tx = leak(tx);
@@ -511,7 +511,7 @@ pub(crate) fn mvar_put_from(kit: &Kit) -> Row<impl Event<Output = ()> + Send + u
     Row::new(move || place.put_from(lent.lend(kit.message())), serve, verify).used_up()
 }
 
-/// What the other end gave is the exception; what was given is in one place.
+/// The message of the other end is the exception. The own message is in one place.
 pub(crate) fn swap_from(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
     let (left, right) = swap();
     let left = leak(left);

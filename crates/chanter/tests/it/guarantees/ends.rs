@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) goes_on: bool,
     /// The first message that is dropped with it panics.
     pub(crate) bomb: bool,
-    /// Somebody else waits behind it.
+    /// Whether another wait is behind it.
     pub(crate) second: Second,
     /// Each poll is on another OS thread: here, on Tokio's, on one of its own.
     pub(crate) moves: bool,
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// With and without a bomb and somebody else.
+/// The ends with and without a bomb, and with and without another wait.
 fn ends() -> impl Iterator<Item = (bool, Second)> {
     let seconds = [Second::No, Second::Stays, Second::Leaves];
     seconds.into_iter().flat_map(|second| [(false, second), (true, second)])
@@ -79,7 +79,7 @@ fn ends() -> impl Iterator<Item = (bool, Second)> {
 
 type Wait<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
 
-/// What a poll brought.
+/// The result of a poll.
 enum Step<O> {
     Pending,
     Ended(Option<O>),
@@ -194,7 +194,7 @@ pub(crate) async fn drive<E>(
             breathe(inside).await;
             step(&mut wait, &mut wakes);
         }
-        // What can go on is woken, and then goes on.
+        // A wait that can go on is woken, and then goes on.
         let can = plan.serve || plan.rival != Rival::No || row.ready;
         let start = Instant::now();
         let mut rounds = 0;
@@ -211,7 +211,7 @@ pub(crate) async fn drive<E>(
             assert!(start.elapsed() < FOREVER, "it could go on, and was not woken");
         }
     }
-    // What was taken, and is dropped later, is the row's.
+    // A value that was taken, and is dropped later, belongs to the row.
     let went = wait.is_none();
     kit.arm(plan.bomb);
     let end = catch_unwind(AssertUnwindSafe(|| drop(wait)));
@@ -240,7 +240,7 @@ pub(crate) async fn drive<E>(
         && row.hands_on
         && let Some(wait) = &mut second
     {
-        // What the first has not taken is the second's.
+        // The second wait gets the message that the first has not taken.
         let start = Instant::now();
         while taken.is_none() {
             breathe(inside).await;

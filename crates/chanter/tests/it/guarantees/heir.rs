@@ -1,5 +1,4 @@
-//! A thread's heir: who awaits the handle itself. That is no event, so it is not
-//! in the table.
+//! A thread's owner waiter: the thread that awaits the handle itself. That is no event, so it is not in the table.
 
 use std::task::Poll;
 
@@ -8,8 +7,8 @@ use chanter::prelude::*;
 use super::kit::Kit;
 use crate::common::{Wakes, eventually, machine, watchdog};
 
-/// Polled so often, served or not, with a new waker each time; then it goes on,
-/// or is dropped.
+/// An owner waiter is polled a number of times, served or not, with a new waker each time. Then it goes on, or is
+/// dropped.
 #[test]
 fn an_heir_ends_in_every_way() {
     watchdog!(120);
@@ -31,7 +30,7 @@ fn an_heir_ends_in_every_way() {
                 tx.try_send(kit.message()).unwrap();
             }
             if late {
-                // The thread ends before the heir is looked at.
+                // The thread ends before the owner waiter is looked at.
                 for _ in 0..5 {
                     yield_now().await;
                 }

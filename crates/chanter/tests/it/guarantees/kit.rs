@@ -1,4 +1,4 @@
-//! What rows of the table are made of: messages, partners, and what to check.
+//! The parts of a row of the table: messages, partners, and checks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -83,13 +83,13 @@ impl Drop for Message {
 /// The payload of panics that are part of the plan.
 pub(crate) struct Planned;
 
-/// What a row may rely on when it looks at what is left.
+/// The facts that a row may rely on when it accounts for its messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) served: bool,
     /// It had been polled, and waited, when it was served.
     pub(crate) waited: bool,
-    /// Somebody else waited behind it.
+    /// Whether another wait was behind it.
     pub(crate) second: bool,
 }
 
@@ -109,8 +109,7 @@ pub(crate) struct Row<E: Event> {
     pub(crate) ready: bool,
     /// Commits by itself, some time.
     pub(crate) early: bool,
-    /// What one was given and left, the next one who waits gets; false: it has
-    /// been used up by then.
+    /// The next waiter gets the message that a wait was given and left; false: it has been used up by then.
     pub(crate) hands_on: bool,
     /// Two of these events are partners of each other.
     pub(crate) meets: bool,
@@ -193,7 +192,7 @@ impl<T> Partner<T> {
         self.wait = None;
     }
 
-    /// What it has got, if it has ended.
+    /// The result of the partner's wait, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<T> {
         self.tend();
         self.got.take()

@@ -1,24 +1,23 @@
 //! Guarantees 1 and 2, over the whole vocabulary.
 //!
-//! 1. **No loss, no duplication, no leak, however a synchronization ends.** A
-//!    table of every base event (`channels.rs`, `others.rs`), in every
-//!    combinator (`shapes.rs`), is stepped by hand to every end (`ends.rs`): it
-//!    completes; it is dropped before the first poll, after each poll, and after
-//!    a partner has committed it; a rival or a time limit wins; a `wrap`, a
-//!    guard, a rival's `wrap` or a message's destructor panics; each poll comes
-//!    from another executor. Then each message is accounted for once, permits
-//!    and locks are back, a nack is enabled and an abort action has run exactly
-//!    if the branch has lost, and whoever could go on was woken, and went on; what
-//!    one was given and left, the next one who waits gets.
+//! 1. **No loss, no duplication, no leak, however a synchronization ends.** A table of every base event
+//!    (`channels.rs`, `others.rs`), in every combinator (`shapes.rs`), is stepped by hand to every end (`ends.rs`).
+//!    It completes. It is dropped before the first poll, after each poll, or after a partner has committed it. A
+//!    rival or a time limit wins. A `wrap`, a guard, a rival's `wrap` or a message's destructor panics. Each poll
+//!    comes from another executor. Then each message is accounted for once, and permits and locks are back. A nack is
+//!    enabled and an abort action has run exactly if the branch has lost. Every wait that could go on was woken, and
+//!    went on. The next waiter gets a message that a wait was given and left.
 //! 2. **Wait queues hold live offers only.** In `../guarantee_memory.rs`.
 //!
 //! The same at random, on all executors at once, is in `../stress.rs`.
 //!
-//! Three things are exceptions by design, and stated as such in their rows: a
-//! swap that is dropped after its partner committed has happened, and drops what
-//! the partner gave; what a gathering's members or a spawned future have done is
-//! done, and is dropped or reclaimed; and the output of a future that is polled
-//! in place is dropped if it comes at the moment at which another branch commits.
+//! Three exceptions are by design, and stated in their rows:
+//!
+//! - A swap that is dropped after its partner committed has happened, and drops the partner's value.
+//! - Operations that a gather's members or a spawned future have done are done. Their values are dropped or
+//!   reclaimed.
+//! - The output of a future that is polled in place is dropped if it comes at the moment at which another branch
+//!   commits.
 
 use crate::common;
 

@@ -96,7 +96,7 @@ pub(crate) fn condvar(kit: &Kit) -> Row<impl Event<Output = OwnedMutexGuard<Mess
         drop(taken);
         assert_eq!(mutexes.borrow().iter().filter(is_held).count(), 0, "a lock is lost");
     };
-    // Who comes later has missed it: so it is told until it has been.
+    // A wait that begins later has missed the notification, so the row notifies until it is notified.
     Row::new(event, || condvar.notify_one(), verify).tended(|| condvar.notify_one())
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn readable(_: &Kit) -> Row<impl Event<Output = std::io::Result<()>> 
     let verify = move |taken: Option<std::io::Result<()>>, facts: Facts| {
         assert!(taken.is_none_or(|taken| taken.is_ok()));
         if facts.served {
-            // Readiness is nobody's: it is still there.
+            // Readiness is not consumed, so it is still there.
             assert!(matches!(here.readable().timeout(LONG).sync_blocking(), Some(Ok(()))));
             assert_eq!(here.try_read(&mut [0; 8]).unwrap(), 1);
         }
@@ -220,7 +220,7 @@ pub(crate) fn future_on_host(kit: &Kit) -> Row<impl Event<Output = Message> + Se
 
 pub(crate) type Both = (Result<Message, Closed>, Result<Message, Closed>);
 
-/// What members have committed is reclaimed, so that nothing is lost.
+/// The values that members have committed are reclaimed, so that nothing is lost.
 pub(crate) fn gathered(kit: &Kit) -> Row<impl Event<Output = Both> + Send + use<>> {
     let (one, two) = (channel::<Message>(), mailbox::<Message>());
     let back = Arc::new(std::sync::Mutex::new(Vec::new()));

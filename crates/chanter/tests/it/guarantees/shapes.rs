@@ -25,13 +25,13 @@ pub(crate) struct Case<O> {
     pub(crate) broken: bool,
 }
 
-/// What the event's surroundings were told.
+/// Records of the code around an event: its nacks, abort actions, and panics.
 pub(crate) struct Witness<O> {
     pub(crate) nacks: Mutex<Vec<Nack>>,
     /// Abort actions that were added, and that have run.
     pub(crate) actions: AtomicUsize,
     pub(crate) aborts: AtomicUsize,
-    /// What a `wrap` had got when it panicked.
+    /// The value that a `wrap` had when it panicked.
     pub(crate) saved: Mutex<Option<O>>,
 }
 

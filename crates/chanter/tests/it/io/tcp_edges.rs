@@ -1,5 +1,5 @@
-//! TCP streams and edges: a read that takes less than it has room for ends the socket's readiness, so the
-//! edges that come later, and the end, must never be missed.
+//! TCP streams and edges. A read that takes less than it has room for ends the socket's readiness. So the edges that
+//! come later, and the end, must never be missed.
 
 // Under Miri nothing is watched.
 #![cfg(not(miri))]
@@ -76,7 +76,7 @@ fn an_end_that_came_with_the_last_bytes_is_seen() {
 /// readiness for good.
 #[test]
 fn bytes_behind_urgent_data_are_read() {
-    // Before anybody reads; while somebody waits; both.
+    // The data comes before the read, while a reader waits, or both.
     for rounds in [[50, 0], [0, 50], [50, 50]] {
         let [before, between] = rounds.map(Duration::from_millis);
         let client = move |mut stream: std::net::TcpStream| {
@@ -154,7 +154,7 @@ fn bytes_behind_urgent_data_of_a_unix_socket_are_read() {
     });
 }
 
-/// The end comes while somebody waits, after a short read.
+/// The end comes while a reader waits, after a short read.
 #[test]
 fn an_end_that_comes_later_is_seen() {
     let client = |mut stream: std::net::TcpStream| {
@@ -167,7 +167,7 @@ fn an_end_that_comes_later_is_seen() {
     assert_eq!(read.expect("no error"), 100);
 }
 
-/// Nobody who has connected is lost with the listener, however many there are, and the port is given up.
+/// No connection is lost with the listener, however many there are, and the port is given up.
 #[test]
 fn a_listener_that_is_closed_hands_out_who_waits() {
     const MANY: usize = 50;

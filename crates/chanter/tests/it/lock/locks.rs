@@ -24,8 +24,8 @@ fn poll_with<F: Future>(future: &mut Pin<Box<F>>, waker: &Waker) -> Poll<F::Outp
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// Runs a body whose steps follow each other faster than those who are called
-/// are given up (1 ms). One that was interrupted for so long proves nothing.
+/// Runs a body whose steps follow each other so fast that no notified waiter is given up. That takes 1 ms, so a run
+/// that was interrupted for 1 ms proves nothing.
 fn in_time(body: impl Fn()) {
     for _ in 0..100_000 {
         let clock = Instant::now();
@@ -127,8 +127,7 @@ fn downgrade_keeps_writers_out() {
     assert!(poll(&mut writer).is_ready());
 }
 
-/// INV-BYPASS: newcomers take the lock before one who waits and is polled, but
-/// only so often.
+/// INV-BYPASS: newcomers take the lock before a waiter that is polled, but only a bounded number of times.
 #[test]
 fn bypass_is_bounded() {
     watchdog!();
@@ -161,8 +160,7 @@ fn bypass_is_bounded() {
     });
 }
 
-/// The same for one who wants all permits, while others come and go one by one:
-/// there is always one out.
+/// The same for a waiter that wants all permits, while others come and go one by one: one permit is always taken.
 #[test]
 fn wishes_for_many_do_not_starve() {
     watchdog!();
@@ -209,7 +207,7 @@ fn hammering_starves_nobody() {
     hammers.into_iter().for_each(|hammer| hammer.join().sync_blocking().unwrap());
 }
 
-/// Those in line are served in order when nobody bypasses.
+/// Waiters are served in order when nobody bypasses them.
 #[test]
 fn the_line_is_in_order() {
     watchdog!();
@@ -231,8 +229,7 @@ fn the_line_is_in_order() {
     assert_eq!(*lock.try_lock().unwrap(), (0..20).collect::<Vec<_>>());
 }
 
-/// A writer is not kept out by readers that come and go, nor readers by
-/// writers: those in line are served in order.
+/// A writer is not kept out by readers that come and go, nor readers by writers: waiters are served in order.
 #[test]
 fn writers_go_before_newcomers_only() {
     watchdog!();
@@ -283,7 +280,7 @@ fn calls_are_passed_on() {
     });
 }
 
-/// One who wants more than is free leaves: those behind may have theirs.
+/// A waiter that wants more permits than are free leaves. The waiters behind it may have theirs.
 #[test]
 fn who_leaves_makes_room_in_the_line() {
     watchdog!();
@@ -426,7 +423,7 @@ fn choices_of_locks_and_messages() {
     assert!(lock.try_lock().is_some());
 }
 
-/// A closed semaphore: all who wait, and all who come, are told.
+/// A closed semaphore: present and later waiters are told.
 #[test]
 fn closing_tells_all() {
     watchdog!();
@@ -482,7 +479,7 @@ fn panics_unlock() {
     assert_eq!(*lock.try_lock().unwrap(), 1);
 }
 
-/// A foreign waker that panics is none of the business of who unlocks.
+/// A foreign waker that panics does not disturb the unlocking thread.
 #[test]
 fn panicking_wakers_do_not_hurt_who_unlocks() {
     watchdog!();
@@ -608,7 +605,7 @@ fn condvar_waits_pass_on_what_they_were_told() {
     assert!(poll(&mut second).is_ready());
 }
 
-/// A lock with a time-out, in a loop: the line stays empty, no turn is lost.
+/// A lock with a time-out, in a loop: the wait queue stays empty, and no turn is lost.
 #[test]
 fn time_outs_leave_nothing_behind() {
     watchdog!();

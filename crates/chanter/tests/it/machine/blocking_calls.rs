@@ -122,7 +122,7 @@ fn a_cancelled_call_that_has_not_begun_never_does() {
         let second: Thread<()> = spawn_blocking(move || panic!("ran with {theirs:?}"));
         second.cancel().await.unwrap();
         assert!(second.join().await.unwrap_err().is_cancelled());
-        // What it owned is gone already, though the pool is still busy.
+        // The values that it owned are gone already, though the pool is still busy.
         assert_eq!(Arc::strong_count(&witness), 1);
         go.send(()).unwrap();
         assert!(first.await.unwrap());
@@ -228,7 +228,7 @@ fn the_end_of_a_machine_waits_for_a_call_as_long_as_it_may() {
     drop(call);
 }
 
-/// What a call has not done before the end of its machine returns, is not done when it has returned.
+/// Work that a call has not done before the end of its machine returns is never done afterwards.
 #[test]
 fn a_machine_that_has_ended_has_no_call_under_way() {
     watchdog!();

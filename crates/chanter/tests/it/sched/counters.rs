@@ -1,4 +1,4 @@
-//! What a machine counts adds up.
+//! The counters of a machine add up.
 
 use crate::common;
 
@@ -139,7 +139,7 @@ fn frames_that_die_elsewhere_come_home() {
     });
     here.join().sync_blocking().unwrap();
     assert_eq!(there.join().sync_blocking().unwrap(), rounds * (rounds - 1) / 2);
-    // What was stolen there was made here.
+    // Frames of stolen threads were made here.
     let stats = machine.stats();
     assert!(stats.frames_created <= 3 * 16, "{stats:?}");
     assert!(stats.frames_returned >= rounds - 3 * 16, "{stats:?}");

@@ -1,6 +1,6 @@
 //! Hand-over: a computation that does not come back stalls nobody but itself.
 
-// Under Miri no seat is passed: it has no `membarrier`.
+// Under Miri no processor is handed off: it has no `membarrier`.
 #![cfg(not(miri))]
 
 use crate::common;
@@ -58,7 +58,7 @@ impl Drop for Endless {
     }
 }
 
-/// Whether the caller's OS thread stands in for a worker.
+/// Whether the caller's OS thread is a spare worker.
 fn is_stand_in() -> bool {
     std::thread::current().name().unwrap().ends_with('+')
 }
@@ -97,7 +97,8 @@ fn threads_beside_an_endless_computation_run() {
 
 #[test]
 fn every_one_of_many_endless_computations_begins_and_the_rest_runs() {
-    // Each that computes without a seat makes the next one's turn last longer, but not for ever.
+    // Each turn that computes after its processor was handed off makes the next one's turn last longer, but not for
+    // ever.
     let machine = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
     let endless: Vec<_> = (0..5).map(|_| Endless::new()).collect();
     for endless in &endless {
@@ -132,7 +133,7 @@ fn every_policy_is_handed_over() {
         let endless = Endless::new();
         let (body, done) = (endless.body(), Arc::new(AtomicU64::new(0)));
         let count = done.clone();
-        // They are in the policy, or to run soon, when the computation begins.
+        // They are in the policy, or in the run-next list, when the computation begins.
         machine.spawn(async move {
             let (tx, rx) = channel::<u32>();
             let woken = count.clone();
@@ -166,7 +167,7 @@ fn what_a_stuck_thread_spawns_and_wakes_runs() {
             }
         });
         yield_now().await;
-        // No return to the scheduler in here: who answers runs elsewhere.
+        // There is no return to the scheduler in here: the thread that answers runs elsewhere.
         let sum: u32 = (0..20)
             .map(|n| {
                 tx.try_send(n).unwrap();
@@ -282,8 +283,8 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
         has_begun.recv().await.unwrap();
         yield_now().await;
         spawn(async move { body() });
-        // Beside the computation: a thread that wakes both, and a fiber that
-        // begins on the stand-in, and stays there.
+        // Beside the computation there are a thread that wakes both, and a fiber that begins on the spare worker, and
+        // stays there.
         let other = spawn(async move {
             let before = is_stand_in();
             let fiber = spawn_fiber(|| {
@@ -300,7 +301,7 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
             stop.store(true, Ordering::SeqCst);
             (before, fiber.join().await.unwrap())
         });
-        // Not to be stolen by whoever joins it.
+        // It begins before the join, so that the joiner cannot steal it.
         yield_now().await;
         let places = other.join().await.unwrap();
         let local = local.join().await.unwrap();
@@ -376,8 +377,8 @@ fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         stat.split(' ').nth(1)?.parse().ok()
     }
-    /// Computes in its leaves; how many of them stand-ins have run, and how long the others have
-    /// waited for a core.
+    /// Computes in its leaves. Returns how many of them spare workers have run, and how long the others have waited
+    /// for a core.
     fn tree(depth: u32, size: u32) -> (u32, u64) {
         if depth == 0 {
             let before = waited();
@@ -549,7 +550,7 @@ fn fibers_yield_at_checkpoints() {
     assert_eq!(yields, 2);
 }
 
-/// Those who stand in take no descriptors: a server with many long turns would run out of them.
+/// Spare workers take no descriptors: a server with many long turns would run out of them.
 #[test]
 #[cfg(target_os = "linux")]
 fn standing_in_takes_no_descriptors() {
@@ -567,7 +568,7 @@ fn standing_in_takes_no_descriptors() {
     assert_eq!(descriptors(), before);
 }
 
-/// For each of them the stand-in would have to be told, and no thief comes to where it lies.
+/// Each spawn would have to tell the spare worker, and no stealer comes to where the new thread lies.
 #[test]
 fn a_turn_that_spawns_many_takes_its_seat_back() {
     for vps in 1..=2 {
@@ -579,7 +580,7 @@ fn a_turn_that_spawns_many_takes_its_seat_back() {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 let mut threads = Vec::new();
-                // (It may be handed over again at once, or its stand-in be in the way.)
+                // (It may be handed over again at once, or its spare worker may be in the way.)
                 loop {
                     threads.extend((0..1000_u64).map(|i| spawn(async move { i })));
                     let before = lasted();

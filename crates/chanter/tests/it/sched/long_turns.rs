@@ -1,6 +1,6 @@
-//! Long turns: what they wake runs elsewhere, if somebody has nothing to do.
+//! Long turns: threads that they wake run elsewhere, if another processor has nothing to do.
 
-// Under Miri no seat is passed: it has no `membarrier`.
+// Under Miri no processor is handed off: it has no `membarrier`.
 #![cfg(not(miri))]
 
 use std::hint::spin_loop;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
-/// So that no seat is handed over.
+/// A quantum after which no processor is handed off in these tests.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Machines that share a core with other tests are late.
 const LATE: Duration = Duration::from_secs(240);
@@ -19,7 +19,8 @@ fn has_cores() -> bool {
     std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// Wakes a thread again and again, or has somebody wake it who is outside of the machine, and computes each time until that has run.
+/// Wakes a thread again and again, or has an OS thread outside of the machine wake it. Computes each time until the
+/// thread has run.
 async fn computes_until_it_has_run(times: u64, from_outside: bool) -> u64 {
     let runs = Arc::new(AtomicU64::new(0));
     let (to, from) = channel();

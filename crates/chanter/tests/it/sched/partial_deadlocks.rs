@@ -1,5 +1,5 @@
-//! Groups of threads that can never run again, beside others that go on: found
-//! when they are there, and never said of a thread that runs again.
+//! Groups of threads that can never run again, beside others that go on. They are found when they are there, and a
+//! thread that runs again is never reported.
 
 use crate::common;
 
@@ -117,7 +117,7 @@ fn groups_are_told_apart_and_those_who_join_belong() {
 fn whoever_could_help_is_respected() {
     watchdog!();
     type Help = Box<dyn std::any::Any + Send>;
-    // What is left outside, of the two ends that a blocked receiver has.
+    // One handle or event outside, of the two ends that a blocked receiver has.
     type MakeHelp = fn(&Sender<u32>, &Receiver<u32>) -> Help;
     let outside: [(&str, MakeHelp); 9] = [
         ("a sender", |tx, _| Box::new(tx.clone())),
@@ -236,7 +236,7 @@ fn what_is_not_known_is_not_said() {
             assert!(partial().is_empty(), "{what}: {}", partial()[0]);
         });
     }
-    // Held in a box, where somebody else might reach it.
+    // The handles are held in a box, where another thread might reach them.
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
         let boxed = Box::pin(holding((tx, rx), async |(_, rx)| rx.recv().await));
@@ -246,7 +246,7 @@ fn what_is_not_known_is_not_said() {
     });
 }
 
-/// One queue for all virtual processors: who is woken may run on any of them.
+/// One queue for all virtual processors: a woken thread may run on any of them.
 #[derive(Clone, Default)]
 struct Common(Arc<Mutex<std::collections::VecDeque<Ready>>>);
 
@@ -263,9 +263,8 @@ impl Policy for Common {
     }
 }
 
-/// A thread that is asked may go on, and help one that has been asked before:
-/// that one is not reported. Nor does it run before all have been asked, so what
-/// it said stays true.
+/// A thread that is asked may go on, and help one that has been asked before. Then the earlier one is not reported.
+/// It does not run before all have been asked, so its answer stays true.
 #[test]
 fn one_who_is_asked_may_help_another() {
     watchdog!();
@@ -299,8 +298,7 @@ fn one_who_is_asked_may_help_another() {
     }
 }
 
-/// Threads that talk, rest and end, with nobody who refers to them, while they are
-/// asked again and again.
+/// Threads talk, rest and end, without a handle that refers to them, while they are asked again and again.
 #[test]
 fn to_be_asked_disturbs_nobody() {
     watchdog!();
@@ -361,7 +359,7 @@ enum Step {
     Yield,
 }
 
-/// What a thread does, and what it has done.
+/// The script of a thread, and how many steps it has done.
 struct Actor {
     script: Vec<Step>,
     steps: Arc<AtomicUsize>,
@@ -385,8 +383,8 @@ impl Actor {
     }
 }
 
-/// A random program. `rescued`: somebody who has said nothing holds a handle of
-/// each channel, and closes them in the end.
+/// Runs a random program. `rescued`: a thread that has declared nothing holds a handle of each channel, and closes
+/// them in the end.
 fn play(seed: u64, vps: usize, rescued: bool) {
     const CHANNELS: usize = 3;
     let machine = machine(vps);
@@ -427,7 +425,7 @@ fn play(seed: u64, vps: usize, rescued: bool) {
         .join()
         .sync_blocking()
         .unwrap();
-    // Threads by id: the spawner was 0. Whoever was reported stays where it was.
+    // Threads by id: the spawner was 0. A thread that was reported stays where it was.
     let mut stuck: Vec<Option<usize>> = vec![None; threads];
     let mut look = || {
         for group in machine.partial_deadlocks() {

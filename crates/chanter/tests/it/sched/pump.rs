@@ -10,12 +10,12 @@ use chanter::{
     sync::CVar,
 };
 
-/// Messages that nobody is told of: they lie there until somebody looks.
+/// Messages that nobody is told of: they lie there until a driver looks.
 #[derive(Default)]
 struct Post {
     letters: Mutex<Vec<u32>>,
     readers: Mutex<Vec<Sender<u32>>>,
-    /// Whether drivers may sleep for ever: then somebody else must wake a thread.
+    /// Whether drivers may sleep for ever: then another OS thread must wake a thread.
     is_notified: AtomicBool,
     pumped: AtomicUsize,
     rests: AtomicUsize,
@@ -149,7 +149,7 @@ impl Pump for Counter {
     fn rise(&self) {}
 }
 
-/// Somebody who is no one of the ten.
+/// A thread that is not one of the ten.
 const OTHER: usize = 10;
 
 fn counting(counter: &Arc<Counter>) -> Machine {
@@ -171,8 +171,9 @@ fn a_pump_that_says_so_is_asked_between_any_two_turns() {
     assert!(asked > TURNS - 100, "{asked} of {TURNS}");
 }
 
-/// Ten threads are woken. The fifth gives somebody a message in its turn, who would run next, and sends a letter; the reader writes the next
-/// letters itself, `letters` in all. Who had a turn, one after the other; the reader is `None`.
+/// Wakes ten threads. The fifth gives another thread a message in its turn, which would run next, and sends a letter.
+/// The reader writes the next letters itself, `all_letters` in all. Returns which thread had each turn; the reader is
+/// `None`.
 fn turns_of_ten(all_letters: usize) -> Vec<Option<usize>> {
     let counter = Arc::new(Counter::default());
     let turns = Arc::new(Mutex::new(Vec::new()));

@@ -34,7 +34,7 @@ fn echo() -> (Sender<()>, Receiver<()>) {
     (ping, ponged)
 }
 
-/// A sender's message is taken, and then `give` gives `taker` what it waits for: who runs first?
+/// Takes a sender's message, and then `give` gives `taker` its message. Returns which of the two runs first.
 async fn first_of_sender_and(
     taker: impl Future<Output = ()> + Send + 'static,
     give: impl IntoFuture,
@@ -67,7 +67,8 @@ fn who_is_given_a_message_runs_before_who_got_rid_of_one() {
     });
 }
 
-/// Who chooses waits for more branches to be ready, unless another processor is awake that could take who runs before.
+/// A thread in a choice waits for more branches to be ready, unless another processor is awake that could take the
+/// threads before it.
 #[test]
 fn who_is_given_a_message_in_a_choice_runs_first_only_beside_another_processor() {
     async fn first() -> &'static str {
@@ -294,7 +295,7 @@ fn the_stages_of_a_pipeline_do_not_fill_up() {
     });
 }
 
-/// On one processor, who chooses finds a message of each sender, rather than two of the one that came first.
+/// On one processor a thread in a choice finds a message of each sender, rather than two of the one that came first.
 #[test]
 fn who_chooses_on_one_processor_lets_all_others_send_before() {
     const SENDERS: usize = 16;
@@ -317,7 +318,7 @@ fn who_chooses_on_one_processor_lets_all_others_send_before() {
     });
 }
 
-/// The same, where it is the one who sends.
+/// The same, where the thread in the choice sends.
 #[test]
 fn who_chooses_whom_to_send_to_lets_all_others_receive_before() {
     const RECEIVERS: usize = 16;

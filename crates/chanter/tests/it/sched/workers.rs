@@ -267,7 +267,7 @@ fn machines_end_with_threads_everywhere() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn idle_machines_use_no_processor() {
-    /// What the process has used, by the kernel's own count: nanoseconds.
+    /// The processor time that the process has used, by the kernel's own count, in nanoseconds.
     fn used() -> u64 {
         let all = std::fs::read_dir("/proc/self/task").unwrap();
         all.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("schedstat")).ok())

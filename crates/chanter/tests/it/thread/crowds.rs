@@ -128,7 +128,7 @@ fn timers_are_served_when_turns_become_long() {
     });
 }
 
-/// Parasites beside a hungry processor spread, and stay correct.
+/// Parasites spread to a processor that searches for work, and stay correct.
 #[test]
 fn parasites_spread_to_hungry_processors() {
     watchdog!();

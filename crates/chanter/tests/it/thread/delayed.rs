@@ -1,5 +1,4 @@
-//! Delayed threads, and threads that are stolen by who demands their value
-//! (STING, sections 3.1 and 3.3).
+//! Delayed threads, and threads that are stolen by the demander of their value (STING, sections 3.1 and 3.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -9,7 +8,7 @@ use chanter::prelude::*;
 use chanter::thread::Progress;
 
 fn machine(vps: usize) -> Machine {
-    // On one processor nothing runs beside who is demanded.
+    // On one processor nothing runs beside the demanded thread.
     let quantum = (vps > 1).then_some(Duration::from_millis(10));
     Machine::builder().vps(vps).hand_over_after(quantum).build().unwrap()
 }
@@ -68,7 +67,7 @@ fn demand_steals_and_what_blocks_goes_on() {
     let machine = machine(1);
     machine.block_on(async {
         let (tx, rx) = channel::<u32>();
-        // Blocks on the thief's stack, is told by another, and goes on by itself.
+        // The thread blocks on the stealer's stack, is told by another thread, and goes on by itself.
         let thread = delay(async move { rx.recv().await.unwrap() + 1 });
         let teller = spawn(async move { tx.send(41).await.unwrap() });
         assert_eq!(thread.await.unwrap(), 42);

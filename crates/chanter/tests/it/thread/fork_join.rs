@@ -79,7 +79,7 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
     watchdog!();
     let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
     let (mut shared, mut round) = (0, 0);
-    // Who is hungry may have no core for long.
+    // A processor that searches for work may have no core for long.
     while round < rounds || shared == 0 {
         let vps = 2 + round % 3;
         let machine = Machine::builder().vps(vps).build().unwrap();
@@ -97,7 +97,7 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
     }
 }
 
-/// Waits until somebody else says so.
+/// Waits until another thread sets `flag`.
 fn await_flag(flag: &AtomicBool) {
     while !flag.load(Ordering::SeqCst) {
         std::hint::spin_loop();
@@ -205,7 +205,7 @@ fn who_stands_in_steals_a_half_and_parts_of_it_are_stolen_from_there() {
     let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    // It blocks, rather than computes: its core is free for who stands in.
+    // It blocks, rather than computes: its core is free for the spare worker.
     machine.spawn_on(1, async move {
         while !stopped.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_micros(100));
@@ -242,7 +242,7 @@ fn a_panic_waits_for_the_other_half_and_goes_on() {
                 let first = catch_unwind(AssertUnwindSafe(|| {
                     fork_join(
                         || {
-                            // Forks, so that somebody may ask for a share.
+                            // It forks, so that another processor may ask for a share.
                             tree(1 + time * 100, &|_| ());
                             panic!("first")
                         },
@@ -339,8 +339,8 @@ fn fibers_and_blocking_halves_fork_too() {
     }
 }
 
-/// The shape of rayon's issue 592: a lock is held during a join, and whoever
-/// waits there must not run something else that wants the lock.
+/// The shape of rayon's issue 592: a lock is held during a join, and the waiter must not run other work that wants
+/// the lock.
 #[test]
 fn a_lock_may_be_held_across_a_join() {
     watchdog!();
@@ -487,8 +487,8 @@ fn halves_that_block_on_fibers_end_in_any_order() {
     lets.store(true, Ordering::SeqCst);
 }
 
-/// A part of a half that somebody waits for blocks on a fiber, which is suspended. What else forks there
-/// meanwhile is no part of it: who waits runs none of it.
+/// A part of a half that is waited for blocks on a fiber, which is suspended. Other work that forks there meanwhile
+/// is no part of the half, so the waiter runs none of it.
 #[test]
 #[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
@@ -517,7 +517,7 @@ fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
             );
         });
         begun.recv().await.unwrap();
-        // The other one waits for that part now, and takes what belongs to it.
+        // The other half waits for that part now, and takes only the work that belongs to it.
         let here = std::thread::current().id();
         let runs_here = AtomicBool::new(false);
         for _ in 0..20 {
@@ -553,7 +553,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
             free
         };
         let (free, free_too) = (occupy(2), occupy(3));
-        // The owner of another half, and the thief of that, are busy until all is over.
+        // The owner of another half, and the stealer of that half, are busy until all is over.
         let other = {
             let (begun, taken, forked) = (Arc::clone(&begun), Arc::clone(&taken), Arc::clone(&forked));
             let (over, strange) = (Arc::clone(&over), Arc::clone(&strange));
@@ -586,7 +586,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
             || {
                 taken.store(true, Ordering::SeqCst);
                 await_flag(&forked);
-                // All four are busy now, but for the one that waits for this. It looks often.
+                // All four are busy now, except the one that waits for this. It looks often.
                 work(Duration::from_millis(100));
                 strange.load(Ordering::SeqCst)
             },
@@ -597,7 +597,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
     });
 }
 
-/// The monitor of long turns must not sleep while somebody waits for a half, though all others do.
+/// The monitor of long turns must not sleep while a thread waits for a half, though all others sleep.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "nothing is handed over")]
 #[cfg_attr(miri, ignore = "Miri switches no stacks")]
@@ -621,7 +621,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
             fork_join(
                 || {
                     await_flag(&begun);
-                    // Turns that end, until the thief's virtual processor has been handed over, and idles.
+                    // These turns end, until the stealer's virtual processor has been handed over, and idles.
                     while machine.stats().hand_overs == 0 {
                         chanter::fiber::yield_now();
                     }
@@ -642,7 +642,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
 struct Forking(chanter::policy::Fifo);
 
 impl Forking {
-    /// Mostly somebody takes the second half, and it lasts for longer.
+    /// Mostly another processor takes the second half, and it lasts for longer.
     fn fork() {
         let begun = AtomicBool::new(false);
         let end = Instant::now() + Duration::from_micros(100);

@@ -123,7 +123,7 @@ fn one_branch_takes_the_place_of_the_dead() {
         assert_eq!(names(&long.siblings()), ["short"]);
         tx.send(()).await.unwrap();
         until(&machine, "0? 1long").await;
-        // It still knows who its parent was, and how old the family is.
+        // It still knows its parent, and how old the family is.
         let parent = long.parent().unwrap();
         assert_eq!((parent.name(), parent.is_alive(), parent.generation()), (Some("parent"), false, Some(2)));
         assert_eq!(names(&long.ancestors()), ["parent", "?"]);
@@ -328,7 +328,7 @@ fn a_handle_may_outlive_the_machine() {
     thread.join().unwrap();
 }
 
-/// The report of a panic, without the line and column where that happened.
+/// The report of a panic, without its line and column.
 fn without_line(report: &str) -> String {
     let (before, behind) = report.split_once("genealogy.rs:").unwrap();
     // There may be a spawn's before; the last one is the panic's.
@@ -375,7 +375,7 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
     assert_eq!(reports.len(), 4, "{text}");
     // Beside std's message, which names the OS thread.
     assert!(text.contains("chanter: this OS thread runs thread 'worker'\n"), "{text}");
-    // Of one machine after that of the other; a parasite may have been queued.
+    // The reports of one machine follow the other machine's reports. A parasite may have been queued.
     let report = |half: usize, what| {
         reports[2 * half..2 * half + 2].iter().find(|r| r.ends_with(what)).unwrap().as_str()
     };

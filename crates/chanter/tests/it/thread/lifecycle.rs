@@ -12,7 +12,7 @@ use chanter::parasite::{Par, attach, prepare, reify};
 use chanter::prelude::*;
 use common::{Ledger, eventually, machine, millis, poll, watchdog};
 
-/// What the body does.
+/// The action of the body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Body {
     Returns,
@@ -25,7 +25,7 @@ enum Body {
     YieldsForEver,
 }
 
-/// When somebody joins.
+/// The time of the join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Joined {
     Never,
@@ -34,7 +34,7 @@ enum Joined {
     JoinDropped,
 }
 
-/// What happens to the handle.
+/// The fate of the handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Handle {
     Kept,

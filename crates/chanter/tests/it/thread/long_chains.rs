@@ -1,5 +1,5 @@
-//! Threads that hold the last handle of another one, which holds that of the next, and so on: they
-//! go in linear time, and on a stack of any size. A process each, since an overflow ends it.
+//! Chains of threads, each of which holds the last handle of the next one. They go in linear time, and on a stack of
+//! any size. Each test has a process of its own, since an overflow ends it.
 
 use crate::common;
 

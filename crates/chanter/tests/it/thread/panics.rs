@@ -49,8 +49,7 @@ fn a_panic_in_a_guard_loses_nothing() {
     ledger.check();
 }
 
-/// Payloads whose destructors panic: the channel stays whole, and the panic
-/// reaches whoever dropped.
+/// Payloads whose destructors panic: the channel stays whole, and the panic reaches the code that dropped.
 #[test]
 fn panics_in_destructors_of_payloads() {
     watchdog!();

@@ -58,7 +58,7 @@ fn parasites_run_in_the_order_in_which_they_are_unblocked() {
     });
 }
 
-/// Waiters on one channel are first in, first out, whoever they are.
+/// Waiters on one channel are first in, first out, parasites and hosts alike.
 #[test]
 fn parasites_queue_like_everybody() {
     watchdog!();
@@ -287,8 +287,8 @@ fn inflate_makes_a_host() {
     assert_eq!(machine.stats().inflated, 1);
 }
 
-/// Long parasites are shared with who is hungry, also by a worker that has lost its seat
-/// because they take so long.
+/// Long parasites are shared with processors that search for work. A worker that has lost its processor because they
+/// take so long shares them too.
 #[test]
 fn long_parasites_are_shared_for_as_long_as_they_come() {
     watchdog!();

@@ -14,7 +14,7 @@ use chanter::prelude::*;
 use chanter::{fiber, thread::scope_blocking};
 use common::{eventually, machine, millis, poll, watchdog};
 
-/// What is lent. It says when it goes, and those who look at it later are noticed.
+/// A value that is lent. It records its drop, and later looks at it are noticed.
 struct Lent(Arc<Record>, Arc<AtomicBool>);
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Record {
     }
 }
 
-/// What a thread of the scope does.
+/// The action of a thread of the scope.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Body {
     Returns,
@@ -299,8 +299,7 @@ fn values_come_back_and_panics_that_were_seen_stay() {
     });
 }
 
-/// A value whose destructor looks at what it borrows, while a waker that somebody keeps
-/// holds on to the thread's frame.
+/// A value has a destructor that looks at its borrow, while a kept waker holds on to the thread's frame.
 #[test]
 fn a_kept_waker_keeps_no_value() {
     watchdog!();

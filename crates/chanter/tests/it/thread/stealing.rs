@@ -1,4 +1,4 @@
-//! Who waits for a thread runs that thread, and never unrelated work: so locks may be held, and threads may block,
+//! A waiter for a thread runs that thread, and never unrelated work. So locks may be held, and threads may block,
 //! while work is split. Each test has the shape of a deadlock that users of work-stealing pools met.
 
 use crate::common;

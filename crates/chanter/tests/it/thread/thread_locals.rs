@@ -1,5 +1,5 @@
-//! What the destructors of an OS thread's own values may do: all that others may. Those of this
-//! library may be gone by then. A process each, since a panic there ends it.
+//! The destructors of an OS thread's own values may do all that other code may. Values of this library may be gone by
+//! then. Each test has a process of its own, since a panic there ends it.
 
 use crate::common;
 
@@ -59,7 +59,7 @@ fn at_the_end<L: FnOnce() + Send + 'static>(last: impl Fn() -> L) {
             });
         };
         let ends = std::thread::spawn(move || {
-            // Who is first used is destroyed last.
+            // The value that is used first is destroyed last.
             if is_early {
                 touch();
                 end();

@@ -1,4 +1,4 @@
-//! What each policy is for: the order in which it runs threads.
+//! The order in which each policy runs threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ fn lifo_and_deque_run_the_newest() {
     watchdog!();
     assert_eq!(order(|| Box::new(Lifo::new()), plain("abc"), 1), "cba");
     assert_eq!(order(|| Box::new(Deque::new()), plain("abc"), 1), "cba");
-    // Who yields lets the others go first.
+    // A thread that yields lets the others go first.
     assert_eq!(order(|| Box::new(Lifo::new()), plain("abc"), 2), "cbacba");
 }
 
@@ -111,7 +111,7 @@ fn lotteries_give_shares() {
     let tickets = |name, n| (name, Attributes::new().tickets(n));
     let threads = vec![tickets('a', 3), tickets('b', 1), tickets('c', 0)];
     let turns = order(|| Box::new(Lottery::new()), threads, DRAWS);
-    // While all three play: up to where `a`, who wins most, has ended.
+    // The draws while all three play: up to the end of `a`, which wins most.
     let end = turns.rfind('a').unwrap();
     let count = |name| turns[..end].matches(name).count() as f64;
     for loser in ['b', 'c'] {
@@ -140,8 +140,8 @@ fn bands_are_served_in_order_and_with_patience() {
     assert_eq!(turns[..served].matches('x').count(), 0, "{turns}");
 }
 
-/// What WorkStealing would run soon runs first in its band, and not before the
-/// bands above it.
+/// Threads that WorkStealing would put on the run-next list run first in their band, and not before the bands above
+/// it.
 #[test]
 fn bands_hold_what_their_policies_let_run() {
     watchdog!();
@@ -300,7 +300,7 @@ fn what_is_awaited_at_once_is_withdrawn<P: Policy>(make: impl Fn() -> P + Send +
             let (one, two, three) = (spawn(async { 1 }), spawn(async { 2 }), spawn(async { 3 }));
             assert_eq!(three.await.unwrap() + two.await.unwrap() + one.await.unwrap(), 6);
         }
-        // What is left are the turns of who awaits them.
+        // The turns that remain belong to the thread that awaits the others.
         let turns = counts[0].load(Ordering::Relaxed) - before;
         assert!(turns < 50, "{turns}: dead tokens were queued");
     });
@@ -396,7 +396,7 @@ fn policies_see_why() {
         assert_eq!(since("io"), [Reason::Io]);
         writer.join().unwrap();
 
-        // Two threads wake each other: each is told who it was.
+        // Two threads wake each other: each is told which thread woke it.
         let (tx, rx) = channel::<()>();
         let (back_tx, back_rx) = channel::<()>();
         let one = spawn(async move {

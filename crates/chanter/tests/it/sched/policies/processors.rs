@@ -186,7 +186,7 @@ fn policies_that_place_no_threads_are_not_asked() {
         let machine = Machine::builder().vps(2).policy(policy).build().unwrap();
         let index = machine.block_on(async {
             let (to, from) = channel();
-            // (Who joins a thread that has not begun runs it where it is.)
+            // (A thread that joins one that has not begun runs it where it is.)
             drop(spawn(async move { to.send(current_vp().unwrap().index()).await }));
             from.recv().await.unwrap()
         });

@@ -15,8 +15,8 @@ fn machine(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
 }
 
-/// Every policy after every other, with threads in the queue and soon to run:
-/// none is lost, and those that were queued are handed over with the reason.
+/// Every policy after every other, with threads in the queue and in the run-next list. None is lost, and queued
+/// threads are handed over with the reason.
 #[test]
 fn threads_pass_to_the_new_policy() {
     watchdog!();
@@ -47,7 +47,7 @@ fn threads_pass_to_the_new_policy() {
             let receiver = spawn(async move { rx.recv().await });
             yield_now().await;
             let threads: Vec<_> = (0..100).map(|n| spawn(async move { n })).collect();
-            // Woken: soon to run, where the policy lets it.
+            // A woken thread goes to the run-next list, where the policy lets it.
             tx.send(7).await.unwrap();
             let here = chanter::current_vp().unwrap();
             let done = here.set_policy(Heir(Fifo::new(), count));
@@ -182,8 +182,8 @@ fn a_request_that_a_machine_never_serves_is_answered() {
     }
 }
 
-/// A thief that takes a thread out, dawdles, and puts it back: it must not be
-/// lost with the policy that it was put back into (INV-MOVE).
+/// A stealer takes a thread out, dawdles, and puts it back. The thread must not be lost with the policy that it was
+/// put back into (INV-MOVE).
 #[test]
 fn what_a_thief_puts_back_into_a_replaced_policy_is_not_lost() {
     watchdog!();

@@ -1,4 +1,4 @@
-//! What blocks a fiber leaves its virtual processor free.
+//! A fiber that blocks leaves its virtual processor free.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -239,7 +239,7 @@ fn fibers_that_yield_take_turns() {
             got.push(turn);
         }
         assert_eq!(got.len(), 150);
-        // In one of 64 turns somebody who waits in the policy goes before somebody who runs soon.
+        // In one of 64 turns a thread of the policy goes before the run-next list.
         let mut rounds = [0; 3];
         for (round, who) in got {
             assert_eq!(rounds[who], round, "each round once, in order");
@@ -277,8 +277,8 @@ fn a_yield_with_wakers_abroad() {
     });
 }
 
-/// Who demands the value of a fiber that has not begun runs it at once: on a stack of
-/// its own, or on that of a fiber that waits for it alone.
+/// A demand for the value of a fiber that has not begun runs it at once. It runs on a stack of its own, or on that of
+/// a fiber that waits for it alone.
 #[test]
 fn fibers_steal_and_are_stolen() {
     watchdog!();
@@ -290,8 +290,8 @@ fn fibers_steal_and_are_stolen() {
         let sender = spawn(async move { tx.send(2).await });
         assert_eq!(spawn_fiber(move || rx.recv().sync_blocking()).await.unwrap(), Ok(2));
         sender.await.unwrap().unwrap();
-        // By a fiber: fibers, hosts that await, and hosts that block, all of
-        // which nest on its stack until they wait.
+        // A fiber steals fibers, hosts that await, and hosts that block. All of them nest on its stack until they
+        // wait.
         let outer = spawn_fiber(|| {
             let (tx, rx) = channel::<u32>();
             let (one, two) = (rx.clone(), rx);

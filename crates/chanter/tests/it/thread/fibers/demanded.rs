@@ -137,7 +137,7 @@ fn its_name_is_its_own() {
     });
 }
 
-/// What is asked of it while it blocks, and another fiber waits for it.
+/// Requests to a fiber that blocks while another fiber waits for it.
 #[test]
 fn it_is_cancelled_terminated_and_suspended_while_a_fiber_waits_for_it() {
     watchdog!();
@@ -184,7 +184,7 @@ fn it_is_cancelled_terminated_and_suspended_while_a_fiber_waits_for_it() {
     });
 }
 
-/// Calls `f` when so many bytes of the stack are in use below `from`.
+/// Calls `f` when `bytes` bytes of the stack are in use below `from`.
 #[inline(never)]
 fn at_depth<R>(from: usize, bytes: usize, f: &dyn Fn() -> R) -> R {
     let frame = std::hint::black_box([0_u8; 256]);
@@ -216,8 +216,8 @@ fn it_has_the_room_of_a_whole_stack_wherever_it_is_demanded() {
     });
 }
 
-/// An async thread that blocks on the stack of the fiber that waits for it ends with that fiber. This does not go on
-/// behind the wait as if it had got a value.
+/// An async thread that blocks on the stack of the fiber that waits for it ends with that fiber. The fiber does not
+/// go on behind the wait as if it had got a value.
 #[test]
 fn a_fiber_that_is_ended_does_not_go_on_when_what_it_waits_for_has_ended_with_it() {
     watchdog!();

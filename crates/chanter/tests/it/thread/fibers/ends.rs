@@ -307,7 +307,7 @@ fn a_fiber_may_be_ended_in_the_middle_of_a_parasite() {
                 parasite.recv().sync_blocking().unwrap();
                 unreachable!("nobody sends");
             });
-            // The parasite has unwound; so does who blocks next.
+            // The parasite has unwound; so does the next thread that blocks.
             count.fetch_add(1, Ordering::SeqCst);
             rx.recv().sync_blocking().unwrap();
             count.fetch_add(1, Ordering::SeqCst);

@@ -83,7 +83,7 @@ fn a_crowd_of_all_kinds() {
         for who in 0..4 * EACH {
             let (tx, rx): (Vec<_>, Vec<_>) = channels.iter().cloned().unzip();
             let done = done.clone();
-            // Whoever sends receives as well, so that nobody is left over.
+            // Each sender receives as well, so that nobody is left over.
             let body = async move {
                 let mut random = Random::new(seed * 1000 + who);
                 let (mut sent, mut got) = (0, 0);

@@ -111,7 +111,7 @@ fn the_handler_from_before_is_called() {
         unsafe { libc::_exit(if (*info).si_addr() as usize == 8 { 42 } else { 43 }) };
     }
     if is_apart(NAME) {
-        // SAFETY: as `sigaction` wants it.
+        // SAFETY: `new` and `mine` have the form that `sigaction` requires for SA_SIGINFO.
         unsafe {
             let mut new = std::mem::zeroed::<libc::sigaction>();
             new.sa_sigaction = mine as extern "C" fn(_, _, _) as usize;

@@ -17,7 +17,7 @@ fn os_thread() -> ThreadId {
 #[test]
 fn a_fiber_stays_on_its_os_thread() {
     watchdog!();
-    // Nobody stands in for a worker: four OS threads.
+    // There are no spare workers: four OS threads.
     let machine = Machine::builder().vps(4).hand_over_after(None).build().unwrap();
     let places: HashSet<_> = machine.block_on(async {
         let mut fibers = Vec::new();
