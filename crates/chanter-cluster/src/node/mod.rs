@@ -122,7 +122,7 @@ struct LinkState {
     given_up: bool,
     outstanding: Outstanding,
     down: Option<Why>,
-    /// Filled when the backlog becomes empty, if a thread waits for that.
+    /// Filled when the backlog becomes empty. Present while a thread waits for that.
     emptied: Option<IVar<()>>,
 }
 
