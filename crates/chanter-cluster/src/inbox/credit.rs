@@ -1,42 +1,42 @@
-//! What of another process's messages an inbox keeps, and what the process is owed for them.
+//! Credit accounts: how much of another process's messages an inbox keeps, and how much credit the process is owed.
 
 use crate::node::{Kept, SendWindow};
 
-/// What of a process's messages is kept here: it may have sent no more than a [`SendWindow`].
+/// The account of one process: its messages kept here, at most a [`SendWindow`] of them, and its credit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CreditAccount {
     kept: Kept,
-    /// What was received since it was told.
+    /// Messages and bytes received since the process was last told.
     credit: Credit,
-    /// The process's link was told that this is worth saying.
+    /// Set once the process's link knows that the credit is worth carrying.
     is_worth_saying: bool,
 }
 
-/// What has been received and its sender's process does not know of: so much more it may send.
+/// Messages and bytes that were received without the sender's process knowing. It may send as much again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credit {
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
 }
 
-/// What there is to say when a message was received.
+/// The notice that the receipt of a message calls for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CreditUpdate {
     Nothing,
-    /// The next message that goes to the process should say what it is owed.
+    /// The next message to the process should carry its credit.
     WorthSaying,
-    /// The process must be told that.
+    /// The process must be told this credit now.
     Due(Credit),
 }
 
 impl CreditAccount {
-    /// A message of so many bytes comes. False: its sender does not keep within its window.
+    /// Counts an arriving message of `bytes` bytes. False: its sender exceeds its window.
     #[inline(always)]
     pub(super) fn takes(&mut self, bytes: u64) -> bool {
         self.kept.takes(bytes)
     }
 
-    /// A message of so many bytes was received.
+    /// Counts the receipt of a message of `bytes` bytes.
     pub(super) fn received(&mut self, bytes: u64) -> CreditUpdate {
         if self.is_received_quietly(bytes) {
             return CreditUpdate::Nothing;
@@ -50,7 +50,7 @@ impl CreditAccount {
         CreditUpdate::Due(credit)
     }
 
-    /// The same, if there is nothing to say then. False: there is, and it does not count as received yet.
+    /// Counts the receipt if it calls for no notice. False: it calls for one, and the message is not counted yet.
     #[inline(always)]
     pub(super) fn is_received_quietly(&mut self, bytes: u64) -> bool {
         let (messages, sum) = (self.credit.messages + 1, self.credit.bytes + bytes);
@@ -62,7 +62,7 @@ impl CreditAccount {
         true
     }
 
-    /// What it is owed now.
+    /// Adds a received message to the credit, and returns the credit.
     #[inline(always)]
     fn count(&mut self, bytes: u64) -> Credit {
         self.kept.gives(bytes);
@@ -71,7 +71,7 @@ impl CreditAccount {
         self.credit
     }
 
-    /// What it is owed, which is told now.
+    /// Takes the credit, which the caller tells the process now.
     pub(super) fn take_credit(&mut self) -> Option<Credit> {
         self.is_worth_saying = false;
         (self.credit.messages > 0).then(|| std::mem::take(&mut self.credit))
@@ -82,7 +82,7 @@ impl CreditAccount {
 mod tests {
     use super::*;
 
-    /// Whatever is received, what is owed is said in time: as worth saying, once, or when it is due.
+    /// Credit is told in time: once as worth saying, or when it is due.
     #[test]
     fn news_come_when_they_are_worth_saying_and_when_they_are_due() {
         let mut account = CreditAccount::default();
@@ -97,7 +97,7 @@ mod tests {
             update(&mut account, 40),
             [(16, CreditUpdate::WorthSaying), (32, CreditUpdate::Due(Credit { messages: 32, bytes: 320 }))]
         );
-        // Told by another message, it begins anew.
+        // After a message has carried the credit, the account begins anew.
         assert_eq!(account.take_credit(), Some(Credit { messages: 8, bytes: 80 }));
         assert_eq!(account.take_credit(), None);
         assert_eq!(update(&mut account, 17), [(16, CreditUpdate::WorthSaying)]);

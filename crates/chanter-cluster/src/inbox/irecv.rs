@@ -17,26 +17,26 @@ use super::recv::{Received, receive};
 use crate::error::RecvError;
 use crate::node::{Node, Tests};
 
-/// Who brings a message.
+/// The way in which a message is brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
-    /// A poll of the engine, which a round follows: see `node/waiting.rs`.
+    /// By a poll of the engine, which a round follows; see `node/waiting.rs`.
     Poll,
-    /// A thread.
+    /// By a thread.
     Thread,
 }
 
-/// A posted receive, as its inbox knows it. (Locks: the inbox's, then this one.)
+/// A posted receive, as its inbox holds it. (Lock order: the inbox's lock, then this one.)
 #[derive(Default)]
 pub(crate) struct Request {
     state: Lock<State>,
 }
 
-/// What is behind the lock of a request.
+/// The state behind the lock of a request.
 pub struct State {
     got: Option<Got>,
     waiting: Queue<Note>,
-    /// Of a thread that waits in its process's queue.
+    /// Waker of a thread that waits in its process's queue.
     queued: Option<Waker>,
 }
 
@@ -46,12 +46,13 @@ impl Default for State {
     }
 }
 
-/// Who waits for a request.
+/// A waiter for a request, and its result.
 #[derive(Default)]
 pub struct Note(Option<Got>);
 
 impl Request {
-    /// It has got something. The caller holds the inbox's lock. A round wakes who waits in the queue, if there is one to come.
+    /// Fills the request. The caller holds the inbox's lock. A thread that waits in the queue is woken by the coming
+    /// round, or here if no round follows.
     pub(super) fn fill(&self, got: Got, via: Via, wakes: &mut WakeList) {
         let mut state = self.state.lock();
         let mut got = Some(got);
@@ -62,31 +63,31 @@ impl Request {
         }
     }
 
-    /// Whether it has got something. If not, this waker is left.
+    /// Whether the request is filled. If not, `waker` stays in it.
     fn is_filled(&self, waker: &Waker) -> bool {
         let waker = Some(waker.clone());
         let (is_filled, _before) = {
             let mut state = self.state.lock();
             let is_filled = state.got.is_some();
-            // Not dropped under the lock.
+            // A waker is not dropped under the lock.
             (is_filled, if is_filled { waker } else { std::mem::replace(&mut state.queued, waker) })
         };
         is_filled
     }
 
-    /// Takes the waker that was left, if it has got something.
+    /// Takes the waker left here, if the request is filled.
     pub(crate) fn waker_if_filled(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         if state.got.is_some() { state.queued.take() } else { None }
     }
 
-    /// What it has got, and nobody took.
+    /// Takes the result, if there is one that was not taken.
     pub(super) fn empty(&self) -> Option<Got> {
         self.state.lock().got.take()
     }
 }
 
-/// A posted receive in its inbox: it is taken back when this is dropped.
+/// A posted receive in its inbox. Dropping the ticket withdraws it.
 pub struct Ticket {
     core: Core,
     request: Arc<Request>,
@@ -100,7 +101,8 @@ impl Drop for Ticket {
     }
 }
 
-// SAFETY: the queue is a field of the state, which stays behind the lock.
+// SAFETY: the queue is a field of the state, which stays behind the lock, and a note is in that one queue as long as
+// it waits. No user code runs under the lock.
 unsafe impl Place for Ticket {
     type Note = Note;
     type State = State;
@@ -121,17 +123,17 @@ unsafe impl Place for Ticket {
         note.0 = state.got.take();
     }
 
-    /// It is back in the inbox when the ticket is dropped.
+    /// Returns the message to the request; it is back in the inbox when the ticket is dropped.
     fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
         state.got = note.0.take();
     }
 }
 
-/// A receive that was posted when it was made (Chant's `irecv`, section 3.2): it takes part in the order of receives since
-/// then, and a message that comes goes to it while its owner computes.
+/// A receive that was posted when it was made (Chant's `irecv`, section 3.2). It has its place in the order of
+/// receives from then on, and can get its message while its owner computes.
 ///
-/// It is an event that commits when the message is there; [`test`](Self::test) asks without waiting. Dropped, or not chosen:
-/// it was never posted, and a message that it had got is back in its place in the inbox.
+/// It is an event that commits when the message is there; [`test`](Self::test) asks without waiting. If it is dropped
+/// or not chosen, the receive is withdrawn, and a message that it had got returns to its place in the inbox.
 #[must_use = "a receive that is dropped is not posted any more"]
 pub struct Irecv<T, R = AsValue> {
     ticket: Ticket,
@@ -147,8 +149,8 @@ impl<T, R: Read<T>> Irecv<T, R> {
         Self { ticket, was_taken: false, value: PhantomData }
     }
 
-    /// The message, if it is there (Chant's `msgtest`). Never blocks. Once it has been taken, a further test, or await, finds
-    /// nothing for ever: drop it.
+    /// The message, if it is there (Chant's `msgtest`). Never blocks. Once the message has been taken, further tests
+    /// find nothing and an await never ends, so drop the receive.
     ///
     /// # Errors
     /// As for [`Inbox::recv`](crate::Inbox::recv).
@@ -158,7 +160,7 @@ impl<T, R: Read<T>> Irecv<T, R> {
         receive::<T, R>(&self.ticket.core, &self.ticket.pattern, got).map(Some)
     }
 
-    /// Waits in the process's queue until the message is there.
+    /// Waits in the process's queue of tested receives until the message is there.
     pub(super) async fn wait_in_queue(&self, node: &Node, tests: Tests) {
         let request = &self.ticket.request;
         if request.state.lock().got.is_some() {
@@ -199,7 +201,7 @@ impl<T, R: Read<T>> IntoFuture for Irecv<T, R> {
     }
 }
 
-// SAFETY: the branch holds the same ticket and a note, which are `Send`.
+// SAFETY: the branch holds the event's own ticket and a note, which are `Send`.
 unsafe impl<T, R: Read<T>> Event for Irecv<T, R> {
     type Branch = PlaceBranch<Self>;
 
@@ -208,8 +210,8 @@ unsafe impl<T, R: Read<T>> Event for Irecv<T, R> {
     }
 }
 
-/// The first of the posted receives that has its message, and which it is (Chant's `msgtestany`). Never blocks. It may be
-/// tested again: it has nothing more to give, and is passed over.
+/// The message of the first posted receive that has one, and that receive's index (Chant's `msgtestany`). Never
+/// blocks. A receive whose message was taken is passed over in later tests.
 ///
 /// # Errors
 /// As for [`Inbox::recv`](crate::Inbox::recv).
@@ -224,13 +226,14 @@ pub fn testany<T, R: Read<T>>(
     Ok(None)
 }
 
-/// Waits for all the posted receives that have not been [tested](Irecv::test) successfully; the messages, and of which receive each is, in the
-/// receives' order.
+/// Waits for all posted receives that have not been [tested](Irecv::test) successfully. Returns their messages, each
+/// with the index of its receive, in the order of the receives.
 ///
-/// **Cancel safety.** Dropped halfway, it drops what it has received so far; the other messages are back in the inbox.
+/// **Cancel safety.** Dropping the future early drops the messages received so far; the other messages return to the
+/// inbox.
 ///
 /// # Errors
-/// The first error of all.
+/// The first error of any receive.
 pub async fn waitall<T, R: Read<T>>(
     receives: impl IntoIterator<Item = Irecv<T, R>>,
 ) -> Result<Vec<(usize, Received<T>)>, RecvError> {

@@ -1,4 +1,4 @@
-//! Messages.
+//! Messages, and the memory that they reuse.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,43 +10,43 @@ use crate::name::ThreadName;
 use crate::node::{Node, WindowRef};
 use crate::wire::{Body, Slot, Written};
 
-/// So many messages an OS thread keeps.
+/// Number of unused messages that an OS thread keeps.
 const MOST_KEPT: usize = 128;
 
 thread_local! {
-    /// Memory of messages that were received.
+    /// Memory of received messages, for reuse.
     #[expect(clippy::vec_box, reason = "they are given away one by one")]
     static KEPT: RefCell<Vec<Box<Message>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A message, from its send to its receive. It is written where it stays: what goes from hand to hand is its box.
+/// A message, from its send to its receive. It is written in its final place; only its box is passed on.
 pub(crate) struct Message {
-    /// Where it goes.
+    /// Window of the receiver.
     pub(crate) window_ref: WindowRef,
     pub(crate) from: ThreadName,
     pub(crate) to: ThreadName,
     pub(crate) tag: u32,
-    /// Another process has sent it, for which it does not count as received yet.
+    /// Whether it came from another process, for which its receipt is not yet counted.
     pub(super) is_away: bool,
-    /// When it came: the how-manieth.
+    /// Number of the message in its inbox, in order of arrival.
     pub(super) number: u64,
-    /// What brings it to another process.
+    /// The node that sends it to another process; `None` for a message within this one.
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) written: Written,
 }
 
 impl Message {
-    /// One in which nothing is written yet.
+    /// A message in which nothing is written yet.
     #[inline]
     pub(crate) fn new(window_ref: WindowRef, from: ThreadName, to: ThreadName, tag: u32) -> Box<Self> {
-        // A thread that ends has none.
+        // The thread-local memory is gone in a thread that ends.
         let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
         let mut message = kept.unwrap_or_else(Self::fresh);
         (message.window_ref, message.from, message.to, message.tag) = (window_ref, from, to, tag);
         message
     }
 
-    /// One with a body.
+    /// A message with a body.
     pub(crate) fn of_body(
         window_ref: WindowRef,
         from: ThreadName,
@@ -59,7 +59,7 @@ impl Message {
         message
     }
 
-    /// One in new memory.
+    /// A message in new memory.
     #[cold]
     fn fresh() -> Box<Self> {
         let nobody =
@@ -76,7 +76,7 @@ impl Message {
         })
     }
 
-    /// It is of no use any more, but for its memory.
+    /// Ends the message and keeps its memory for reuse.
     #[inline]
     pub(crate) fn end(mut self: Box<Self>) {
         self.written.clear();

@@ -1,4 +1,4 @@
-//! Inboxes: where a thread receives, by sender and tag (Chant, section 3.2).
+//! Inboxes: a thread receives messages there, by sender and tag (Chant, section 3.2).
 
 mod credit;
 mod irecv;
@@ -38,8 +38,7 @@ use crate::wire::Buffer;
 
 /// A thread's name and its messages; see [`Process::open`](crate::Process::open).
 ///
-/// The name is of use as long as the inbox is open, that is until it is dropped. It may be shared by several threads, who
-/// then have one name.
+/// The name is valid until the inbox is dropped. Several threads may share an inbox; they then have one name.
 pub struct Inbox {
     core: Core,
     name: ThreadName,
@@ -52,33 +51,34 @@ impl Inbox {
         Self { core, name, node, given }
     }
 
-    /// The process that it is an inbox of.
+    /// The process of this inbox.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    /// Its name, which may be sent to others.
+    /// Name of this inbox, which may be sent to others.
     #[inline]
     pub fn name(&self) -> ThreadName {
         self.name
     }
 
-    /// The event of sending `value`, with a tag, to a thread anywhere. The value is written down at once: it may be
+    /// The event of sending `value`, with a tag, to a thread of any process. The value is encoded at once and may be
     /// changed afterwards.
     ///
-    /// Commits when the receiver's process has room for the message: at most 64 messages or 256 KiB of a process
-    /// wait in an inbox (a longer one waits with less than 128 KiB before it). From then on it is on its way, and messages from one thread to another
-    /// with the same tag are received in the order in which they were sent (D1). Not chosen, or dropped before: it was never sent.
+    /// Commits when the receiver's inbox has room for the message. At most 64 messages and 256 KiB of one process
+    /// wait in an inbox; a longer message may follow less than 128 KiB. After the commit the message is on
+    /// its way. Messages from one thread to another with the same tag are received in the order in which they were
+    /// sent (D1). If the event is dropped or not chosen, nothing is sent.
     ///
     /// # Errors
-    /// See [`SendError`](crate::SendError); a value that cannot be written is told of here, too.
+    /// See [`SendError`](crate::SendError). A value that cannot be encoded is reported by the event, too.
     #[inline]
     pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> SendEvent {
         self.node.send(self.name, to, tag, value)
     }
 
     /// The event of sending a [`Buffer`], as [`send`](Self::send) sends a value, without a copy. It is received by
-    /// [`recv_buffer`](Self::recv_buffer). Not chosen, or dropped before it commits: the buffer is dropped.
+    /// [`recv_buffer`](Self::recv_buffer). If the event is dropped or not chosen, the buffer is dropped.
     ///
     /// # Errors
     /// See [`SendError`](crate::SendError).
@@ -86,14 +86,14 @@ impl Inbox {
         self.node.send_body(self.name, to, tag, buffer.into_body())
     }
 
-    /// The event of receiving a message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`]: the oldest that is wanted.
+    /// The event of receiving the oldest message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`].
     ///
-    /// Of several receives that want the same message the one gets it that began to wait first. Not chosen, or dropped: the message
-    /// stays in its place (D4).
+    /// If several receives want a message, it goes to the one that began to wait first. If the event is dropped or
+    /// not chosen, the message stays in its place (D4).
     ///
     /// # Errors
-    /// [`Lost`](crate::RecvError::Lost) if a thread was named whose process has gone, and no message of it is left; for
-    /// `ANYONE` never. [`Decode`](crate::RecvError::Decode) if what was sent is not of type `T`.
+    /// [`Lost`](crate::RecvError::Lost): the named thread's process has gone, and none of its messages is left (never
+    /// for `ANYONE`). [`Decode`](crate::RecvError::Decode): the message is no value of type `T`.
     #[inline]
     pub fn recv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Recv<T> {
         Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
@@ -102,8 +102,8 @@ impl Inbox {
     /// The event of receiving a [`Buffer`], as [`recv`](Self::recv) receives a value, without a copy.
     ///
     /// # Errors
-    /// As for `recv`. [`Decode`](crate::RecvError::Decode): what came is a value, or a buffer whose bytes are no whole number of
-    /// `T`, or those of a machine with another byte order.
+    /// As for `recv`. [`Decode`](crate::RecvError::Decode): the message is a value, or a buffer with another byte
+    /// order, or its bytes are no whole number of `T`.
     pub fn recv_buffer<T: Pod>(
         &self,
         from: impl Into<Source>,
@@ -126,10 +126,11 @@ impl Inbox {
         Irecv::new(self.core, Pattern { from: from.into(), tag: tag.into() })
     }
 
-    /// The event that a process has gone: what became of the messages that were sent there from this inbox (D2).
+    /// The event that a process has gone, with the fate of the messages sent there from this inbox (D2).
     ///
-    /// Commits when the process is known to have gone; each message is told of once, to the first who asks. Not chosen, or
-    /// dropped: nothing is taken. It never commits for this process, or for one that there is not.
+    /// Commits when the process is known to have gone. Each message is reported once, to the first caller. If the
+    /// event is dropped or not chosen, nothing is taken. It never commits for this process, or for a number without a
+    /// process.
     ///
     /// ```
     /// use chanter::prelude::*;
@@ -154,7 +155,7 @@ impl Inbox {
         self.node.returned(self.name.thread, ProcessId(process))
     }
 
-    /// How many messages wait that no receive wanted.
+    /// Number of messages that wait for a receive.
     pub fn len(&self) -> usize {
         self.core.len()
     }

@@ -1,17 +1,17 @@
-//! Which messages are wanted.
+//! Patterns: senders and tags of the messages that a receive wants.
 
 use crate::name::ThreadName;
 
-/// From whom a message is wanted.
+/// The sender that a receive wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// From this thread.
+    /// This thread.
     Thread(ThreadName),
-    /// From any thread.
+    /// Any thread.
     Anyone,
 }
 
-/// From any thread.
+/// Any thread.
 pub const ANYONE: Source = Source::Anyone;
 
 impl From<ThreadName> for Source {
@@ -21,16 +21,16 @@ impl From<ThreadName> for Source {
     }
 }
 
-/// With which tag a message is wanted.
+/// The tag that a receive wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tags {
-    /// With this one.
+    /// This tag.
     Tag(u32),
-    /// With any.
+    /// Any tag.
     Any,
 }
 
-/// With any tag.
+/// Any tag.
 pub const ANY_TAG: Tags = Tags::Any;
 
 impl From<u32> for Tags {
@@ -40,7 +40,7 @@ impl From<u32> for Tags {
     }
 }
 
-/// Which messages are wanted.
+/// The sender and the tag that a receive wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pattern {
     pub(super) from: Source,
@@ -48,14 +48,14 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Whether it wants messages of that thread with that tag.
+    /// Whether it matches messages of that thread with that tag.
     #[inline]
     pub(super) fn wants(&self, (from, tag): (ThreadName, u32)) -> bool {
         (self.from == Source::Anyone || self.from == Source::Thread(from))
             && (self.tag == Tags::Any || self.tag == Tags::Tag(tag))
     }
 
-    /// The same, of what lies in a message.
+    /// Whether it matches a message, whose fields are passed as they lie there.
     #[inline(always)]
     pub(super) fn wants_of(&self, from: &ThreadName, tag: u32) -> bool {
         let is_wanted = match &self.tag {
@@ -69,13 +69,13 @@ impl Pattern {
             }
     }
 
-    /// All that want such a message, the exact one first.
+    /// All patterns that match such a message, the exact one first.
     pub(super) fn all((from, tag): (ThreadName, u32)) -> [Self; 4] {
         let [any, tagged, sent] = Self::wild((from, tag));
         [Self { from: Source::Thread(from), tag: Tags::Tag(tag) }, sent, tagged, any]
     }
 
-    /// Those that want others, too.
+    /// The patterns that match such a message and others, too.
     pub(super) fn wild((from, tag): (ThreadName, u32)) -> [Self; 3] {
         [
             Self { from: Source::Anyone, tag: Tags::Any },

@@ -1,10 +1,10 @@
-//! An inbox behind its lock: messages that nobody has received yet, and receives that have found none.
+//! An inbox behind its lock: messages without a receive, and receives without a message.
 //!
-//! * INV-INBOX: while the lock is free, no receive is posted that wants a message that is kept. Whoever brings a message
-//!   gives it to the receive that was posted first of all that want it, and keeps it only if there is none; whoever posts
-//!   a receive has looked among those that are kept.
-//! * Messages of a thread and a tag are received in the order in which they came. One that was given to a receive that
-//!   did not happen after all is back in its place.
+//! * INV-INBOX: while the lock is free, no posted receive wants a kept message. An arriving message goes to the
+//!   receive that was posted first among those that want it, and is kept only if there is none. A receive is posted
+//!   only after a search of the kept messages.
+//! * Messages of a thread and a tag are received in the order in which they came. A message given to a receive that
+//!   is undone returns to its place.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -27,30 +27,30 @@ use crate::node::{Node, WindowRef, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
-/// What a receive has got: in two registers.
+/// The result of a receive, in two registers.
 pub(super) type Got = Result<Box<Message>, &'static Why>;
 
-/// An inbox, as long as it is open. It lies in the [window](crate::node::SendWindow) of threads of its process: what has come, and how much of
-/// theirs, are under one lock.
+/// A reference to an inbox, for the time that it is open. The inbox lies in the [window](crate::node::SendWindow)
+/// that threads of its own process send through, so its messages and that window's count are under one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Core {
     window_ref: WindowRef,
 }
 
-/// What is behind the lock of an inbox.
+/// The state behind the lock of an inbox.
 pub(crate) struct State {
-    /// The process that it is an inbox of, and its name there.
+    /// The process of this inbox, and (in `name`) its name there.
     node: Weak<Node>,
     name: Option<ThreadName>,
     store: Store,
     posted: PostedReceives,
-    /// How many messages have come.
+    /// Number of messages that have come.
     arrived: u64,
     lost: HashMap<ProcessId, Why>,
     accounts: ByPeer<CreditAccount>,
 }
 
-/// A receive: what it wants, and what it has got.
+/// A receive: its pattern and its result.
 pub struct Note {
     pattern: Pattern,
     number: Cell<u64>,
@@ -68,7 +68,7 @@ impl Note {
         &self.pattern
     }
 
-    /// The how-manieth receive it is of all that were posted; 0 until it is.
+    /// Number of this receive in the order of posting, from 1; 0 while it is not posted.
     pub(super) fn number(&self) -> u64 {
         self.number.get()
     }
@@ -89,7 +89,7 @@ impl Note {
 }
 
 impl State {
-    /// An inbox of that name; `spare`: one that nobody has.
+    /// An inbox of that name, made from `spare`, an unused one, if given.
     pub(crate) fn new(name: ThreadName, node: Weak<Node>, spare: Option<Box<Self>>) -> Box<Self> {
         let mut inbox = spare.unwrap_or_else(|| Box::new(Self::nobodys()));
         inbox.node = node;
@@ -97,7 +97,8 @@ impl State {
         inbox
     }
 
-    /// It is nobody's any more. `None`: something has come, or was wanted, in it. Else it is as new, but for what comes back.
+    /// Takes the inbox's owner away. `None`: the inbox was used. Otherwise it is as new, and its link to the process
+    /// is returned.
     pub(crate) fn leave(&mut self) -> Option<Weak<Node>> {
         let is_as_new = self.arrived == 0
             && self.posted.is_as_new()
@@ -110,7 +111,7 @@ impl State {
         })
     }
 
-    /// One in which nothing arrives.
+    /// An inbox without an owner, in which nothing arrives.
     pub(crate) fn nobodys() -> Self {
         Self {
             node: Weak::new(),
@@ -129,7 +130,8 @@ impl State {
         self.posted.waiting() > 0
     }
 
-    /// Nothing arrives any more: the other processes that have sent something, and what nobody has received.
+    /// Empties the inbox as it closes: returns the other processes that have sent to it, and the messages not
+    /// received.
     pub(crate) fn close(&mut self) -> (Vec<ProcessId>, VecDeque<Box<Message>>) {
         let senders = self.accounts.drain();
         (senders, self.store.drain())
@@ -140,14 +142,14 @@ impl State {
         self.lost.get(&name.process).copied()
     }
 
-    /// A message of this process has come. Whether it is kept: nobody waits for it.
+    /// Takes a message of this process. True: no receive wanted it, so it is kept.
     #[inline]
     pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut WakeList) -> bool {
         message.number = self.count();
         self.deliver(message, Via::Thread, wakes)
     }
 
-    /// The same, where nobody waits.
+    /// Keeps an arriving message of this process; no receive is posted.
     #[inline(always)]
     pub(crate) fn keep(&mut self, mut message: Box<Message>) {
         debug_assert!(!self.is_waited_in(), "INV-INBOX");
@@ -155,20 +157,20 @@ impl State {
         self.store.put_last(message);
     }
 
-    /// Nobody can get anything.
+    /// Whether no message is kept and no process is known to be lost.
     #[inline(always)]
     fn has_nothing(&self) -> bool {
         self.store.len() == 0 && self.lost.is_empty()
     }
 
-    /// The number of a message that has come.
+    /// The number of the message that arrives now.
     #[inline(always)]
     fn count(&mut self) -> u64 {
         self.arrived += 1;
         self.arrived
     }
 
-    /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
+    /// Gives a message to the receive posted first among those that want it, or keeps it. True: it is kept.
     #[inline]
     fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut WakeList) -> bool {
         match self.posted.give(message, via, wakes) {
@@ -181,7 +183,7 @@ impl State {
     }
 }
 
-/// The oldest message that is wanted. One of this process leaves room for another one.
+/// Takes the oldest message that is wanted. A message of this process leaves its room in the window to another one.
 #[inline(always)]
 fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -> Option<Box<Message>> {
     let message = state.inbox().store.take(pattern)?;
@@ -191,7 +193,7 @@ fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -
     Some(message)
 }
 
-/// What a receive gets that is posted now.
+/// The result of a receive that would be posted now, if there is one.
 fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -> Option<Got> {
     match take_message(state, pattern, wakes) {
         Some(message) => Some(Ok(message)),
@@ -199,7 +201,8 @@ fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut WakeList) -> Option
     }
 }
 
-/// A message was taken for good. If that is no news for its sender's process, it counts as received at once; else when that is told.
+/// Counts the receipt of a message that was taken for good. If the receipt calls for a notice to the sender's
+/// process, it is counted when that notice is sent.
 #[inline(always)]
 fn is_received(inbox: &mut State, message: &mut Message) {
     if message.is_away
@@ -210,7 +213,7 @@ fn is_received(inbox: &mut State, message: &mut Message) {
     }
 }
 
-/// A message that was taken did not arrive after all.
+/// Puts a message back whose receive was undone.
 fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut WakeList) {
     let is_own = !message.is_away;
     let bytes = message.written.len() as u64;
@@ -226,8 +229,8 @@ impl Core {
         Self { window_ref }
     }
 
-    /// A message of another process has come. `None`: the inbox is closed. Whether the sender kept within its window; if not, the
-    /// message is dropped, and its sender has to be told.
+    /// Takes a message of another process. `None`: the inbox is closed. False: the sender exceeded its window; the
+    /// message is dropped, and the caller must tell the sender.
     #[inline]
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Option<bool> {
         let mut wakes = WakeList::new();
@@ -251,7 +254,7 @@ impl Core {
         Some(true)
     }
 
-    /// A process has gone: nothing comes from it any more.
+    /// Ends the receives from a process that has gone.
     pub(crate) fn lose(&self, peer: ProcessId, why: Why) {
         let mut wakes = WakeList::new();
         if let Some(mut state) = self.window_ref.lock() {
@@ -263,24 +266,24 @@ impl Core {
         wakes.queue();
     }
 
-    /// Nothing comes any more; what has come stays. Who has sent messages that nobody received.
+    /// Closes the inbox for arrivals; messages that have come stay. Returns the other processes that have sent to it.
     pub(crate) fn seal(&self, name: ThreadName) -> Vec<ProcessId> {
         self.window_ref.close(&SendError::Gone(name));
         let Some(mut state) = self.window_ref.lock() else { return Vec::new() };
         state.inbox().accounts.drain()
     }
 
-    /// How many messages wait to be received.
+    /// Number of messages that wait to be received.
     pub(super) fn len(&self) -> usize {
         self.window_ref.lock().map_or(0, |mut state| state.inbox().store.len())
     }
 
-    /// The process that it is an inbox of, as long as somebody has that.
+    /// The process of this inbox, while its node is alive.
     pub(super) fn node(&self) -> Option<Arc<Node>> {
         self.window_ref.lock()?.inbox().node.upgrade()
     }
 
-    /// The message that a receive gets that is not posted, for good.
+    /// Takes, for good, the message that a receive would get, without posting it.
     #[inline(always)]
     pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut WakeList) -> Option<Box<Message>> {
         let mut state = self.window_ref.lock()?;
@@ -289,11 +292,11 @@ impl Core {
         Some(message)
     }
 
-    /// What a receive gets that is not posted, for good.
+    /// Takes, for good, the result that a receive would get, without posting it.
     #[inline]
     pub(super) fn take(&self, pattern: &Pattern, wakes: &mut WakeList) -> Option<Got> {
         let mut state = self.window_ref.lock()?;
-        // Mostly so, for who polls.
+        // The usual case for a polling thread.
         if state.inbox().has_nothing() {
             return None;
         }
@@ -304,11 +307,11 @@ impl Core {
         got
     }
 
-    /// Posts a request, or fulfils it at once. Its number, to take it back with.
+    /// Posts a request, or fills it at once. Returns its number, for `take_back`.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         let mut wakes = WakeList::new();
         let number = {
-            // In a closed inbox it would never get anything.
+            // A request in a closed inbox would never be filled.
             let Some(mut state) = self.window_ref.lock() else { return 0 };
             match take(&mut state, &pattern, &mut wakes) {
                 Some(got) => {
@@ -322,7 +325,7 @@ impl Core {
         number
     }
 
-    /// A request is not wanted any more. What it has got and nobody took is back in the inbox.
+    /// Withdraws a request. A message that it has got and that was not taken returns to the inbox.
     pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
         let mut wakes = WakeList::new();
         {
@@ -332,7 +335,7 @@ impl Core {
                 Some(Ok(message)) if state.inbox_if(epoch).is_some() => {
                     put_back(&mut state, message, &mut wakes);
                 }
-                // Of a process that is lost; or there is nowhere to put it.
+                // The result is a lost process, or the inbox of the message is closed.
                 Some(_) => {}
                 None if number > 0 => {
                     state.inbox_of(epoch).posted.take_back(pattern, number);
@@ -344,8 +347,8 @@ impl Core {
         wakes.queue();
     }
 
-    /// A message was received: the process that has sent it may send more. (For one of this process, that was so when it was
-    /// taken, and for one that was [no news](is_received).)
+    /// Gives the sender's process room after a receipt. (For a message of this process, and for one [without a
+    /// notice](is_received), that was done when it was taken.)
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
         let bytes = message.written.len() as u64;
@@ -360,24 +363,25 @@ impl Core {
         };
         match (node, name, update) {
             (Some(node), Some(name), CreditUpdate::Due(credit)) => node.give_credit(name, peer, credit),
-            // A message may go there before it is due.
+            // A message may carry the credit before it is due.
             (Some(node), Some(_), CreditUpdate::WorthSaying) => node.owes_credit(peer),
             _ => {}
         }
     }
 
-    /// What that process is owed, which is told now.
+    /// Takes the credit of a process, which the caller tells it now.
     pub(crate) fn take_credit(&self, peer: ProcessId) -> Option<Credit> {
         self.window_ref.lock()?.inbox().accounts.get_mut(peer)?.take_credit()
     }
 }
 
-/// An inbox, as a place where receives wait.
+/// An inbox, as the place where receives wait.
 #[derive(Clone)]
 pub struct Share(pub(crate) Core);
 
-// SAFETY: a kind of receive has its queue in a box of its own, which is forgotten only when nobody waits in it; the boxes stay where
-// they are when their epoch leaves. All are behind the lock. Values are not looked into under it.
+// SAFETY: the receives of one pattern have their queue in a box of its own. A box is dropped only when no receive
+// waits in it, and it does not move when its epoch ends. All queues are behind the lock. Values are not decoded under
+// it, so no user code runs there.
 unsafe impl Place for Share {
     type Note = Note;
     type State = Windowed;
@@ -413,7 +417,7 @@ unsafe impl Place for Share {
     }
 
     fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
-        // In a closed inbox nobody receives it any more.
+        // In a closed inbox no receive wants it any more.
         if state.inbox_if(self.0.window_ref.epoch()).is_some()
             && let Some(Ok(message)) = note.got.take()
         {

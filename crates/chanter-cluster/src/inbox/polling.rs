@@ -1,4 +1,4 @@
-//! Who looks for a message while a thread waits (Chant, section 4.2).
+//! Forms of polling: how a waiting thread's message is looked for (Chant, section 4.2).
 
 use std::fmt;
 
@@ -13,47 +13,51 @@ use super::recv::{Received, receive};
 use crate::error::RecvError;
 use crate::node::Tests;
 
-/// Who looks for a message while a thread waits for it; see [`Recv::polling`]. The first three are the paper's, the fourth is what
-/// it could not try, since no library of its time had one test for any of many receives.
+/// A form of polling: how a message is looked for while a thread waits for it; see [`Recv::polling`]. *Thread polls*,
+/// *partial switch* and *waiting queue* are the paper's. [`QueueAny`](Self::QueueAny) is the form that the paper
+/// could not try: no library of its time could test any of many receives at once.
 ///
-/// In all of them a receive is posted in its inbox, and the engine's test is one for all messages of the process. The forms
-/// differ in who asks for it, how often, and how a thread hears of its message.
+/// In every form the engine's test is a single one for all messages of the process. The forms differ in which thread
+/// asks for the test, how often, and how a thread hears of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[doc(alias = "Form")]
 pub enum PollMode {
-    /// The scheduler: the thread is queued nowhere, and woken when its message is there. Nothing of it is posted to the engine, whose
-    /// poll is one test however many wait.
+    /// The scheduler polls, and the thread is woken when its message is there. Nothing is posted to the engine; its
+    /// poll is one test for any number of waiting threads.
     #[default]
     QueueRing,
-    /// The thread itself: it polls the engine, and yields when its message was not there (*Thread polls*, figure 5); where no other
-    /// thread is ready, after some polls more. Its processor never sleeps meanwhile; it answers soonest where it has nothing else to do.
+    /// The thread polls the engine, and yields when its message was not there (*Thread polls*, figure 5). Where no
+    /// other thread is ready, it polls a few times more before it yields. Its processor never sleeps meanwhile. This
+    /// form answers soonest where the processor has nothing else to do.
     ThreadPolls,
-    /// The scheduler, for the thread whose turn it is among those that wait, which is switched to only if its message is there
+    /// The scheduler tests for the next waiting thread in turn, and switches to it only if its message is there
     /// (*Scheduler polls*, with a *partial switch*, figure 6).
     PartialSwitch,
-    /// The scheduler, by a queue of those who wait, with a test for each at every turn (*Scheduler polls*, with a *waiting
-    /// queue*, figure 7).
+    /// The scheduler keeps a queue of waiting threads, and tests for each at every turn (*Scheduler polls*, with a
+    /// *waiting queue*, figure 7).
     QueueEach,
-    /// The same, with one test for any of them (the paper's section 4.2: `msgtestany`).
+    /// The scheduler keeps such a queue, with one test for any of its threads (the paper's section 4.2:
+    /// `msgtestany`).
     QueueAny,
 }
 
 impl PollMode {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 5] =
         [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
 }
 
-/// So often a thread polls before it yields, if nothing else is to be run.
+/// Number of polls before a thread yields, if no other thread is ready.
 const POLLS: u32 = 16;
 
 impl<T, R: Read<T>> Recv<T, R> {
-    /// Receives, and polls in this form until the message is there. [`PollMode::QueueRing`] is what awaiting the event does.
-    /// With engines that wake who waits, the others only cost time. Those in which the scheduler tests for each keep the processors of a machine with a
-    /// [`Pump`](crate::Pump) awake; without one they test when the engine has woken the process.
+    /// Receives a message, and polls in the form `mode` until it is there. Awaiting the event is
+    /// [`PollMode::QueueRing`]. With engines that wake a waiting process, the other forms only cost time.
+    /// [`PollMode::PartialSwitch`] and [`PollMode::QueueEach`] keep the processors of a machine with a
+    /// [`Pump`](crate::Pump) awake. Without a pump they test when the engine has woken the process.
     ///
-    /// **Cancel safety.** Dropped, it has received nothing.
+    /// **Cancel safety.** A future that is dropped has received nothing.
     ///
     /// # Errors
     /// As for [`Inbox::recv`](crate::Inbox::recv).
@@ -101,7 +105,7 @@ async fn thread_polls(core: Core, pattern: Pattern) -> Got {
             }
         }
         yield_now().await;
-        // Others poll, too.
+        // Another poll may have brought the message.
         if let Some(got) = take() {
             return got;
         }

@@ -1,4 +1,4 @@
-//! Receives that wait, by what they want.
+//! Posted receives, by their patterns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,24 +12,25 @@ use super::pattern::Pattern;
 use super::place::{Got, Note};
 use super::store::Key;
 
-/// So many kinds are faster looked through than found.
+/// Number of patterns up to which a linear search is faster than a hash table.
 const FEW: usize = 16;
 
-/// Receives that are posted: events that wait, and requests.
+/// The posted receives of an inbox: waiting events, and requests.
 #[derive(Default)]
 pub(super) struct PostedReceives {
-    /// Empty if there are many.
+    /// Receives by pattern, as a list. Empty if `many` is used.
     #[expect(clippy::vec_box, reason = "who waits in a kind must not be moved")]
     few: Vec<Box<SamePattern>>,
     many: HashMap<Pattern, Box<SamePattern>>,
-    /// So many there may be before those that nobody waits for are forgotten.
+    /// Number of patterns in `many` from which the empty ones are dropped.
     most: usize,
-    /// How many receives were posted since the beginning, and how many are: if there are none, a message need not look for one.
+    /// Number of receives ever posted, and (in `waiting`) number posted now. If none is, a message need not look for
+    /// one.
     posts: u64,
     waiting: usize,
 }
 
-/// Receives that want the same. It stays where it is while one of them waits.
+/// The receives of one pattern. It does not move while one of them waits.
 pub(super) struct SamePattern {
     pattern: Pattern,
     events: Queue<Note>,
@@ -45,7 +46,7 @@ impl SamePattern {
         self.events.is_empty() && self.requests.is_empty()
     }
 
-    /// The number of its oldest receive, and whether that is a request.
+    /// Number of its oldest receive, and whether that is a request.
     fn oldest(&mut self) -> Option<(u64, bool)> {
         let event = self.events.peek(|note| (note.number(), false));
         let request = self.requests.front().map(|(number, _)| (*number, true));
@@ -54,7 +55,7 @@ impl SamePattern {
 }
 
 impl PostedReceives {
-    /// How many receives are posted.
+    /// Number of receives that are posted.
     #[inline(always)]
     pub(super) fn waiting(&self) -> usize {
         self.waiting
@@ -65,12 +66,12 @@ impl PostedReceives {
         self.posts == 0 && self.few.is_empty() && self.many.capacity() == 0
     }
 
-    /// A receive begins to wait, or stops without having been served.
+    /// Counts a receive that begins to wait, or that stops without having been served.
     pub(super) fn waits(&mut self, waits: bool) {
         self.waiting = if waits { self.waiting + 1 } else { self.waiting - 1 };
     }
 
-    /// Where an event that wants this waits.
+    /// The queue in which an event with this pattern waits.
     pub(super) fn events(&mut self, note: &Note) -> &mut Queue<Note> {
         if note.number() == 0 {
             self.posts += 1;
@@ -79,7 +80,7 @@ impl PostedReceives {
         &mut self.of(*note.pattern()).events
     }
 
-    /// Posts a request; its number.
+    /// Posts a request and returns its number.
     pub(super) fn post(&mut self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         self.posts += 1;
         let number = self.posts;
@@ -88,7 +89,7 @@ impl PostedReceives {
         number
     }
 
-    /// A request is not wanted any more.
+    /// Withdraws a request.
     pub(super) fn take_back(&mut self, pattern: &Pattern, number: u64) {
         let Some(kind) = self.find(pattern) else { return };
         if let Ok(at) = kind.requests.binary_search_by_key(&number, |(number, _)| *number) {
@@ -97,7 +98,8 @@ impl PostedReceives {
         }
     }
 
-    /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
+    /// Gives a message to the receive posted first among those that want it. `Err`: there is none. `via`: how it was
+    /// brought.
     pub(super) fn give(
         &mut self,
         message: Box<Message>,
@@ -118,7 +120,7 @@ impl PostedReceives {
             } else {
                 kind.events.serve_first(wakes, |note| note.put(message.take().map(Ok)));
             }
-            // One is out of its queue, served or not.
+            // One receive is out of its queue, served or not.
             self.waiting -= 1;
             if message.is_none() {
                 return Ok(());
@@ -127,7 +129,7 @@ impl PostedReceives {
         message.map_or(Ok(()), Err)
     }
 
-    /// Tells all receives of which that is true that nothing comes.
+    /// Ends all receives whose pattern satisfies `is_of`, with the result of `got`.
     pub(super) fn end(
         &mut self,
         is_of: impl Fn(&Pattern) -> bool,
@@ -148,7 +150,8 @@ impl PostedReceives {
         self.waiting -= served;
     }
 
-    /// The kind whose first receive was posted first, of those that want such a message.
+    /// The pattern with the receive that was posted first, among those that match `key`. True: that receive is a
+    /// request.
     fn oldest(&mut self, key: Key) -> Option<(&mut SamePattern, bool)> {
         fn oldest(kind: &mut Box<SamePattern>) -> Option<((u64, bool), &mut SamePattern)> {
             kind.oldest().map(|oldest| (oldest, &mut **kind))
@@ -171,7 +174,7 @@ impl PostedReceives {
         self.many.get_mut(pattern).map(|kind| &mut **kind)
     }
 
-    /// The kind that wants this, which begins if there is none.
+    /// The receives of this pattern; a missing entry is made.
     fn of(&mut self, pattern: Pattern) -> &mut SamePattern {
         if self.many.is_empty() {
             if let Some(at) = self.few.iter().position(|kind| kind.pattern == pattern) {
@@ -211,7 +214,7 @@ mod tests {
         Message::new(WindowRef::nobodys(), from(sender), from(0), tag)
     }
 
-    /// Few kinds, and so many that they are indexed, against a list that is searched from its beginning.
+    /// Compares few patterns, and enough of them for the hash table, with a list searched from its beginning.
     #[test]
     fn who_was_posted_first_gets_it() {
         for senders in [3_u32, 40] {

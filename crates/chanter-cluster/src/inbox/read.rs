@@ -1,22 +1,22 @@
-//! How a message is read: as a value, or as the buffer that it is.
+//! Reading a message: as a value, or as a buffer.
 
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
 use crate::wire::{Buffer, Written};
 
-/// How a [receive](super::Recv) reads what it has got. Sealed: there are the two below.
+/// How a [receive](super::Recv) reads its message. Sealed: [`AsValue`] and [`AsBuffer`] implement it.
 pub trait Read<T>: sealed::Sealed + 'static {
-    /// What was sent. Else what is wrong with it, which is still there.
+    /// Reads the message. On an error, which says why, the message is still in place.
     #[doc(hidden)]
     fn read(written: &mut Written) -> Result<T, String>;
 }
 
-/// As a value.
+/// Reads a message as a value.
 #[derive(Clone, Copy, Debug)]
 pub enum AsValue {}
 
-/// As a [`Buffer`], without a copy.
+/// Reads a message as a [`Buffer`], without a copy.
 #[derive(Clone, Copy, Debug)]
 pub enum AsBuffer {}
 

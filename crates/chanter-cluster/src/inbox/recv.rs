@@ -19,15 +19,16 @@ use crate::name::ThreadName;
 /// A message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received<T> {
-    /// Who has sent it.
+    /// The sender.
     pub from: ThreadName,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
-    /// What was sent.
+    /// The value that was sent.
     pub value: T,
 }
 
-/// The event of receiving a message; see [`Inbox::recv`](crate::Inbox::recv), and [`Inbox::recv_buffer`](crate::Inbox::recv_buffer).
+/// The event of receiving a message; see [`Inbox::recv`](crate::Inbox::recv) and
+/// [`Inbox::recv_buffer`](crate::Inbox::recv_buffer).
 #[must_use = "events do nothing unless synchronized"]
 pub struct Recv<T, R = AsValue> {
     share: Share,
@@ -49,7 +50,7 @@ impl<T, R> Recv<T, R> {
         self.pattern
     }
 
-    /// The same receive, posted.
+    /// Posts this receive now.
     pub(super) fn posted(self) -> Irecv<T, R>
     where
         R: Read<T>,
@@ -67,11 +68,11 @@ impl<T, R> fmt::Debug for Recv<T, R> {
 impl<T, R: Read<T>> Operation for Recv<T, R> {
     type Place = Share;
     type Output = Result<Received<T>, RecvError>;
-    // The note is empty then.
+    // The note of a completed receive is empty.
     const LEAN: bool = true;
     const PROMPT: bool = true;
 
-    /// The message is there.
+    /// Receives at once, if the message is there.
     #[inline(always)]
     fn at_once(share: &Share, note: &mut Note, wakes: &mut WakeList) -> bool {
         let message = share.0.take_message(note.pattern(), wakes);
@@ -97,7 +98,7 @@ impl<T, R: Read<T>> IntoFuture for Recv<T, R> {
     }
 }
 
-// SAFETY: the branch holds the same share and note, which is `Send`.
+// SAFETY: the branch holds the event's own share and note, which are `Send`.
 unsafe impl<T, R: Read<T>> Event for Recv<T, R> {
     type Branch = PlaceBranch<Self>;
 
@@ -107,7 +108,7 @@ unsafe impl<T, R: Read<T>> Event for Recv<T, R> {
     }
 }
 
-/// What was got, read.
+/// Reads the result of a receive.
 #[inline(always)]
 pub(super) fn receive<T, R: Read<T>>(
     core: &Core,
@@ -120,7 +121,7 @@ pub(super) fn receive<T, R: Read<T>>(
     }
 }
 
-/// A message, read. No lock is held: reading is the user's code.
+/// Reads a message. No lock is held, as reading runs the user's code.
 #[inline(always)]
 fn read<T, R: Read<T>>(core: &Core, mut message: Box<Message>) -> Result<Received<T>, RecvError> {
     if message.is_away {

@@ -1,4 +1,4 @@
-//! Messages that nobody has received yet, by sender and tag.
+//! The store of messages not yet received, by sender and tag.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,18 +11,18 @@ use foldhash::HashMap;
 
 pub(super) type Key = (ThreadName, u32);
 
-/// So many messages are faster looked through than found.
+/// Number of messages up to which a linear search is faster than an index.
 const FEW: usize = 32;
 
-/// Messages, in the order of their numbers: in a row, as long as what is wanted is found near its beginning; else by sender and
-/// tag.
+/// Messages in the order of their numbers. They are in one row while the wanted ones are found near its beginning,
+/// and otherwise indexed by sender and tag.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// Empty if there is an index.
+    /// All messages, oldest first. Empty if there is an index.
     row: VecDeque<Box<Message>>,
     index: Index,
-    /// How many messages were looked at, beyond the first few, that were not wanted. If that is more than an index of all
-    /// would take, they get one.
+    /// Number of messages visited by long searches since the last index. When it outweighs the cost of an index, one
+    /// is made.
     vain: Cell<usize>,
 }
 
@@ -51,10 +51,10 @@ impl Store {
         }
     }
 
-    /// Takes the oldest message out that is wanted.
+    /// Takes the oldest message that is wanted.
     #[inline(always)]
     pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
-        // Mostly the oldest is wanted. (If there is an index, the row is empty.)
+        // Usually the oldest message is wanted. (If there is an index, the row is empty.)
         match self.row.front() {
             Some(first) if pattern.wants_of(&first.from, first.tag) => self.row.pop_front(),
             None if self.index.len == 0 => None,
@@ -72,19 +72,19 @@ impl Store {
         self.row.remove(at)
     }
 
-    /// Whether a message is there that is wanted.
+    /// Whether a wanted message is there.
     pub(super) fn has(&self, pattern: &Pattern) -> bool {
         if self.index.len > 0 { self.index.find(pattern).is_some() } else { self.find(pattern).is_some() }
     }
 
-    /// All that are left, in any order.
+    /// Takes all messages, in any order.
     pub(super) fn drain(&mut self) -> VecDeque<Box<Message>> {
         let mut all = std::mem::take(&mut self.row);
         all.extend(std::mem::take(&mut self.index).queues.into_values().flatten());
         all
     }
 
-    /// Makes an index if too much was looked at in vain.
+    /// Makes an index if long searches have cost too much.
     #[inline]
     pub(super) fn settle(&mut self) {
         if self.vain.get() > 4 * self.row.len() {
@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Where in the row the first is that is wanted.
+    /// Index in the row of the first message that is wanted.
     #[inline]
     fn find(&self, pattern: &Pattern) -> Option<usize> {
         if pattern.wants(self.row.front()?.key()) { Some(0) } else { self.search(pattern) }
@@ -116,10 +116,10 @@ impl Store {
     }
 }
 
-/// Inserts a message in the order of its number; where.
+/// Inserts a message in the order of its number, and returns its index.
 fn insert(queue: &mut VecDeque<Box<Message>>, message: Box<Message>) -> usize {
     let number = message.number;
-    // Mostly it is the last that has come.
+    // Usually the message is the newest.
     if queue.back().is_none_or(|last| last.number < number) {
         queue.push_back(message);
         return queue.len() - 1;
@@ -129,12 +129,13 @@ fn insert(queue: &mut VecDeque<Box<Message>>, message: Box<Message>) -> usize {
     at
 }
 
-/// Messages of one sender and tag are in a queue of their own. Who receives from anyone, or any tag, finds
-/// the queue whose first message came first.
+/// Queues of messages, one for each sender and tag. A receive from any thread, or with any tag, finds the queue whose
+/// first message came first.
 #[derive(Debug, Default)]
 struct Index {
     queues: HashMap<Key, VecDeque<Box<Message>>>,
-    /// The first messages of all queues, of those with a tag, and of those from a sender: their numbers, and where.
+    /// First messages of all queues, of the queues with one tag, and of those from one sender: their numbers and
+    /// keys.
     firsts: HashMap<Pattern, BTreeMap<u64, Key>>,
     len: usize,
 }
@@ -188,7 +189,7 @@ impl Index {
     }
 }
 
-/// What a receiver has been told of a process: it is lost.
+/// Whether receives of this pattern end when `peer` is lost.
 pub(super) fn concerns(pattern: &Pattern, peer: ProcessId) -> bool {
     matches!(pattern.from, Source::Thread(name) if name.process == peer)
 }
@@ -217,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Against a list that is searched from its beginning; with few senders, who are found in the row, and with many.
+    /// Compares the store with a list searched from its beginning, for few senders (in the row) and for many (in the
+    /// index).
     #[test]
     fn each_receive_takes_the_oldest_that_it_wants() {
         for senders in [3, 200] {

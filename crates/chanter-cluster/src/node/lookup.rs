@@ -1,4 +1,4 @@
-//! Names that somebody has given to threads: who asks for them, and who is told.
+//! Lookup of the names given to threads: the questions of this process and of others, and their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,7 +71,7 @@ impl Node {
         request
     }
 
-    /// Nobody wants to know that name any more, unless it was answered.
+    /// Withdraws a question, unless it has been answered.
     fn withdraw(&self, to: ProcessId, request: u64, name: &str) {
         if lock(&self.requests).remove(&request).is_none() {
             return;
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// Somebody asks for a name.
+    /// Answers a question for a name, now or once the name is registered.
     pub(super) fn look_up(&self, asker: Asker, name: &str) {
         let found = lock(&self.registry).ask(name, asker);
         match found {
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    /// The name is that one's; or too many wait, if it is nobody's.
+    /// Answers a question: `slot` is the thread's, or the default slot if too many askers wait.
     pub(super) fn answer(&self, asker: Asker, slot: Slot) {
         if asker.peer == self.me {
             let name = self.name(self.me, slot);

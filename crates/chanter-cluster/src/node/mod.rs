@@ -1,4 +1,4 @@
-//! A process of the cluster: its threads' inboxes, and what it knows of the others.
+//! A process of the cluster: the inboxes of its threads, and its state for each other process.
 
 mod lookup;
 mod notifier;
@@ -44,18 +44,18 @@ use crate::service::{Calls, Provided, Server};
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
 
-/// So many inboxes a process may have open.
+/// Number of inboxes that a process may have open.
 const MOST_INBOXES: u32 = 1 << 20;
-/// With more windows than this, those of names that are of no use any more are forgotten.
+/// Number of send windows above which the closed ones are forgotten.
 const MOST_CLOSED: usize = 4096;
-/// So many answers may wait for a process that does not take them. It is given up if there are more: what it asks must not
-/// fill this process's memory.
+/// Number of answers that may wait for a process that does not take them. A process with more is given up, so that
+/// its questions cannot fill this process's memory.
 const MOST_ANSWERS: usize = 1 << 16;
-/// And so many bytes of them.
+/// Bytes of answers that may wait for such a process.
 const MOST_ANSWERED: usize = 64 << 20;
-/// So many frames are taken from the engine before others run.
+/// Number of frames taken from the engine before other threads run.
 const BUDGET: u32 = 64;
-/// The longest name that somebody may give.
+/// Longest name of a thread, in bytes.
 const LONGEST_NAME: usize = 255;
 
 pub(crate) struct Node {
@@ -69,34 +69,34 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
-    /// Requests of this process to others, and of others to this one.
+    /// Requests of this process to others; the two fields that follow hold requests of others to this one.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
     pub(crate) forwarded_calls: ForwardedCalls,
-    /// What others may run here, and what they run.
+    /// Functions that other processes may run here, and the threads that run them.
     pub(crate) functions: Functions,
     pub(crate) hosts: Hosts,
     pub(crate) gates: Gates,
-    /// Names that are known in the whole cluster.
+    /// Names known in the whole cluster.
     pub(crate) leader: NameLeader,
-    /// Who the members of groups are.
+    /// Members of each group.
     pub(crate) memberships: MembershipTables,
     pub(crate) provided: Provided,
-    /// Who has senders of ports.
+    /// Senders of ports, and the processes that hold them.
     pub(crate) ports: Ports,
-    /// What it can be asked, and whether the others agree.
+    /// The services and functions of this program, and whether the other processes have the same.
     pub(crate) program: Program,
     waiting: Waiting,
-    /// The engine has not taken something: a hint for those who poll.
+    /// Set while a backlog may hold frames that the engine refused. A hint for threads that poll.
     has_backlog: AtomicBool,
     /// Wakes the thread that serves the engine.
     server: Arc<ServerNotifier>,
     is_pumped: bool,
-    /// The engine has.
+    /// Filled when the engine has ended.
     ended: IVar<()>,
-    /// Filled when one of the others has gone.
+    /// Filled when any other process has gone.
     some_gone: IVar<()>,
-    /// Frames that were for nobody, or made no sense.
+    /// Number of frames dropped because they were malformed or had no receiver.
     dropped: AtomicU64,
 }
 
@@ -104,32 +104,32 @@ pub(crate) struct Node {
 struct Link {
     pe: NodeId,
     state: BiasedLock<LinkState>,
-    /// It is down: what comes all the same is dropped.
+    /// Set once the process is down. Frames that still arrive from it are dropped.
     is_down: AtomicBool,
-    /// How many messages of its have come, counted round.
+    /// Number of messages that have come from the process, modulo 2^32.
     taken: AtomicU32,
-    /// An inbox owes it what is worth saying: a hint for messages that go there.
+    /// Set when an inbox owes the process enough credit for a message to carry it. A hint for messages that go there.
     owes_credit: AtomicBool,
-    /// Filled when it is down.
+    /// Filled when the process is down.
     gone: IVar<Why>,
 }
 
 #[derive(Default)]
 struct LinkState {
-    /// What the engine would not take.
+    /// Frames that the engine refused, in order.
     backlog: VecDeque<(Lane, Body)>,
-    /// How many of those answer what the process has sent, and their bytes.
+    /// Number of frames in the backlog that answer the process, and (in `answered`) their bytes.
     answers: usize,
     answered: usize,
-    /// The process does not take its answers: the engine ends the connection.
+    /// Set when the process does not take its answers. The engine then ends the connection.
     given_up: bool,
     outstanding: Outstanding,
     down: Option<Why>,
-    /// Somebody waits until the backlog is empty.
+    /// Filled when the backlog becomes empty. Present while a thread waits for that.
     emptied: Option<IVar<()>>,
 }
 
-/// A question that is not answered yet.
+/// A lookup that has not been answered yet.
 struct Request {
     to: ProcessId,
     answer: IVar<Result<ThreadName, LookupError>>,
@@ -149,7 +149,7 @@ impl Link {
 }
 
 impl LinkState {
-    /// The engine does not take it now.
+    /// Appends a frame that the engine does not take now.
     fn push_back(&mut self, lane: Lane, body: Body) {
         self.count_answer(&body);
         self.outstanding.waits(&body);
@@ -173,7 +173,7 @@ impl LinkState {
         }
     }
 
-    /// It still does not.
+    /// Puts a frame back that the engine still does not take.
     fn push_front(&mut self, lane: Lane, body: Body) {
         self.count_answer(&body);
         self.outstanding.waits(&body);
@@ -181,7 +181,7 @@ impl LinkState {
     }
 }
 
-/// Whether the frame is sent because of one that has come.
+/// Whether the frame answers one that came from the process.
 fn is_answer(body: &Body) -> bool {
     const ANSWERS: [u8; 5] = [
         Kind::Acknowledge as u8,
@@ -205,7 +205,7 @@ impl Node {
         Self::start_as(engine, is_pumped, program)
     }
 
-    /// The same, of a program that is said to be that.
+    /// Starts the process as [`start`](Self::start) does, with the description of its program given.
     pub(crate) fn start_as(engine: Arc<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
         let me = engine.me();
         let links: ByPeer<Link> =
@@ -262,7 +262,7 @@ impl Node {
         self.me
     }
 
-    /// Itself, as long as somebody has it.
+    /// This node, unless its last handle is gone.
     pub(crate) fn again(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
     }
@@ -279,12 +279,12 @@ impl Node {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The event that a process has gone; never for this one, or for one that there is not.
+    /// The event that a process has gone. It is never ready for this process or for a number without a process.
     pub(crate) fn gone(&self, peer: ProcessId) -> impl Event<Output = Why> + std::marker::Send + use<> {
         self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
     }
 
-    /// The event that one of the other processes has gone. Stays ready.
+    /// The event that any other process has gone. It stays ready.
     pub(crate) fn some_gone(&self) -> impl Event<Output = ()> + std::marker::Send + use<> {
         self.some_gone.get().wrap(drop)
     }
@@ -298,7 +298,7 @@ impl Node {
         ThreadName { pe: self.links.get(peer).map_or(NodeId(0), |link| link.pe), process: peer, thread }
     }
 
-    /// An inbox, and its name; `given` if somebody gave it one, too.
+    /// Opens an inbox and makes its name. `given` is registered for it as well.
     pub(crate) fn open(self: &Arc<Self>, given: Option<&str>) -> Result<Inbox, OpenError> {
         if let Some(name) = given
             && (name.is_empty() || name.len() > LONGEST_NAME || name.contains('@'))
@@ -308,7 +308,7 @@ impl Node {
         let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
         let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
         let core = Core::of(window_ref);
-        // Whoever goes from now on, finds it in the table.
+        // A process that goes from now on finds the inbox in the table.
         for (peer, link) in self.links.iter() {
             let down = link.state.lock().down;
             down.inspect(|why| core.lose(peer, *why));
@@ -332,13 +332,13 @@ impl Node {
         if let Some(given) = given {
             lock(&self.registry).forget(given, name.thread);
         }
-        // Who has sent messages that nobody received. (Threads of this process have been told.)
+        // These processes have sent messages that were not received. (Threads of this process have been told.)
         for peer in left.into_iter().flat_map(|left| left.senders) {
             self.tell_gone(peer, name.thread);
         }
     }
 
-    /// Nothing comes to that inbox any more; what has come may be received.
+    /// Closes an inbox for arrivals. Messages that have come may still be received.
     pub(crate) fn seal(&self, slot: Slot) {
         let Some(window_ref) = self.table.find(slot) else { return };
         for peer in Core::of(window_ref).seal(self.name(self.me, slot)) {
@@ -346,13 +346,14 @@ impl Node {
         }
     }
 
-    /// Nobody has that name here.
+    /// Tells a process that no thread here has that name.
     fn tell_gone(&self, peer: ProcessId, slot: Slot) {
         let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
         self.control(peer, header, Body::with_capacity(0));
     }
 
-    /// The window stays, to tell who sends again; but not those of ever so many names.
+    /// Closes a window and keeps it, so that later sends learn why. Above `MOST_CLOSED` windows, the closed ones are
+    /// forgotten.
     fn close_window(&self, name: ThreadName, why: &SendError) {
         let (closed, window) = {
             let mut windows = self.windows.lock();
@@ -366,7 +367,7 @@ impl Node {
         }
     }
 
-    /// A process has gone.
+    /// Ends all that concerns a process that has gone.
     fn lose(&self, peer: ProcessId, why: Why) {
         let Some(link) = self.links.get(peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
@@ -374,7 +375,8 @@ impl Node {
             if state.down.is_some() {
                 return;
             }
-            // ORDER: Relaxed: it was the engine that has told, mostly, and who polls next has its turn after us.
+            // ORDER: Relaxed: mostly the engine has told us inside a poll, and the next poll is ordered after this
+            // one.
             link.is_down.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
@@ -396,12 +398,12 @@ impl Node {
             self.is_answered(peer, request, Err(LookupError::Lost(peer, why)));
         }
         self.table.all().into_iter().for_each(|inbox| Core::of(inbox).lose(peer, why));
-        // Last: what the process has said is in the inboxes.
+        // Last, so that all that the process has sent is in the inboxes.
         self.lose_holder(peer);
         self.lose_calls(peer, why, &unsent);
     }
 
-    /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
+    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone.
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
@@ -420,7 +422,8 @@ impl Node {
         self.ended.get().await;
     }
 
-    /// Takes from the engine what has come. Not for the server thread: it is notified of requests.
+    /// Takes the frames that have come from the engine, and notifies the server thread of requests. The server thread
+    /// itself uses `poll_as_server`.
     pub(crate) fn poll(&self) -> Polled {
         let polled = self.poll_as_server();
         if self.server_side.has_arrivals() {
@@ -436,17 +439,17 @@ impl Node {
         polled
     }
 
-    /// Whether the engine has work, or has some in a moment. Engines that let others linger look for little.
+    /// Whether the engine has work now or within a few looks. A look is cheap for engines that allow lingering.
     #[inline]
     fn has_work_soon(&self) -> bool {
         (0..serve::LOOKS).any(|_| self.engine.has_work())
     }
 
-    /// As `poll`, for a thread that waits for itself; whether something has come. If the server found it here and went away, it
-    /// is called again for what has come at the end.
+    /// Polls for a thread that waits for its own message, and returns whether anything came. The server may have
+    /// found this thread polling and have parked; it is notified again of frames that came at the end.
     pub(crate) fn poll_for_oneself(&self) -> bool {
         if !self.engine.linger().is_zero() && !self.has_work_soon() && self.waiting.is_empty() {
-            // The server does the rest.
+            // The server thread does the rest.
             return false;
         }
         let polled = self.poll();
@@ -472,9 +475,9 @@ impl fmt::Debug for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.engine.leave(Leave::Now);
-        // A pump keeps the engine, and so its notifier.
+        // A pump keeps the engine alive, and thereby its notifier.
         self.notify();
-        // Nobody sends there any more: a send keeps the process.
+        // No thread sends there any more, as a send keeps the process alive.
         let windows = self.windows.lock().retain(|_, _| false);
         windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
     }

@@ -1,6 +1,6 @@
-//! The notifier of the server thread: whoever has something for it to do rings.
+//! The notifier of the server thread: a thread that has work for it calls `notify`.
 //!
-//! It is notified, or not: however often it was notified while the thread is awake, that looks once more.
+//! Its state is one bit. Any number of notifications while the server thread is awake make it look once more.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -12,7 +12,7 @@ use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, 
 
 pub(super) struct ServerNotifier {
     waiting: BiasedLock<Queue<()>>,
-    /// Nobody has heard it yet. Written under the lock.
+    /// Set while a notification has not been heard. Written under the lock.
     is_rung: AtomicBool,
 }
 
@@ -21,7 +21,7 @@ impl ServerNotifier {
         Self { waiting: BiasedLock::unhinted(Queue::new()), is_rung: AtomicBool::new(false) }
     }
 
-    /// Whoever waits wakes; if nobody does, the next one does not wait.
+    /// Wakes the waiter. Without one, the next wait ends at once.
     pub(super) fn notify(&self) {
         let mut wakes = WakeList::new();
         self.ring_under(&mut self.waiting.lock(), &mut wakes);
@@ -30,21 +30,22 @@ impl ServerNotifier {
 
     fn ring_under(&self, waiting: &mut Queue<()>, wakes: &mut WakeList) {
         if waiting.give(wakes, |()| ()).is_none() {
-            // ORDER: Relaxed: what it is notified of is told by the lock; without that it is a hint.
+            // ORDER: Relaxed: the lock publishes the work that it announces; read without the lock, the flag is a
+            // hint.
             self.is_rung.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was notified since somebody heard it. The caller hears it, and then looks what there is.
+    /// Takes the notification, if there has been one since the last was heard. The caller then looks for work.
     pub(super) fn hear(&self) -> bool {
-        // ORDER: Relaxed: one that is not seen yet is heard before the next rest.
+        // ORDER: Relaxed: a notification that is not seen yet is heard before the next park.
         self.is_rung.load(Ordering::Relaxed) && {
             let _waiting = self.waiting.lock();
             self.is_rung.swap(false, Ordering::Relaxed)
         }
     }
 
-    /// The event that it is notified.
+    /// The event of a notification.
     pub(super) fn notified(&self) -> Notified<'_> {
         Notified(self)
     }
@@ -60,7 +61,8 @@ impl fmt::Debug for Notified<'_> {
     }
 }
 
-// SAFETY: the queue is what is behind the lock, and whoever waits there has borrowed the notifier.
+// SAFETY: the queue is the lock's content and stays behind it. A waiter borrows the notifier, so the queue outlives
+// its note. No user code runs under the lock.
 unsafe impl Place for &ServerNotifier {
     type Note = ();
     type State = Queue<()>;
@@ -79,7 +81,7 @@ unsafe impl Place for &ServerNotifier {
     }
 
     fn act(&self, _waiting: &mut Queue<()>, _note: &mut (), _wakes: &mut WakeList) {
-        // ORDER: as above.
+        // ORDER: Relaxed: `act` runs under the lock, which orders the flag.
         self.is_rung.store(false, Ordering::Relaxed);
     }
 
@@ -105,7 +107,7 @@ impl<'a> IntoFuture for Notified<'a> {
     }
 }
 
-// SAFETY: the branch holds the same reference, to what is `Sync`, and a note that is nothing.
+// SAFETY: the branch holds the event's own reference, to a `Sync` notifier, and an empty note.
 unsafe impl Event for Notified<'_> {
     type Branch = PlaceBranch<Self>;
 
@@ -161,7 +163,7 @@ mod tests {
                 notifier.notify();
             }
             notifier.notified().await;
-            // Not chosen, it was not heard.
+            // A notification that was not chosen has not been heard.
             notifier.notify();
             choose_biased((always(()), notifier.notified())).await;
             notifier.notified().await;

@@ -1,4 +1,4 @@
-//! What was sent to a process, and is not known to have come there (law D2).
+//! Messages sent to a process that are not known to have come there (law D2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
 use crate::wire::{Body, Header, Kind, Slot, decode};
 
-/// What became of a thread's messages to a process that has gone; see [`Inbox::returned`](crate::Inbox::returned).
+/// The fate of a thread's messages to a process that has gone; see [`Inbox::returned`](crate::Inbox::returned).
 ///
-/// Of its messages to threads of that process, in the order in which they were sent, the last are
-/// [`unsent`](Self::unsent), those before are [`unknown`](Self::unknown), and all others were taken by the process.
+/// Take the thread's messages to that process in the order in which they were sent. The last ones are
+/// [`unsent`](Self::unsent), those before them are [`unknown`](Self::unknown). The process took all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Returned {
     /// Why the process has gone.
     pub why: Why,
-    /// The process may have taken these, or not: it has not said so.
+    /// Messages that the process may have taken; it has not acknowledged them.
     pub unknown: Vec<Unknown>,
-    /// These have never left this process.
+    /// Messages that have never left this process.
     pub unsent: Vec<Unsent>,
 }
 
-/// A message of which it is not known whether it was taken.
+/// A message that may or may not have been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// Whom it was for.
+    /// The receiver.
     pub to: ThreadName,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
 }
 
@@ -40,13 +40,13 @@ pub struct Unknown {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unsent {
-    /// Who wanted to send it.
+    /// The sender.
     pub from: ThreadName,
-    /// Whom it was for.
+    /// The receiver.
     pub to: ThreadName,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
-    /// The value, as it would have been sent.
+    /// The value, encoded as it would have been sent.
     pub bytes: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Unsent {
     /// The value.
     ///
     /// # Errors
-    /// [`Decode`](RecvError::Decode): it is not of that type.
+    /// [`Decode`](RecvError::Decode): the bytes are no value of type `T`.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, RecvError> {
         let Self { from, tag, bytes, .. } = self;
         let undecoded = |error| Undecoded { from: *from, tag: *tag, bytes: bytes.clone(), error };
@@ -70,20 +70,20 @@ impl Returned {
 
 /// The messages to one process that it has not acknowledged.
 ///
-/// The engine keeps their order, and the process counts what comes: so its count tells which have come. It comes
-/// with credit, and with the news that an inbox is closed; one of these comes for every window's worth of messages, so
-/// there are never more here than the windows let through.
+/// The engine keeps their order and the process counts arrivals, so its count tells which messages have come. The
+/// count comes with credit, and with the news that an inbox is closed. One of these comes for each window's worth of
+/// messages, so this queue never holds more than the windows let through.
 ///
-/// INV-EARNED: a process gives back only room of messages that it has taken, and takes only what has left this process. Else one
-/// that reads nothing could make this one keep whatever its threads send.
+/// INV-EARNED: a process gives back only room of messages that it has taken, and takes only what has left this
+/// process. Otherwise a process that reads nothing could make this one store everything that its threads send.
 #[derive(Default)]
 pub(super) struct Outstanding {
     messages: VecDeque<Sent>,
-    /// How many of them, the last, are in the backlog.
+    /// Number of messages at the end that are still in the backlog.
     unsent: usize,
-    /// How many have been taken, counted round.
+    /// Number of messages taken by the process, modulo 2^32.
     taken: u32,
-    /// Of those, how many messages and bytes have not been given back as room.
+    /// Messages and bytes that were taken but not yet given back as room.
     granted: (u64, u64),
 }
 
@@ -95,7 +95,7 @@ struct Sent {
 }
 
 impl Outstanding {
-    /// A frame goes into the backlog, or to the engine.
+    /// Counts a frame that goes into the backlog or to the engine.
     #[inline(always)]
     pub(super) fn sent(&mut self, header: &Header, length: usize) {
         if header.kind == Kind::Message {
@@ -103,20 +103,20 @@ impl Outstanding {
         }
     }
 
-    /// It is in the backlog.
+    /// Counts a frame that enters the backlog.
     pub(super) fn waits(&mut self, body: &Body) {
         self.unsent += usize::from(is_message(body));
     }
 
-    /// It is not any more.
+    /// Counts a frame that leaves the backlog.
     pub(super) fn goes(&mut self, body: &Body) {
         self.unsent -= usize::from(is_message(body));
     }
 
-    /// The process has taken so many, since the beginning.
+    /// Drops the messages that the process has taken: `taken` of them since the beginning, modulo 2^32.
     pub(super) fn are_taken(&mut self, taken: u32) {
         let new = taken.wrapping_sub(self.taken) as usize;
-        // One that is older than another comes later, or the peer is broken.
+        // Otherwise this count arrived after a newer one, or the peer is broken.
         if new <= self.messages.len() - self.unsent {
             let bytes: usize = self.messages.drain(..new).map(|sent| sent.length).sum();
             self.taken = taken;
@@ -125,7 +125,7 @@ impl Outstanding {
         }
     }
 
-    /// Whether it has taken so much for which it has not given room back.
+    /// Takes room that the process gives back. False: it has taken less than that without giving room back.
     fn is_earned(&mut self, messages: u64, bytes: u64) -> bool {
         match (self.granted.0.checked_sub(messages), self.granted.1.checked_sub(bytes)) {
             (Some(messages), Some(bytes)) => {
@@ -136,7 +136,7 @@ impl Outstanding {
         }
     }
 
-    /// The process has gone: what was not taken, in order, with the bodies of what was not sent.
+    /// Returns the messages that a lost process has not acknowledged, in order; unsent ones come with their bodies.
     fn lose(&mut self, backlog: VecDeque<(Lane, Body)>) -> Vec<(Sent, Option<Body>)> {
         let unsent: Vec<Body> = backlog.into_iter().map(|(_, body)| body).filter(is_message).collect();
         let unknown = self.messages.len().saturating_sub(unsent.len());
@@ -149,23 +149,24 @@ fn is_message(body: &Body) -> bool {
     body.frame().first() == Some(&(Kind::Message as u8))
 }
 
-/// What became of the messages of threads here, by thread and process.
+/// The fate of messages of this process's threads, by thread and by process that has gone.
 pub(super) type Accounts = BTreeMap<(Slot, ProcessId), Returned>;
 
 impl Node {
-    /// A process says that so many of our messages have come.
+    /// Notes the count of our messages that a process has taken.
     pub(super) fn are_taken(&self, by: ProcessId, taken: u32) {
         if let Some(link) = self.links.get(by) {
             link.state.lock().outstanding.are_taken(taken);
         }
     }
 
-    /// A process gives room back. `None`: for more than it has taken.
+    /// Accepts room that a process gives back. `None`: it gives back more than it has taken.
     pub(super) fn is_earned(&self, by: ProcessId, messages: u64, bytes: u64) -> Option<()> {
         self.links.get(by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
     }
 
-    /// A process has gone. `outstanding`: what was sent there.
+    /// Sorts the messages to a process that has gone into the accounts of their senders. `outstanding`: the messages
+    /// sent there.
     pub(super) fn account_for(
         &self,
         peer: ProcessId,
@@ -188,13 +189,14 @@ impl Node {
                 }
             }
         }
-        // Under their lock: who closes an inbox forgets its accounts when it is out of the table.
+        // Under the accounts' lock: a thread that closes an inbox removes it from the table first, then forgets its
+        // accounts.
         let mut kept = lock(&self.accounts);
         accounts.retain(|(from, _), _| self.table.book().has(*from));
         kept.append(&mut accounts);
     }
 
-    /// Nobody asks for the accounts of a thread any more.
+    /// Forgets the accounts of a thread whose inbox is closed.
     pub(super) fn close_accounts(&self, thread: Slot) {
         let mut accounts = lock(&self.accounts);
         if accounts.is_empty() {
@@ -205,7 +207,7 @@ impl Node {
         closed.iter().for_each(|key| drop(accounts.remove(key)));
     }
 
-    /// The event that a process has gone: what became of a thread's messages to it.
+    /// The event that a process has gone, with the fate of a thread's messages to it.
     pub(crate) fn returned(
         self: &Arc<Self>,
         thread: Slot,
@@ -241,7 +243,7 @@ mod tests {
         let backlog = [header(4), Header::new(Kind::Lookup), header(5)];
         backlog.iter().for_each(|header| outstanding.waits(&frame(header).1));
         outstanding.are_taken(1);
-        // Too old, and too many: those in the backlog cannot have come.
+        // A count that is too old, then one that is too large: messages in the backlog cannot have come.
         outstanding.are_taken(0);
         outstanding.are_taken(4);
         let lost = outstanding.lose(backlog.iter().map(frame).collect());
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(lost, [(2, false), (3, false), (4, true), (5, true)]);
     }
 
-    /// INV-EARNED.
+    /// INV-EARNED: room comes back at most once for each taken message.
     #[test]
     fn room_is_given_back_once_for_what_was_taken() {
         let mut outstanding = Outstanding::default();

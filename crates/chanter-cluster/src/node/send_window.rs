@@ -1,19 +1,21 @@
-//! How much may be on its way to an inbox.
+//! Send windows: how much may be on its way to an inbox.
 //!
-//! A process has a window for each inbox that it sends to: so many messages, and bytes, that it has sent and that
-//! were not received. A send commits when there is room, which is a local decision: a choice among
-//! sends needs no agreement with anybody. The receiver gives the room back.
+//! A process has a window for each inbox that it sends to. The window counts messages and bytes that were sent and
+//! not yet received. A send commits when there is room. That is a local decision, so a choice among sends needs no
+//! agreement with another process. The receiver gives the room back.
 //!
-//! INV-EPOCH: a window's memory is never given back, so whoever refers to one needs no share of it; a window that is of no use any
-//! more has its next *epoch*, with an inbox of this process, or with what goes to one of another. Epochs have numbers that are never
-//! used again. A [`WindowRef`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
-//! closed (law D5). A receive that still waits in a closed inbox does so in what that epoch has left behind.
+//! INV-EPOCH: a window's memory is never freed, so a reference to one needs no count. A window that is no longer used
+//! gets its next *epoch*: an inbox of this process, or messages to an inbox of another one. Epoch numbers are never
+//! used again. A [`WindowRef`] holds the epoch's number and compares it under the lock. If the numbers differ, that
+//! inbox is closed (law D5). A receive that still waits in a closed inbox waits in the state that its epoch has left
+//! behind.
 //!
-//! INV-WINDOW: what was sent and not given back is at most `BYTES`, or without its longest message less than `SLACK`. It stays so:
-//! a send goes over `BYTES` only where less than `SLACK` is before it, and while more is under way none is let through. The same then holds
-//! of each part of it, as of what the receiver keeps; and at most one message of a part is longer than `SLACK`, as two of them
-//! are more than `BYTES`. So the receiver can hold its sender to the window in whatever order the messages come: those of several threads
-//! leave in another order than that in which they were let through. [`Kept`] does.
+//! INV-WINDOW: the messages sent and not given back have at most `BYTES`, or less than `SLACK` without the longest of
+//! them. It stays so: a send goes over `BYTES` only where less than `SLACK` is before it, and while more is under way
+//! none is let through. The same then holds for each subset of these messages, such as the messages that the receiver
+//! keeps. A subset has at most one message longer than `SLACK`, as two of them are more than `BYTES`. So the receiver
+//! can check its sender against the window in any order of arrival, and [`Kept`] does. (Messages of several threads
+//! may leave in another order than the window let them through.)
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,60 +34,61 @@ use crate::engine::ProcessId;
 use crate::error::SendError;
 use crate::inbox::{self, Message};
 
-/// So many messages, and bytes, may be on their way from a process to an inbox.
+/// Size of a window: messages, and (in `BYTES`) bytes, on their way from a process to an inbox.
 const MESSAGES: u32 = 64;
 const BYTES: u64 = 256 * 1024;
-/// So many bytes may have been received without that their sender knows. A message that is too long for the rest of the window
-/// goes if fewer than these are before it: they may be all that is missing.
+/// Bytes that may have been received before their sender is told. A message too long for the rest of the window goes
+/// if fewer bytes than these are before it: those may be received already, and untold.
 const SLACK: u64 = BYTES / 2;
-/// So much is given back along with a message that goes there anyway.
+/// Credit from which a message to the sender's process carries it: messages, and (in `SOME_BYTES`) bytes.
 const SOME_MESSAGES: u32 = MESSAGES / 4;
 const SOME_BYTES: u64 = BYTES / 16;
 
 /// Windows without an epoch.
 static VACANT: Mutex<Vec<&'static SendWindow>> = Mutex::new(Vec::new());
 
-/// Nobody's number: of a window without an epoch.
+/// Number of a window without an epoch.
 const NOBODY: u64 = 0;
-// INV-WINDOW counts on it.
+// INV-WINDOW relies on this.
 const _: () = assert!(BYTES == 2 * SLACK);
 
-/// Set in the numbers of epochs that are inboxes of other processes.
+/// Bit set in the numbers of epochs that are inboxes of other processes.
 const AWAY: u64 = 1 << 63;
 
 pub(crate) struct SendWindow {
     state: BiasedLock<State>,
 }
 
-/// What is behind the lock of a window.
+/// The state behind the lock of a window.
 pub struct State {
-    /// Whose it is.
+    /// Number of the current epoch, or `NOBODY`.
     epoch: u64,
     messages: u32,
     bytes: u64,
     /// Why nothing can be sent any more.
     closed: Option<Box<SendError>>,
     waiting: Queue<Note>,
-    /// The inbox itself, if it is one of this process: a message then is there when its send commits.
+    /// The inbox itself, if it belongs to this process. A message is then in it when its send commits.
     inbox: Option<Box<inbox::State>>,
-    /// That of the last epoch, if it is as new: for the next one.
+    /// Inbox of the last epoch, if it was never used. The next epoch takes it.
     spare: Option<Box<inbox::State>>,
-    /// Those of earlier epochs in which receives wait, in vain. They stay where they are.
+    /// Inboxes of earlier epochs in which receives still wait, in vain. They do not move.
     left: Vec<(u64, Box<inbox::State>)>,
 }
 
-/// What is somewhere of that which a process has sent to an inbox: of INV-WINDOW the receiver's side.
+/// A count of those messages from one process to one inbox that are in one place. It is the receiver's side of
+/// INV-WINDOW.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     messages: u32,
-    /// Of those that are not long.
+    /// Bytes of the messages that are not long.
     bytes: u64,
-    /// Whether one is long: more than [`SLACK`].
+    /// Whether one of the messages is long: more than [`SLACK`] bytes.
     has_long: bool,
 }
 
 impl Kept {
-    /// One of that length comes. False: no window has let it through.
+    /// Counts an arriving message of `length` bytes. False: no window has let it through.
     #[inline(always)]
     pub(crate) fn takes(&mut self, length: u64) -> bool {
         let is_long = length > SLACK;
@@ -102,7 +105,7 @@ impl Kept {
         true
     }
 
-    /// One of that length, which was taken, goes.
+    /// Counts that a message of `length` bytes, which was taken, goes.
     #[inline(always)]
     pub(crate) fn gives(&mut self, length: u64) {
         self.messages = self.messages.saturating_sub(1);
@@ -114,33 +117,33 @@ impl Kept {
     }
 }
 
-/// A window, as long as an epoch has it.
+/// A window, for the time of one epoch.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowRef {
     window: &'static SendWindow,
     epoch: u64,
 }
 
-/// A send: how long its message is, and whether it may go.
+/// A waiting send: its content, the message's length in bytes, and its refusal, if any.
 pub struct Note {
     content: Content,
     length: u64,
-    /// Why it does not go.
+    /// Why the message cannot go.
     closed: Option<Box<SendError>>,
 }
 
-/// What a send has to say.
+/// The content of a send.
 enum Content {
     /// A message that is ready to go.
     Message(Box<Message>),
-    /// It has gone.
+    /// The message has gone.
     Sent,
-    /// It will never go.
+    /// The send fails: its message could not be written or has no receiver.
     Bad(Box<SendError>),
 }
 
 impl SendWindow {
-    /// One without an epoch.
+    /// Returns a window without an epoch, an old one if there is one.
     pub(crate) fn vacant() -> &'static Self {
         let vacant = lock(&VACANT).pop();
         vacant.unwrap_or_else(|| {
@@ -158,19 +161,19 @@ impl SendWindow {
         })
     }
 
-    /// It has no epoch, and is of no use to who had it.
+    /// Gives a window without an epoch back for the next use.
     pub(crate) fn leave_vacant(&'static self) {
         debug_assert_eq!(self.state.lock().epoch, NOBODY, "a window with a tenant is not vacant");
         lock(&VACANT).push(self);
     }
 
-    /// The reference of the epoch of that number, who may have gone.
+    /// A reference for the epoch of that number, which may have ended.
     #[inline]
     pub(crate) fn of_epoch(&'static self, epoch: u64) -> WindowRef {
         WindowRef { window: self, epoch }
     }
 
-    /// An inbox of this process is its epoch from now on, which `make` makes, perhaps of one that is left.
+    /// Begins an epoch for an inbox of this process. `make` makes that inbox, from a spare one if it gets one.
     pub(crate) fn let_to_inbox(
         &'static self,
         epoch: u64,
@@ -190,19 +193,19 @@ impl SendWindow {
         WindowRef { window: self, epoch }
     }
 
-    /// Whether one of that length may follow those.
+    /// Whether a message of `length` bytes may follow `messages` messages with `bytes` bytes.
     #[inline]
     pub(crate) fn has_room(messages: u32, bytes: u64, length: u64) -> bool {
         messages < MESSAGES && (bytes < SLACK || bytes + length <= BYTES)
     }
 
-    /// Whether so much has been received that the sender must know.
+    /// Whether enough has been received that the sender must be told at once.
     #[inline]
     pub(crate) fn is_due(messages: u32, bytes: u64) -> bool {
         messages >= MESSAGES / 2 || bytes >= SLACK
     }
 
-    /// Whether so much has been received that the next message that goes there should say so.
+    /// Whether enough has been received that the next message to the sender's process should carry the credit.
     #[inline]
     pub(crate) fn is_worth_saying(messages: u32, bytes: u64) -> bool {
         messages >= SOME_MESSAGES || bytes >= SOME_BYTES
@@ -210,14 +213,14 @@ impl SendWindow {
 }
 
 impl WindowRef {
-    /// A window for what goes to an inbox of another process.
+    /// A window for messages to an inbox of another process.
     pub(super) fn away() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let epoch = AWAY | (LAST.fetch_add(1, Ordering::Relaxed) + 1);
         SendWindow::vacant().let_to(epoch, None)
     }
 
-    /// That of nobody, for sends that never go.
+    /// A reference to no epoch, for sends that never go.
     #[cold]
     pub(crate) fn nobodys() -> Self {
         static NOBODYS: std::sync::OnceLock<&'static SendWindow> = std::sync::OnceLock::new();
@@ -225,14 +228,14 @@ impl WindowRef {
         Self { window: NOBODYS.get_or_init(SendWindow::vacant), epoch: u64::MAX }
     }
 
-    /// The state, if the epoch still has the window.
+    /// Locks the state, if the epoch still has the window.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Option<BiasedGuard<'static, State>> {
         let state = self.window.state.lock();
         (state.epoch == self.epoch).then_some(state)
     }
 
-    /// The state, whoever has the window.
+    /// Locks the state, whichever epoch has the window.
     #[inline(always)]
     pub(crate) fn lock_any(&self) -> BiasedGuard<'static, State> {
         self.window.state.lock()
@@ -247,7 +250,7 @@ impl WindowRef {
         self.lock().is_none_or(|state| state.is_closed())
     }
 
-    /// So much has been received.
+    /// Gives room back for messages that were received.
     pub(super) fn give_back(&self, messages: u32, bytes: u64) {
         let mut wakes = WakeList::new();
         if let Some(mut state) = self.lock() {
@@ -256,7 +259,7 @@ impl WindowRef {
         wakes.queue();
     }
 
-    /// Nothing can be sent any more. Senders are told so.
+    /// Closes the window: waiting and later sends fail with `why`.
     pub(crate) fn close(&self, why: &SendError) {
         let mut wakes = WakeList::new();
         let kept = Box::new(why.clone());
@@ -267,7 +270,7 @@ impl WindowRef {
         wakes.queue();
     }
 
-    /// The epoch leaves. Senders are told why. `None`: it has left before.
+    /// Ends the epoch; waiting sends fail with `why`. `None`: it had ended before.
     pub(crate) fn end(self, why: &SendError) -> Option<Left> {
         let mut wakes = WakeList::new();
         let left = {
@@ -283,7 +286,7 @@ impl WindowRef {
             let mut node = None;
             if let Some(mut unused) = inbox.take() {
                 node = unused.leave();
-                // (One that was used is dropped.)
+                // (An inbox that was used is dropped.)
                 *(if node.is_some() { &mut state.spare } else { &mut inbox }) = Some(unused);
             }
             Left { senders, _messages: messages, _inbox: inbox, _node: node, _closed: closed }
@@ -292,7 +295,7 @@ impl WindowRef {
         Some(left)
     }
 
-    /// The epoch leaves, and the window is vacant.
+    /// Ends the epoch and makes the window vacant.
     pub(super) fn give_up(self, why: &SendError) {
         if self.end(why).is_some() {
             self.window.leave_vacant();
@@ -300,7 +303,7 @@ impl WindowRef {
     }
 }
 
-/// What an epoch has left behind. It is not dropped under a lock.
+/// The remains of an epoch, to be dropped outside the lock.
 pub(crate) struct Left {
     /// Other processes that have sent something to that inbox.
     pub(crate) senders: Vec<ProcessId>,
@@ -311,13 +314,13 @@ pub(crate) struct Left {
 }
 
 impl State {
-    /// The inbox whose window it is.
+    /// The inbox of the current epoch.
     #[inline]
     pub(crate) fn inbox(&mut self) -> &mut inbox::State {
         self.inbox.as_mut().expect("an inbox has a window with an inbox")
     }
 
-    /// That of an epoch. Of one that has left it is empty, and nothing comes.
+    /// The inbox of an epoch. Once the epoch has ended, this inbox is empty and no message comes.
     pub(crate) fn inbox_of(&mut self, epoch: u64) -> &mut inbox::State {
         if self.epoch == epoch {
             return self.inbox();
@@ -332,13 +335,13 @@ impl State {
         &mut self.left[at].1
     }
 
-    /// That of an epoch, if it has not left.
+    /// The inbox of an epoch that has not ended.
     #[inline]
     pub(crate) fn inbox_if(&self, epoch: u64) -> Option<&inbox::State> {
         if self.epoch == epoch { self.inbox.as_deref() } else { None }
     }
 
-    /// Forgets what an epoch has left behind, if nobody waits there any more.
+    /// Forgets the inbox that an epoch has left behind, if no receive waits in it any more.
     pub(crate) fn sweep(&mut self, epoch: u64) {
         if self.epoch != epoch {
             self.left.retain(|(left, inbox)| *left != epoch || inbox.is_waited_in());
@@ -354,7 +357,7 @@ impl State {
         self.closed.is_some()
     }
 
-    /// So much has been received: those who wait may send.
+    /// Gives room back for received messages, and lets waiting sends use it.
     #[inline]
     pub(crate) fn give_back(&mut self, messages: u32, bytes: u64, wakes: &mut WakeList) {
         self.messages = self.messages.saturating_sub(messages);
@@ -383,7 +386,7 @@ impl State {
         }
     }
 
-    /// One of that length is on its way.
+    /// Takes room for a message of `length` bytes.
     #[inline]
     pub(crate) fn take(&mut self, length: u64) {
         self.messages += 1;
@@ -391,11 +394,12 @@ impl State {
     }
 }
 
-/// Where a message goes.
+/// The destination of a send.
 #[derive(Clone)]
 pub struct Share(WindowRef);
 
-// SAFETY: the queue is a field of the state, which stays behind the lock; no user code runs under it.
+// SAFETY: the queue is a field of the state, which stays behind the lock, and a note is in that one queue as long as
+// it waits. No user code runs under the lock.
 unsafe impl Place for Share {
     type Note = Note;
     type State = State;
@@ -411,7 +415,7 @@ unsafe impl Place for Share {
 
     #[inline(always)]
     fn is_ready(&self, state: &State, note: &Note) -> bool {
-        // One that waits does so in the window of its epoch, who tells all when it leaves.
+        // A waiting send is queued in its own epoch's window, which fails all its waiters when the epoch ends.
         let has_room =
             || state.waiting.is_empty() && SendWindow::has_room(state.messages, state.bytes, note.length);
         state.epoch != self.0.epoch || state.closed.is_some() || has_room()
@@ -431,7 +435,7 @@ unsafe impl Place for Share {
         }
     }
 
-    /// It was not sent after all.
+    /// Gives the room of a send back that was let through and not sent.
     fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut WakeList) {
         let was_let_through = matches!(note.content, Content::Message(_)) && note.closed.is_none();
         if was_let_through && state.epoch == self.0.epoch {
@@ -441,7 +445,7 @@ unsafe impl Place for Share {
 }
 
 impl Note {
-    /// The inbox is closed, if the send was not bad anyway.
+    /// Refuses a send because the inbox is closed. A send that has already failed keeps its error.
     #[cold]
     fn is_refused(&mut self, state: &State, epoch: u64) {
         let Content::Message(message) = &self.content else { return };
@@ -452,18 +456,18 @@ impl Note {
 
 /// The event of sending a message; see [`Inbox::send`](crate::Inbox::send).
 #[must_use = "events do nothing unless synchronized"]
-// As large as two registers: what awaits it is made where it is awaited.
+// The size of two registers: its future is made where it is awaited.
 #[doc(alias = "Send")]
 pub struct SendEvent(Content);
 
 impl SendEvent {
-    /// Of a message, which knows where it goes.
+    /// A send of a message, which holds its receiver.
     #[inline(always)]
     pub(super) fn new(message: Box<Message>) -> Self {
         Self(Content::Message(message))
     }
 
-    /// Of one that will never go.
+    /// A send that fails with `error`.
     #[cold]
     pub(super) fn bad(error: SendError) -> Self {
         Self(Content::Bad(Box::new(error)))
@@ -479,11 +483,11 @@ impl fmt::Debug for SendEvent {
 impl Operation for SendEvent {
     type Place = Share;
     type Output = Result<(), SendError>;
-    // The content is `Sent` then.
+    // The content of a completed send is `Sent`, which has nothing to drop.
     const LEAN: bool = true;
     const PROMPT: bool = true;
 
-    /// There is room, and nobody waits: neither to send nor for a message.
+    /// Sends if there is room and no thread waits, neither to send nor to receive.
     #[inline(always)]
     fn at_once(share: &Share, note: &mut Note, _wakes: &mut WakeList) -> bool {
         let Some(mut state) = share.0.lock() else { return false };
@@ -497,7 +501,7 @@ impl Operation for SendEvent {
             }
             match std::mem::replace(&mut note.content, Content::Sent) {
                 Content::Message(message) => inbox.keep(message),
-                // Nobody's window is open.
+                // Not reached: a send without a message refers to no epoch, so its window does not lock.
                 _ => return true,
             }
         }
@@ -511,7 +515,7 @@ impl Operation for SendEvent {
     }
 }
 
-/// It has not gone yet.
+/// Ends a send whose content is not `Sent`.
 #[inline(never)]
 fn finish(window_ref: WindowRef, note: &mut Note) -> Result<(), SendError> {
     let mut message = match std::mem::replace(&mut note.content, Content::Sent) {
@@ -522,7 +526,7 @@ fn finish(window_ref: WindowRef, note: &mut Note) -> Result<(), SendError> {
     let closed = note.closed.take();
     if let Some(closed) = closed {
         return Err(match (&message.node, *closed) {
-            // The window has had another epoch since.
+            // The window may have ended its epoch meanwhile, so the reason is asked anew.
             (Some(node), SendError::Gone(_)) => node.why_closed(message.to),
             (_, closed) => closed,
         });
@@ -533,7 +537,7 @@ fn finish(window_ref: WindowRef, note: &mut Note) -> Result<(), SendError> {
         message.end();
         return node.deliver(from, to, tag, body);
     }
-    // It has waited: there is room for it since then.
+    // The send has waited, and its room was taken for it.
     let mut wakes = WakeList::new();
     {
         let Some(mut state) = window_ref.lock() else { return Err(SendError::Gone(message.to)) };
@@ -553,7 +557,7 @@ impl IntoFuture for SendEvent {
     }
 }
 
-// SAFETY: the branch holds the same share and note, which are `Send`.
+// SAFETY: the branch holds the event's own destination and note, which are `Send`.
 unsafe impl Event for SendEvent {
     type Branch = PlaceBranch<Self>;
 
@@ -571,7 +575,7 @@ unsafe impl Event for SendEvent {
 mod tests {
     use super::*;
 
-    /// What was received and not told must not keep a message back when nothing is left to receive.
+    /// Credit that is not yet due must not hold a message back when nothing is left to receive.
     #[test]
     fn there_is_room_for_any_message_when_all_are_received_and_none_is_due() {
         for messages in 0..=MESSAGES {
@@ -618,7 +622,8 @@ mod tests {
         }
     }
 
-    /// INV-WINDOW: whatever a window lets through is taken, in whatever order it comes, is received, and is given back.
+    /// INV-WINDOW: all messages that a window lets through are taken, in any order of arrival, of receipt and of
+    /// giving back.
     #[test]
     fn what_was_let_through_is_taken_in_any_order() {
         let mut random = fastrand::Rng::with_seed(1);

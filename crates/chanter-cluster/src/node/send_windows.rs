@@ -1,11 +1,12 @@
-//! The windows of what goes to other processes.
+//! The windows of messages to other processes.
 
 use foldhash::HashMap;
 
 use super::WindowRef;
 use crate::name::ThreadName;
 
-/// Windows, by whom they lead to. Who sends mostly does so to the same thread as before: its window is looked at first.
+/// Windows, by their receiver. Successive sends mostly go to one thread, so the window that was used last is tried
+/// first.
 #[derive(Default)]
 pub(super) struct SendWindows {
     by_name: HashMap<ThreadName, WindowRef>,
@@ -13,7 +14,7 @@ pub(super) struct SendWindows {
 }
 
 impl SendWindows {
-    /// That of `name`, if there is one.
+    /// The window of `name`, if there is one.
     #[inline(always)]
     pub(super) fn get(&mut self, name: &ThreadName) -> Option<WindowRef> {
         match &self.last {
@@ -29,7 +30,7 @@ impl SendWindows {
         Some(window)
     }
 
-    /// That of `name`, which begins if there is none.
+    /// The window of `name`; a missing one is made.
     pub(super) fn of(&mut self, name: ThreadName) -> WindowRef {
         *self.by_name.entry(name).or_insert_with(WindowRef::away)
     }
@@ -38,7 +39,9 @@ impl SendWindows {
         self.by_name.len()
     }
 
-    /// Keeps those that are to stay, and gives the others out: they are given up by who asks, not under a lock.
+    /// Keeps the windows for which `stays` is true, and returns the others. The caller gives those up without holding
+    /// a
+    /// lock.
     pub(super) fn retain(
         &mut self,
         mut stays: impl FnMut(&ThreadName, &WindowRef) -> bool,
@@ -69,7 +72,7 @@ mod tests {
             let found = windows.get(&name(process)).map(|window| window.epoch());
             assert_eq!(found, Some(if process == 1 { first } else { second }));
         }
-        // The last one that was looked for.
+        // The window that was looked up last is among those removed.
         let given = windows.retain(|name, _| name.process != ProcessId(1));
         assert_eq!(
             given.iter().map(|(name, window)| (name.process, window.epoch())).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! What leaves: messages to threads here and elsewhere, and what else goes to other processes.
+//! Outgoing frames: messages to threads here and elsewhere, and all other frames to other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// What is sent is written already.
+    /// Sends a body that has been written already.
     pub(crate) fn send_body(
         self: &Arc<Self>,
         from: ThreadName,
@@ -59,7 +59,7 @@ impl Node {
         if to.process == self.me { SendEvent::new(message) } else { self.send_away(message) }
     }
 
-    /// A message that is written goes to another process.
+    /// Sends a written message to another process.
     fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> SendEvent {
         let (length, longest) = (message.written.length_away(), self.engine.caps(message.to.process).eager);
         if length > longest as usize {
@@ -69,7 +69,7 @@ impl Node {
         SendEvent::new(message)
     }
 
-    /// The window of what goes to `to`, or the inbox itself.
+    /// The window of messages to `to`; for a thread of this process, its inbox's own.
     fn window_ref(&self, to: ThreadName) -> Result<WindowRef, SendError> {
         if to.process != self.me {
             return self.window(to);
@@ -77,7 +77,7 @@ impl Node {
         self.table.find(to.thread).ok_or(SendError::Gone(to))
     }
 
-    /// The window of what goes to `to`, in another process, from here.
+    /// The window of messages from here to `to`, in another process.
     fn window(&self, to: ThreadName) -> Result<WindowRef, SendError> {
         if let Some(window) = self.windows.lock().get(&to) {
             return Ok(window);
@@ -91,7 +91,7 @@ impl Node {
         Ok(self.windows.lock().of(to))
     }
 
-    /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
+    /// Why the window of `to`, in another process, was given up.
     pub(super) fn why_closed(&self, to: ThreadName) -> SendError {
         match self.down(to.process) {
             Some(why) => SendError::Lost(to.process, why),
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    /// A message that its window has let through is on its way to another process.
+    /// Delivers a message to another process after its window has let it through.
     pub(crate) fn deliver(
         &self,
         from: ThreadName,
@@ -110,7 +110,7 @@ impl Node {
         let Some(link) = self.links.get(to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
-        // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
+        // ORDER: Relaxed: a hint. Credit that this message misses goes by itself when it is due.
         let owes_credit = link.owes_credit.load(Ordering::Relaxed);
         let (credit, request) = if owes_credit { self.credit(link, from, to.process) } else { (0, 0) };
         let header = Header {
@@ -125,22 +125,22 @@ impl Node {
         self.transmit_by(to.process, link, Lane::User, header, body)
     }
 
-    /// A message gives back what its sender's inbox owes to that process: what its header says of it.
+    /// Takes the credit that the sender's inbox owes that process, as the message's header carries it.
     #[cold]
     fn credit(&self, link: &Link, from: ThreadName, peer: ProcessId) -> (u16, u64) {
-        // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
+        // ORDER: Relaxed: a hint. Credit that another inbox owes goes by itself when it is due.
         link.owes_credit.store(false, Ordering::Relaxed);
         let credit = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_credit(peer));
-        // Both are less than what is due.
+        // Both numbers fit, as they are below the amounts that are due.
         credit.map_or((0, 0), |Credit { messages, bytes }| {
             (messages as u16, u64::from(self.taken(peer)) << 32 | bytes)
         })
     }
 
-    /// An inbox owes something to `peer`: the next message that it sends there says so.
+    /// Notes that an inbox owes `peer` credit, so that its next message there carries it.
     pub(crate) fn owes_credit(&self, peer: ProcessId) {
         if let Some(link) = self.links.get(peer) {
-            // ORDER: as in `deliver`.
+            // ORDER: Relaxed: a hint. Credit that no message carries goes by itself when it is due.
             link.owes_credit.store(true, Ordering::Relaxed);
         }
     }
@@ -150,11 +150,11 @@ impl Node {
     }
 
     pub(super) fn control(&self, to: ProcessId, header: Header, body: Body) {
-        // Who has gone needs no answer.
+        // A process that has gone needs no answer.
         let _ = self.transmit(to, Lane::Control, header, body);
     }
 
-    /// Sends a control message of requests.
+    /// Sends a control message of a request.
     pub(crate) fn transmit_control(
         &self,
         to: ProcessId,
@@ -165,12 +165,12 @@ impl Node {
         let header = Header { process: self.me.0, ..control.header() };
         self.transmit(to, lane, header, body).map_err(|error| match error {
             SendError::Lost(_, why) => why,
-            // There is none of that number.
+            // No process has that number.
             _ => Why::Left,
         })
     }
 
-    /// Sends what is said of ports.
+    /// Sends a port message.
     pub(crate) fn transmit_word(
         &self,
         to: ProcessId,
@@ -181,12 +181,12 @@ impl Node {
         self.transmit(to, lane, header, Body::with_capacity(0))
     }
 
-    /// The longest body of a message to `to`, if there is such a process.
+    /// Longest body of a message to `to`, in bytes, if there is such a process.
     pub(crate) fn longest(&self, to: ProcessId) -> Option<u32> {
         self.links.get(to).map(|_| self.engine.caps(to).eager)
     }
 
-    /// The server thread has something to do: before others, as other processes wait for it.
+    /// Notifies the server thread. It runs before others, as other processes wait for it.
     pub(crate) fn notify(&self) {
         wake_first(|| self.server.notify());
     }
@@ -202,7 +202,7 @@ impl Node {
         self.transmit_by(to, link, lane, header, body)
     }
 
-    // In the caller, as is what it calls: so the header lies nowhere but in the frame.
+    // Inlined with its callees, so that the header is written straight into the frame.
     #[inline(always)]
     fn transmit_by(
         &self,
@@ -220,7 +220,7 @@ impl Node {
         self.hand_over(to, link, lane, &header, body, length)
     }
 
-    /// The same, of what carries senders of ports.
+    /// Sends a frame that carries senders of ports.
     #[cold]
     fn transmit_parcel(
         &self,
@@ -241,7 +241,8 @@ impl Node {
         sent
     }
 
-    /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
+    /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that belong to the
+    /// receiver.
     #[inline(always)]
     fn hand_over(
         &self,
@@ -268,7 +269,8 @@ impl Node {
         let is_first = refused.is_some() && state.backlog.is_empty();
         if let Some(body) = refused {
             state.push_back(lane, body);
-            // ORDER: Release pairs with the Acquire in `flush`; under the link's lock, which is taken there afterwards.
+            // ORDER: Release pairs with the Acquire in `flush`. It is stored under the link's lock, which `flush`
+            // takes afterwards.
             self.has_backlog.store(true, Ordering::Release);
         }
         if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
@@ -277,13 +279,14 @@ impl Node {
             self.give_up_on(to);
         } else if is_first {
             drop(state);
-            // There may have been room since it was refused, and the server may have looked in vain in between: nobody tells it again.
+            // The engine may have made room since it refused, and the server may have looked in vain before the push.
+            // No other notification would come.
             self.notify();
         }
         Ok(())
     }
 
-    /// A process does not do its part. It is told, if it listens.
+    /// Gives up a process that does not do its part, and tells it so if it listens.
     pub(crate) fn give_up_on(&self, peer: ProcessId) {
         self.say_given_up(peer);
         if !self.engine.give_up(peer) {
@@ -291,16 +294,18 @@ impl Node {
         }
     }
 
-    /// Says so to a process that was given up. One that does not take it is told again when something comes from it.
+    /// Tells a process that it was given up. If it does not take this frame, it is told again when a frame comes from
+    /// it.
     pub(super) fn say_given_up(&self, peer: ProcessId) {
         let mut body = Body::with_capacity(0);
         body.set_header(&self.header(Kind::GivenUp));
         let _ = self.engine.try_send(peer, Lane::Control, body);
     }
 
-    /// Sends what the engine would not take before.
+    /// Sends frames that the engine refused before.
     pub(super) fn flush(&self) {
-        // ORDER: see `transmit`. Whoever pushes after this says so again.
+        // ORDER: Acquire pairs with the Release in `hand_over`. A push after this swap sets the flag again. The load
+        // is a hint.
         if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
             return;
         }
@@ -309,7 +314,7 @@ impl Node {
             while let Some((lane, body)) = state.pop_front() {
                 if let Err(Full { body }) = self.engine.try_send(peer, lane, body) {
                     state.push_front(lane, body);
-                    // ORDER: as in `transmit`.
+                    // ORDER: Release pairs with the Acquire of the next `flush`. It is stored under the link's lock.
                     self.has_backlog.store(true, Ordering::Release);
                     break;
                 }
@@ -320,7 +325,7 @@ impl Node {
         }
     }
 
-    /// So much from `peer` was received in an inbox of ours.
+    /// Tells `peer` what an inbox of this process has received from it.
     pub(crate) fn give_credit(&self, inbox: ThreadName, peer: ProcessId, credit: Credit) {
         let header = Header {
             credit: u16::try_from(credit.messages).unwrap_or(u16::MAX),
@@ -332,9 +337,9 @@ impl Node {
         self.control(peer, header, Body::with_capacity(0));
     }
 
-    /// How many messages of a process have come.
+    /// Number of messages that have come from a process, modulo 2^32.
     pub(super) fn taken(&self, peer: ProcessId) -> u32 {
-        // ORDER: a count that was true is true enough.
+        // ORDER: Relaxed: an older count is also valid.
         self.links.get(peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
             }
             Next::Idle(rest) => rest,
         };
-        // Whoever rests may be the last one.
+        // The server's reference must not be the last one while it is parked.
         drop(serving);
         match rest {
             Idle::Work => yield_now().await,
@@ -55,13 +55,13 @@ pub(super) async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
     }
 }
 
-/// What to do once the engine was polled.
+/// The server's next step after a poll of the engine.
 enum Next {
     /// Requests have come.
     Poll,
-    /// There is more, but others have their turn.
+    /// There is more work, but other threads run first.
     Yield,
-    /// Nothing has come: it may do so soon.
+    /// Nothing has come, but it may come soon.
     Linger,
     Idle(Idle),
 }
@@ -80,7 +80,7 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
     if node.server_side.has_arrivals() {
         Next::Poll
     } else if node.is_pumped {
-        // The pump rests for it.
+        // The pump parks the engine.
         Next::Idle(Idle::Notified)
     } else if linger.goes_on(node.engine.linger()) {
         Next::Linger
@@ -89,13 +89,13 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
     }
 }
 
-/// So often others have their turn before the clock is read again.
+/// Number of yields before the clock is read again.
 const TURNS: u32 = 8;
-/// So often it is looked for work in each turn: that is a load, where a turn is a hundred times as much.
+/// Number of looks for work after each yield. A look is a load; a yield costs a hundred times as much.
 pub(crate) const LOOKS: u32 = 16;
 
-/// Lets others have their turns, until the engine has work, the notifier was called, or some time has gone. Nobody was told that
-/// the process sleeps. False: nobody needs it any more.
+/// Lets other threads run until the engine has work, the notifier was called, or `TURNS` yields have passed. The
+/// process is not announced as asleep meanwhile. False: the node is no longer in use.
 async fn wait_briefly(node: &Weak<Node>, notifier: &ServerNotifier) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
@@ -110,8 +110,8 @@ async fn wait_briefly(node: &Weak<Node>, notifier: &ServerNotifier) -> bool {
     true
 }
 
-/// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests
-/// pass without.
+/// Decides how long to poll in vain before parking. A peer in conversation answers soon or not at all. After each
+/// linger in which nothing came, about twice as many parks pass without one.
 #[derive(Default)]
 struct Linger {
     since: Option<Instant>,
@@ -119,7 +119,7 @@ struct Linger {
     pass: u32,
 }
 
-/// At most 2 to this number rests pass without.
+/// Limit of the exponent: fewer than 2 to this number parks pass without a linger.
 const MOST_VAIN: u32 = 6;
 
 impl Linger {
@@ -129,7 +129,7 @@ impl Linger {
         }
     }
 
-    /// Nothing has come: whether to poll again, rather than to rest.
+    /// Nothing has come: whether to poll again rather than park.
     fn goes_on(&mut self, time: Duration) -> bool {
         if time.is_zero() {
             return false;

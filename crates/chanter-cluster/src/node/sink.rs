@@ -1,4 +1,4 @@
-//! What arrives.
+//! Arriving frames.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ impl Sink for &Node {
     }
 }
 
-/// The header of a frame that is whole, and of who has sent it.
+/// The header of a frame, if the frame is whole and names its true sender.
 #[inline(always)]
 fn whole_header(from: ProcessId, frame: &Body) -> Option<Header> {
     let header = Header::decode(frame.frame(), u32::MAX).ok()?;
@@ -33,13 +33,14 @@ fn whole_header(from: ProcessId, frame: &Body) -> Option<Header> {
 }
 
 impl Node {
-    /// `None`: it made no sense, or was for nobody. Its sender is told, if that may be a message that somebody has sent: it is given up.
+    /// Handles a frame. `None`: it was malformed, or had no receiver. The sender of a frame that breaks the rules is
+    /// told and given up.
     fn is_understood(&self, from: ProcessId, mut frame: Body) -> Option<()> {
         let link = self.links.get(from)?;
         let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
-        // ORDER: Relaxed: see `lose`.
+        // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
         if link.is_down.load(Ordering::Relaxed) {
-            // The engine knows nothing of that, and the process perhaps has not heard it.
+            // The engine may not know that the process was given up, and that process may not have heard it.
             if header.kind != Kind::GivenUp {
                 self.say_given_up(from);
             }
@@ -50,13 +51,14 @@ impl Node {
         }
         match header.kind {
             Kind::Message => {
-                // What is wrong with that is not the message's fault.
+                // A message with wrong credit is delivered all the same.
                 let credit = (header.credit > 0).then(|| {
                     let (taken, bytes) =
                         ((header.request >> 32) as u32, header.request & u64::from(u32::MAX));
                     self.hear_credit(from, &header, taken, bytes)
                 });
-                // ORDER: Relaxed, and no addition at once: an engine hands over by one poll at a time, one after the other.
+                // ORDER: Relaxed, and no atomic addition: an engine delivers from one poll at a time, each ordered
+                // after the last.
                 link.taken.store(link.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                 let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
@@ -111,26 +113,30 @@ impl Node {
                 self.lose(from, Why::Unreachable);
                 Some(())
             }
-            // Of links and engines that are not there yet.
+            // Kinds of links and engines that do not exist yet.
             Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,
         }
     }
 
-    /// A frame cannot be taken, as its sender does not keep to the rules: nothing more is taken from it, and both sides know.
+    /// Refuses a frame whose sender breaks the rules. No more frames are taken from that process, and both sides
+    /// know.
     #[cold]
     fn refuse(&self, from: ProcessId) -> Option<()> {
-        // What comes before the engine says that it is down would come after what is missing.
-        // ORDER: Relaxed: see `lose`.
+        // Frames that arrive before the engine reports the process down would follow a missing one, so they are
+        // dropped.
+        // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
         self.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
         self.give_up_on(from);
         None
     }
 
-    /// An inbox of `from` has received so much from here, and the process has taken so many messages. `None`: it has not.
+    /// Takes credit: an inbox of `from` has received messages, and the process has taken `taken` in all. `None`: the
+    /// credit is more than was sent.
     fn hear_credit(&self, from: ProcessId, header: &Header, taken: u32, bytes: u64) -> Option<()> {
         self.are_taken(from, taken);
         self.is_earned(from, header.credit.into(), bytes)?;
-        // Windows that were closed are forgotten, if there are many. What else the frame says is true all the same.
+        // The window may be missing: closed ones are forgotten if there are many. The frame's other contents hold
+        // nevertheless.
         let window = self.windows.lock().get(&self.name(from, header.from));
         window.inspect(|window| window.give_back(header.credit.into(), bytes));
         Some(())

@@ -1,11 +1,12 @@
-//! Threads that wait for messages in a queue that the scheduler goes through (Chant, section 4.2).
+//! Threads that wait for messages in a queue which the scheduler tests (Chant, section 4.2).
 //!
-//! Each has a receive that is posted in its inbox, as all receives are, and is filled when its message comes. But that does not wake
-//! its thread: a *round* does, which is made after each poll of the engine, and looks whether it was filled.
+//! Each thread has a receive posted in its inbox, as all receives are, and the receive is filled when its message
+//! comes. That does not wake the thread. A *round* after each poll of the engine tests the receives and wakes the
+//! threads of filled ones.
 //!
-//! * INV-QUEUED: whoever fills a receive by polling the engine makes a round afterwards; whoever fills it otherwise wakes its
-//!   thread. A thread leaves its waker in its receive under the lock under which that is filled, and is in the queue before. So either it
-//!   sees its message, or a round that comes later sees its waker.
+//! * INV-QUEUED: a poll of the engine that fills a receive makes a round afterwards; a receive filled otherwise wakes
+//!   its thread. A thread first joins the queue, then leaves its waker in its receive, under the lock under which the
+//!   receive is filled. So either it sees its message, or a later round sees its waker.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,37 +16,38 @@ use std::task::Waker;
 use super::{Node, lock};
 use crate::inbox::Request;
 
-/// What is tested in a round, once the engine was polled.
+/// The receives that a round tests, after a poll of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tests {
-    /// The thread alone whose turn it is, with a test.
+    /// One thread's receive, the next one in turn, with a test of the engine.
     Next,
-    /// All, with a test for each.
+    /// All receives, with a test of the engine for each.
     Each,
-    /// All, after the one test that the poll was.
+    /// All receives, after the one test that the poll was.
     Any,
 }
 
 const KINDS: usize = 3;
 
-/// The queues, by how they are tested.
+/// The queues of waiting threads, one for each kind of test.
 #[derive(Default)]
 pub(crate) struct Waiting {
     queues: [Mutex<VecDeque<Arc<Request>>>; KINDS],
     count: AtomicUsize,
-    /// Those of which something is asked even if the engine has nothing.
+    /// Number of waiting threads that ask for a test even if the engine has no work.
     tested: Arc<AtomicUsize>,
 }
 
 impl Waiting {
-    /// How many wait of which something is asked at each turn of the scheduler.
+    /// Number of waiting threads that ask for a test at each turn of the scheduler.
     pub(crate) fn tested(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.tested)
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread waits.
     pub(super) fn is_empty(&self) -> bool {
-        // ORDER: Relaxed: as in `queue`.
+        // ORDER: Relaxed: a receive filled before its thread was counted is seen by that thread, under the receive's
+        // lock.
         self.count.load(Ordering::Relaxed) == 0
     }
 
@@ -53,13 +55,13 @@ impl Waiting {
         &self.queues[tests as usize]
     }
 
-    /// The counts that a thread which waits like this is in.
+    /// The counters that include a thread with this kind of test.
     fn counts(&self, tests: Tests) -> impl Iterator<Item = &AtomicUsize> {
         [Some(&self.count), (tests != Tests::Any).then_some(&*self.tested)].into_iter().flatten()
     }
 }
 
-/// A place in the queue.
+/// A thread's entry in the queue; dropping it removes the thread.
 pub(crate) struct Queued<'a> {
     waiting: &'a Waiting,
     tests: Tests,
@@ -71,7 +73,7 @@ impl Drop for Queued<'_> {
         let mut queue = lock(self.waiting.queue(self.tests));
         if let Some(at) = queue.iter().position(|other| Arc::ptr_eq(other, &self.request)) {
             queue.remove(at);
-            // ORDER: Relaxed: who does not see it yet makes a round too many.
+            // ORDER: Relaxed: a poller that does not see it yet makes one round too many.
             for count in self.waiting.counts(self.tests) {
                 count.fetch_sub(1, Ordering::Relaxed);
             }
@@ -80,10 +82,11 @@ impl Drop for Queued<'_> {
 }
 
 impl Node {
-    /// Puts a receive into the queue until that is dropped.
+    /// Puts a receive into the queue until the returned value is dropped.
     pub(crate) fn queue(&self, tests: Tests, request: &Arc<Request>) -> Queued<'_> {
         let waiting = &self.waiting;
-        // ORDER: Relaxed: whoever fills the receive afterwards has its lock after this thread, which leaves its waker there.
+        // ORDER: Relaxed: a thread that fills the receive after the waker was left there takes the receive's lock
+        // after this one.
         for count in waiting.counts(tests) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -91,9 +94,10 @@ impl Node {
         Queued { waiting, tests, request: Arc::clone(request) }
     }
 
-    /// The engine was polled: goes through those who wait.
+    /// Makes a round after a poll of the engine.
     pub(super) fn round(&self) {
-        // ORDER: Relaxed: as in `queue`.
+        // ORDER: Relaxed: a receive filled before its thread was counted is seen by that thread, under the receive's
+        // lock.
         if self.waiting.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -118,14 +122,14 @@ impl Node {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// One test. What it finds is taken by the next poll: the engine stays at work until then.
+    /// Tests the engine once. A frame that it finds stays there for the next poll.
     fn test(&self) {
         if self.engine.has_work() && !self.is_pumped {
             self.server.notify();
         }
     }
 
-    /// Those who wait.
+    /// The waiting threads.
     pub(crate) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
