@@ -37,7 +37,7 @@ use crate::sync::const_unless_loom;
 /// [`IVar`](crate::IVar)s are often simpler: they carry the news itself.
 ///
 /// A notification, like a lock, is not granted to a future that nobody polls: see [the
-/// module](super). A wait that was notified, and is dropped before it has the mutex, passes the
+/// module](crate::sync). A wait that was notified, and is dropped before it has the mutex, passes the
 /// notification on.
 pub struct Condvar {
     queue: LazyQueue,

@@ -1,7 +1,7 @@
 //! Time as events.
 //!
-//! Each virtual processor has its own [`Timers`]. For other OS threads one OS thread keeps the
-//! time; it is started when first needed.
+//! Each virtual processor has its own timers. For other OS threads one OS thread keeps the time; it
+//! is started when first needed.
 
 mod alarm;
 mod clock;
