@@ -75,8 +75,7 @@ mod sync;
 mod thread;
 mod time;
 
-/// Simulated machines: what explorers of schedules are built on, such as the
-/// crate `chanter-explore`.
+/// Simulated machines, the base of explorers of schedules such as the crate `chanter-explore`.
 pub mod simulation {
     pub use crate::inspect::{Note, Outcome, Simulation};
 }

@@ -93,8 +93,7 @@ named! {
     interrupt = SIGINT;
     /// Listens for SIGTERM: the request to end.
     terminate = SIGTERM;
-    /// Listens for SIGHUP: the terminal has gone, or a daemon is to read its
-    /// configuration again.
+    /// Listens for SIGHUP: the terminal is closed, or a daemon should read its configuration again.
     hangup = SIGHUP;
     /// Listens for SIGQUIT: Ctrl-\.
     quit = SIGQUIT;
@@ -107,7 +106,7 @@ named! {
     /// Listens for SIGCHLD: a child has ended or stopped. For children that you
     /// spawned see [`process`](crate::process).
     child = SIGCHLD;
-    /// Listens for SIGWINCH: the terminal has another size.
+    /// Listens for SIGWINCH: the size of the terminal has changed.
     window_change = SIGWINCH;
 }
 

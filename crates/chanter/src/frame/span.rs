@@ -1,4 +1,5 @@
-//! A span of `tracing` for each thread (feature `tracing`; without it `no_span.rs` stands here).
+//! Spans of `tracing`, one for each thread (feature `tracing`; without it `no_span.rs` replaces
+//! this file).
 //!
 //! The header of a frame has a pointer to the thread's span, or null; then a poll costs one
 //! comparison. The span is made at the spawn, as a child of the current one, and is closed when the

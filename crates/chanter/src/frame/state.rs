@@ -15,7 +15,7 @@
 //! |-------------------------|----------------------------------------------------|
 //! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
 //! | `next`, `vp`            | the holder of the token, the runner                |
-//! | the result              | the completer; then whoever set TAKEN              |
+//! | the result              | the completer, then the caller that set TAKEN      |
 //!
 //! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the
 //! *token* ([`Ready`](crate::policy::Ready)), and the beginning of the poll needs no transition. A
@@ -335,7 +335,7 @@ impl State {
         loop {
             let is_stale = word & STALE != 0;
             let next = if is_stale { forget_stale(word) } else { to_end(word) };
-            // ORDER: as in `begin_slowly`.
+            // ORDER: Release and Acquire, as for the stale token in `begin_slowly`.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) if !is_stale => return Begun::Run,
                 Ok(()) if is_free(next) => return Begun::Free,
@@ -351,7 +351,7 @@ impl State {
         let mut word = self.word();
         while word & STALE != 0 {
             let next = forget_stale(word);
-            // ORDER: as in `begin_slowly`.
+            // ORDER: Release and Acquire, as for the stale token in `begin_slowly`.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) => return Some(if is_free(next) { Begun::Free } else { Begun::Stale }),
                 Err(now) => word = now,
@@ -441,7 +441,7 @@ impl State {
         // may follow, up to the end of the frame.
         let mut word = self.0.load(order::state_withdraw());
         if plainly && word == ACTIVE | FRESH | (2 * REFERENCE) {
-            // The caller's two references are all, so nobody can come by another.
+            // The caller's two references are the only ones, so nobody can make another.
             self.steal_alone();
             return true;
         }

@@ -133,8 +133,8 @@ pub enum HoldKind {
 
 /// A lock for an object's methods. The file's comment describes the protocol.
 pub struct BiasedGate {
-    /// The OS thread that the gate is biased to, and the ticket that allows to enter by the bias.
-    /// It is written under `aside`'s lock.
+    /// The OS thread that the gate is biased to, and the ticket that permits entry by the bias. It
+    /// is written under `aside`'s lock.
     owner: AtomicU64,
     /// The number of the owner's marked holds (INV-MARK 1).
     hold_count: AtomicU32,
@@ -403,7 +403,7 @@ impl BiasedGate {
         self.owner.store(key, Ordering::Relaxed);
         drop(aside);
         count!(BIASED);
-        // ORDER: see `joined`.
+        // ORDER: store buffering with `joined`.
         full_fence(order::gate_bias());
         if self.permits.has_line() {
             self.unbias();
@@ -430,7 +430,7 @@ impl BiasedGate {
                 aside.late = owner;
                 let earns = self.earns.load(Ordering::Relaxed);
                 self.earns.store((earns * 2).min(LONGEST), Ordering::Relaxed);
-                // ORDER: INV-MARK, the other side.
+                // ORDER: INV-MARK, the side that ends the bias.
                 fence_pair::heavy();
             }
         }

@@ -37,8 +37,8 @@
 //!   many waiters are never polled, the time to get past them grows with the logarithm of their
 //!   number.
 //! * A future that waits for much (a writer, or many permits) may stand before others that could
-//!   proceed. It is woken now and then, to find out whether it is still polled; if not, it is
-//!   passed as well.
+//!   proceed. It is woken now and then, to find out whether it is still polled; if it is not, the
+//!   queue goes on without it as well.
 //!
 //! # The order of waiters
 //!

@@ -1,4 +1,4 @@
-//! Spawning threads with a name.
+//! `ThreadBuilder`, which spawns threads with options.
 
 use std::fmt;
 use std::future::Future;

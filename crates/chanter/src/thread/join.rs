@@ -364,7 +364,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if self.state().is_fresh() {
-            // SAFETY: the handle is a reference.
+            // SAFETY: the handle holds a reference.
             unsafe { demand(self.thread.frame) };
         }
         let (state, joiners) = (self.state(), self.thread.joiners());
