@@ -137,8 +137,8 @@ impl Permits {
         taken
     }
 
-    /// Takes permits if they are free and `may` says that no waiter has precedence. `None`: it did
-    /// not.
+    /// Takes permits if they are free and `may` says that no waiter has precedence. `None`: none
+    /// were taken.
     fn take(&self, wants: usize, may: bool) -> Option<Outcome> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {

@@ -475,8 +475,8 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
     // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
-    // its runner. The future is moved by hand, once; a closure that owned it would be moved a
-    // second time.
+    // its runner. The future is moved by hand, once; a closure that owned it would cause another
+    // move.
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
