@@ -114,8 +114,8 @@ named! {
 ///
 /// # Errors
 /// If the signal cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS refuses.
-/// [`Unsupported`](io::ErrorKind::Unsupported) in a [forked](crate::process#forks) child of a
-/// process that has listened.
+/// The error is [`Unsupported`](io::ErrorKind::Unsupported) in a [forked](crate::process#forks)
+/// child of a process that has listened.
 pub fn listen(number: i32) -> io::Result<Signal> {
     if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));

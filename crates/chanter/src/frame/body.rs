@@ -186,7 +186,7 @@ unsafe fn cancelled(frame: NonNull<Header>) -> JoinError {
 #[cold]
 fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtable: &'static Vtable) {
     // SAFETY: the caller is the runner, so the frame lives. A frame that has never blocked does not
-    // know its vtable, and may be fresh again: so the vtable is lent to it for the description.
+    // know its vtable, and may be fresh again. So the vtable is lent to it for the description.
     let whose = unsafe {
         let before = frame.as_ref().vtable.replace(vtable);
         let whose = describe("a parasite", frame);

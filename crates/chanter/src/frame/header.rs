@@ -1,12 +1,12 @@
 //! Frames, the memory of threads, and the arenas that they come from.
 //!
 //! A frame is a [`Header`] followed by the thread's body. It is made in its final place and never
-//! moves. Each virtual processor owns an [`Arena`] with a free list per size class: taking and
-//! giving back a frame there costs a load and a store. A frame that is freed elsewhere returns
-//! through the arena's return list (INV-STACK), which the owner empties when a free list runs dry.
+//! moves. Each virtual processor owns an [`Arena`] with a free list per size class. There a frame
+//! is taken or given back with a load and a store. A frame that is freed elsewhere returns through
+//! the arena's return list (INV-STACK), which the owner empties when a free list runs dry.
 //!
-//! Frames may outlive their machine, because wakers and handles refer to them. [`Arena::orphan`]
-//! then counts the missing frames, and the last one that returns frees the slabs.
+//! Frames may outlive their machine, because wakers and handles refer to them. Then
+//! [`Arena::orphan`] counts the missing frames, and the last one that returns frees the slabs.
 
 use std::collections::HashSet;
 use std::ptr::{self, NonNull};

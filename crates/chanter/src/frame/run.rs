@@ -288,8 +288,8 @@ impl Revoked {
     ///
     /// # Safety
     /// The frame is in use, and was not claimed by [`claim`]. Nobody runs its thread or is about
-    /// to. Either the thread is bound to the caller's OS thread, or the caller is the last worker
-    /// of the machine; and the caller polls nothing now.
+    /// to. The thread is bound to the caller's OS thread, or the caller is the last worker of the
+    /// machine. The caller polls nothing now.
     pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
         // stays.

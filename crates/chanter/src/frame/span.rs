@@ -6,7 +6,7 @@
 //! thread is determined. It is entered while the thread is polled, wherever that is, and while its
 //! future is dropped.
 //!
-//! Polls nest on a stack: a parasite is attached within the poll of another thread, and others run
+//! Polls nest on a stack. A parasite is attached within the poll of another thread, and others run
 //! above a thread that blocks its OS thread. The innermost [`Entered`] of an OS thread is the head
 //! of a list through its stack. A suspended fiber keeps the part of this list on its own stack
 //! ([`Parked`]).

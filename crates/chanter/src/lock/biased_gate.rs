@@ -26,7 +26,7 @@
 //! The fences are those of INV-BIAS. If the owner's store to the hold count precedes the heavy
 //! fence, the read after the fence finds it, and the hold's permits are kept. If not, the owner's
 //! second look finds no bias. It takes its mark back, settles (the mark may have been seen
-//! nevertheless), and joins the wait queue. The same holds when it leaves: either the hold count
+//! nevertheless), and joins the wait queue. The same holds when it leaves. Either the hold count
 //! was read without the hold, or the owner sees that the bias has ended, and settles.
 //!
 //! A marked hold may end on another OS thread, if its thread has moved while it was suspended. That

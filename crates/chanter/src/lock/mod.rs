@@ -22,9 +22,9 @@
 //! # Nothing is granted to a future that nobody polls
 //!
 //! Fair locks usually hand the lock to the first waiter when it is released. That waiter may be a
-//! future that its owner keeps but does not poll: a losing branch of a `select!`, or an element of
-//! an idle stream. Then the lock is held, but nobody runs to release it, and all others wait for
-//! ever: a *futurelock*.
+//! future that its owner keeps but does not poll. It may be a losing branch of a `select!`, or an
+//! element of an idle stream. Then the lock is held, but nobody runs to release it, and all others
+//! wait for ever: a *futurelock*.
 //!
 //! Here a release grants nothing. It wakes the first waiter, which takes the lock when it is
 //! **polled**. This poll is the commit point of every event in this module.
@@ -37,7 +37,7 @@
 //!   many waiters are never polled, the time to get past them grows with the logarithm of their
 //!   number.
 //! * A future that waits for much (a writer, or many permits) may stand before others that could
-//!   proceed. It is woken now and then, to find out whether it is still polled; if it is not, the
+//!   proceed. It is woken now and then, to find out whether it is still polled. If it is not, the
 //!   queue goes on without it as well.
 //!
 //! # The order of waiters

@@ -215,8 +215,8 @@ unsafe fn spawn_any_in<F: Future>(
 /// it with [`Thread::run`].
 ///
 /// The value is demanded by an await of the handle, or by a synchronization on [`Thread::join`]. A
-/// demander on a thread of the machine *steals* a thread that has not run yet: it polls the thread
-/// at once, on its own stack. This costs about as much as a few calls. A stolen thread that blocks
+/// demander on a thread of the machine *steals* a thread that has not run: it polls the thread at
+/// once, on its own stack. This costs about as much as a few calls. A stolen thread that blocks
 /// goes on as a host. Other demanders schedule the thread. So a delayed thread is a lazy value that
 /// may block, and may be shared. Spawned threads that still wait for their first turn are stolen in
 /// the same way.
