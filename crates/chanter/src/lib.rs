@@ -44,9 +44,9 @@
 //! level `INFO`. Its parent is the span that is current at the spawn. Its fields are `kind`, `name`
 //! (or the function in which the body was written), `id` (with [`genealogy`](Builder::genealogy)),
 //! and `site`. The span is entered while the thread is polled, attached parasites included, and
-//! while its future is dropped. It closes when the thread is determined. While no subscriber wants
-//! it, it costs 14 instructions for a parasite that does not block, and 39 for a host that is
-//! spawned and joined.
+//! while its future is dropped. It closes when the thread is determined. A span that no subscriber
+//! wants costs 14 instructions for a parasite that does not block, and 39 for a spawned and joined
+//! host.
 //!
 //! Link-time optimisation is not needed. It gains a few percent where threads are tiny.
 
@@ -77,8 +77,7 @@ pub mod signal;
 mod threads;
 pub mod time;
 
-/// Simulated machines: what explorers of schedules are built on, such as the
-/// crate `chanter-explore`.
+/// Simulated machines, the base of explorers of schedules such as the crate `chanter-explore`.
 pub mod simulation {
     pub use crate::inspect::{Note, Outcome, Simulation};
 }
@@ -117,9 +116,9 @@ pub mod sync {
     //! ## Nothing is granted to a future that nobody polls
     //!
     //! Fair locks usually hand the lock to the first waiter when it is released. That waiter may be a
-    //! future that its owner keeps but does not poll: a losing branch of a `select!`, or an element of
-    //! an idle stream. Then the lock is held, but nobody runs to release it, and all others wait for
-    //! ever: a *futurelock*.
+    //! future that its owner keeps but does not poll. It may be a losing branch of a `select!`, or an
+    //! element of an idle stream. Then the lock is held, but nobody runs to release it, and all others
+    //! wait for ever: a *futurelock*.
     //!
     //! Here a release grants nothing. It wakes the first waiter, which takes the lock when it is
     //! **polled**. This poll is the commit point of every event in this module.
@@ -132,8 +131,8 @@ pub mod sync {
     //!   many waiters are never polled, the time to get past them grows with the logarithm of their
     //!   number.
     //! * A future that waits for much (a writer, or many permits) may stand before others that could
-    //!   proceed. It is woken now and then, to find out whether it is still polled; if not, it is
-    //!   passed as well.
+    //!   proceed. It is woken now and then, to find out whether it is still polled. If it is not, the
+    //!   queue goes on without it as well.
     //!
     //! ## The order of waiters
     //!

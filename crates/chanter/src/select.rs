@@ -45,9 +45,9 @@
 ///
 /// # Patterns
 ///
-/// The pattern is matched after the commit, when the message has been taken: an arm cannot "go on
-/// waiting" because it did not like it. So a pattern either always matches, which the compiler
-/// checks, or has an `else`:
+/// The pattern is matched after the commit, when the message has been taken: an arm cannot decline
+/// a message and go on waiting. So a pattern either always matches, which the compiler checks, or
+/// has an `else`:
 ///
 /// * `else pattern => body` after an arm gets the value of that arm if it did not match. Nothing is
 ///   lost: `else other => ..` gets the whole value.

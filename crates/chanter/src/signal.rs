@@ -93,8 +93,7 @@ named! {
     interrupt = SIGINT;
     /// Listens for SIGTERM: the request to end.
     terminate = SIGTERM;
-    /// Listens for SIGHUP: the terminal has gone, or a daemon is to read its
-    /// configuration again.
+    /// Listens for SIGHUP: the terminal is closed, or a daemon should read its configuration again.
     hangup = SIGHUP;
     /// Listens for SIGQUIT: Ctrl-\.
     quit = SIGQUIT;
@@ -107,7 +106,7 @@ named! {
     /// Listens for SIGCHLD: a child has ended or stopped. For children that you
     /// spawned see [`process`](crate::process).
     child = SIGCHLD;
-    /// Listens for SIGWINCH: the terminal has another size.
+    /// Listens for SIGWINCH: the size of the terminal has changed.
     window_change = SIGWINCH;
 }
 
@@ -115,8 +114,8 @@ named! {
 ///
 /// # Errors
 /// If the signal cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS refuses.
-/// [`Unsupported`](io::ErrorKind::Unsupported) in a [forked](crate::process#forks) child of a
-/// process that has listened.
+/// The error is [`Unsupported`](io::ErrorKind::Unsupported) in a [forked](crate::process#forks)
+/// child of a process that has listened.
 pub fn listen(number: i32) -> io::Result<Signal> {
     if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));

@@ -1,7 +1,7 @@
-//! Bodies: what a frame holds after its header, and how it is polled.
+//! Bodies, the content of a frame after its header, and how they are polled.
 //!
-//! A parasite's body is its future alone. A host's body is its future, then
-//! its result, and the queue of those who wait for it.
+//! A parasite's body is its future alone. A host's body is its future, and then its result, with
+//! the queue of its joiners.
 
 use std::any::{Any, type_name};
 use std::future::Future;
@@ -22,18 +22,19 @@ use crate::sched::Vp;
 use crate::sync::Lock;
 use crate::thread::join::Joiners;
 
-/// How to handle a body whose type is forgotten. Each function is called by
-/// the runner only.
+/// The operations on a body with its type erased. The runner calls those that change the future;
+/// the others are called as their comments say, while the caller keeps the frame.
 #[derive(Debug)]
 pub(crate) struct Vtable {
-    /// Polls the future; on `Ready` it is gone and the result in its place.
+    /// Polls the future. On `Ready` the future is gone, and the result is in its place.
     pub(crate) poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> Poll<()>,
-    /// As `poll`, but a value goes to a place of its type.
+    /// Polls the future as `poll` does, but writes a value to the given place, which has the
+    /// value's type.
     pub(crate) evaluate: unsafe fn(NonNull<Header>, &mut Context<'_>, *mut ()) -> Evaluated,
     /// Drops the future and leaves `Cancelled` as the result.
     pub(crate) cancel: unsafe fn(NonNull<Header>),
-    /// Drops the future and leaves the value that is moved out of a place, whose
-    /// type is the handle's, as the result.
+    /// Drops the future and leaves a value as the result. The value is moved out of the given
+    /// place, which has the handle's type.
     pub(crate) terminate: unsafe fn(NonNull<Header>, *mut ()),
     /// Moves the result out, to a `Result<T, JoinError>`: for the caller that set TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
@@ -43,15 +44,15 @@ pub(crate) struct Vtable {
     pub(crate) holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
-    /// Those who wait for the result, if the body can have any.
+    /// The waiters for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
-    /// The size of the frame in bytes: what lies in it belongs to the thread.
+    /// The size of the frame in bytes. Data inside the frame belongs to the thread.
     pub(crate) size: usize,
     /// The attributes that the thread was given at its spawn, if it was given any.
     pub(crate) attributes: unsafe fn(NonNull<Header>) -> Option<NonNull<Lock<Attributes>>>,
-    /// Its name, if it was given one.
+    /// The thread's name, if it was given one.
     pub(crate) name: unsafe fn(NonNull<Header>) -> Option<NonNull<Arc<str>>>,
-    /// The type of the future.
+    /// The name of the future's type.
     pub(crate) body: fn() -> &'static str,
 }
 
@@ -185,7 +186,7 @@ unsafe fn cancelled(frame: NonNull<Header>) -> JoinError {
 #[cold]
 fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtable: &'static Vtable) {
     // SAFETY: the caller is the runner, so the frame lives. A frame that has never blocked does not
-    // know its vtable, and may be fresh again: so the vtable is lent to it for the description.
+    // know its vtable, and may be fresh again. So the vtable is lent to it for the description.
     let whose = unsafe {
         let before = frame.as_ref().vtable.replace(vtable);
         let whose = describe("a parasite", frame);
@@ -236,7 +237,7 @@ impl<F: Future> HostFrame<F> {
         }
     }
 
-    /// The future, for the runner.
+    /// A pointer to the future. Only the runner uses it.
     #[inline(always)]
     fn future(frame: NonNull<Header>) -> *mut F {
         // SAFETY: only the address is taken.
@@ -310,7 +311,7 @@ impl<F: Future> HostFrame<F> {
         }))
     }
 
-    /// The future ends, and `result` takes its place.
+    /// Drops the future, and puts `result` in its place.
     ///
     /// # Safety
     /// The caller is the runner, and the thread is not complete.
@@ -323,7 +324,7 @@ impl<F: Future> HostFrame<F> {
         }
     }
 
-    /// The future ends, and nothing takes its place.
+    /// Drops the future, and puts nothing in its place.
     ///
     /// # Safety
     /// As for [`HostFrame::settle`].

@@ -21,7 +21,7 @@ use crate::sync::Linked;
 /// language.
 const DEEP: u32 = 16;
 
-// Without destructors: threads may end in the destructors of the OS thread's own values.
+// These have no destructors, because threads may end in the destructors of other thread-locals.
 thread_local! {
     /// The number of drops under way on this stack. It may be too low after a wait has interrupted
     /// some: then a few more nest. At DEEP one is under way that will look at `PUT_OFF`.

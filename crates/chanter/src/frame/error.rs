@@ -141,7 +141,7 @@ impl JoinError {
         }
     }
 
-    /// Raises a panic once more, maybe on another OS thread than before.
+    /// Raises the panic again, perhaps on another OS thread than before.
     pub(crate) fn resume(self) -> ! {
         match self.cause {
             Cause::Panicked(panicked) => {

@@ -1,12 +1,12 @@
 //! Frames, the memory of threads, and the arenas that they come from.
 //!
 //! A frame is a [`Header`] followed by the thread's body. It is made in its final place and never
-//! moves. Each virtual processor owns an [`Arena`] with a free list per size class: taking and
-//! giving back a frame there costs a load and a store. A frame that is freed elsewhere returns
-//! through the arena's return list (INV-STACK), which the owner empties when a free list runs dry.
+//! moves. Each virtual processor owns an [`Arena`] with a free list per size class. There a frame
+//! is taken or given back with a load and a store. A frame that is freed elsewhere returns through
+//! the arena's return list (INV-STACK), which the owner empties when a free list runs dry.
 //!
-//! Frames may outlive their machine, because wakers and handles refer to them. [`Arena::orphan`]
-//! then counts the missing frames, and the last one that returns frees the slabs.
+//! Frames may outlive their machine, because wakers and handles refer to them. Then
+//! [`Arena::orphan`] counts the missing frames, and the last one that returns frees the slabs.
 
 use std::collections::HashSet;
 use std::ptr::{self, NonNull};
@@ -29,7 +29,7 @@ pub(crate) struct Header {
     /// The state word. The rules about access to the other fields stand in [`super::state`].
     pub(crate) state: State,
     pub(crate) vtable: Cell<&'static Vtable>,
-    /// Links the frame into a queue, an inbox, a return or a free list.
+    /// The link of the frame in a queue, an inbox, a return list or a free list.
     next: UnsafeCell<*mut Header>,
     /// The virtual processor where the thread ran last, or is to run.
     pub(crate) vp: AtomicPtr<Vp>,
@@ -81,7 +81,7 @@ impl KindCell {
     }
 }
 
-// SAFETY: `next` is used by lists alone, one at a time (INV-STACK).
+// SAFETY: only lists use `next`, one list at a time (INV-STACK).
 unsafe impl Linked for Header {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.next
@@ -97,7 +97,8 @@ pub(crate) struct Arena {
     returns: Stack<Header>,
     /// The number of frames still out after the owner left; see [`Arena::orphan`].
     missing: Missing,
-    /// Keeps the machine's memory while frames are out after its end.
+    /// A counted reference to the machine, which keeps its memory while frames are out after its
+    /// end; null before.
     keep: Cell<*const Shared>,
     /// The number of frames made. Only the owner counts them, and those in `returned`: frames that
     /// came back through the return list.
@@ -277,7 +278,7 @@ impl Arena {
         }
     }
 
-    /// Gives back a dead frame on its owner's thread.
+    /// Gives back a dead frame, on the OS thread of the arena's owner.
     ///
     /// # Safety
     /// As for [`Arena::take`]; the frame is from this arena, and dead.
@@ -328,7 +329,7 @@ impl Arena {
                 let size = class_size(class);
                 let mut at = start + SLAB_HEADER;
                 while at + size <= end {
-                    // SAFETY: inside the slab; its state word is initialized.
+                    // SAFETY: the frame lies in the used part of the slab.
                     let frame = unsafe {
                         NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at - start).cast::<Header>())
                     };
@@ -387,7 +388,7 @@ impl Arena {
             let size = class_size(unsafe { slab.as_ref().class });
             let mut at = SLAB_HEADER;
             while at + size <= used {
-                // SAFETY: inside the used part of the slab.
+                // SAFETY: the frame lies in the used part of the slab.
                 let frame = unsafe { NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at).cast()) };
                 any |= f(frame);
                 at += size;

@@ -23,8 +23,8 @@
 //! * A driver that agrees does so between two turns. It does not look at any thread's rest then,
 //!   and will see that the bias is gone. It may have ceased to be the driver meanwhile: see
 //!   `Home::driver_agrees`.
-//! * A driver that gives its home up itself need not be waited for.
-//! * A driver that was interrupted between its first look at the word and its mark finds the bias gone.
+//! * Nobody has to wait for a driver that gives its home up itself.
+//! * A driver that was interrupted between its first look at the word and BUSY finds the bias gone.
 //!   A driver that was interrupted after its second look is waited for, by the revoker and by the
 //!   next runner that biases the thread.
 //! * No wake is lost: a waker elsewhere sets NOTIFIED and ends the bias. Either the end of the poll
@@ -43,9 +43,9 @@ use crate::sync::{Announcement, Cell, Mark, SharedByte, fence_pair, order};
 /// The field of the word that holds the bias: 0, [`LOST`], [`REVOKING`], or a virtual processor's
 /// number plus 1.
 pub(super) const HOME: u64 = 0xfff * UNIT;
-/// The bias is being revoked.
+/// The value of the field while the bias is being revoked.
 const REVOKING: u64 = HOME;
-/// The thread had a bias once, and has none now.
+/// The value of the field of a thread that had a bias once, and has none now.
 const LOST: u64 = REVOKING - UNIT;
 
 /// The numbers of polls in a row on one virtual processor that earn the first, the second and the
@@ -167,7 +167,7 @@ impl Home {
     /// Sets the OS thread that drives this virtual processor; `None`: it has ceased to.
     pub(crate) fn set_driver(&self, driver: Option<&'static Announcement>) {
         let driver = driver.map_or(ptr::null_mut(), |driver| ptr::from_ref(driver).cast_mut());
-        // ORDER: Release: see `driver_agrees`.
+        // ORDER: Release pairs with the second look in `driver_agrees`.
         self.driver.store(driver, order::home_drive());
     }
 
@@ -269,7 +269,7 @@ impl State {
             // The drivers that found the thread at home then must be done.
             let mut others = homes.filter(|other| !ptr::eq(*other, home));
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
-                // ORDER: INV-HOME-BUSY.
+                // ORDER: INV-HOME-BUSY, against the drivers of other homes.
                 Announcement::heavy_fence();
                 silent.mark.await_leave(self);
                 others.for_each(|other| other.mark.await_leave(self));

@@ -832,7 +832,8 @@ impl Joined {
             task: None,
             kept: None,
         };
-        // SAFETY: neither moves, and the offer is unlinked before its end.
+        // SAFETY: the group and the offer do not move, and the offer is unlinked before it is
+        // freed.
         match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
                 // If the completion were lost, this loop would not end.
@@ -853,7 +854,8 @@ impl Joined {
         let (waker, other) = (count_waker(), count_waker());
         let at =
             Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1), task: None, kept: None };
-        // SAFETY: neither moves, and the offer is retracted before its end.
+        // SAFETY: the group and the offer do not move, and the offer is retracted before it is
+        // freed.
         if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
             return self.take();
         }

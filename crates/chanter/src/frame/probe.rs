@@ -2,7 +2,7 @@
 //!
 //! The waker of a probe is *masked*: it wakes the same thread, but no future can have seen it
 //! before. So a future that waits for something foreign must clone it ("only the waker of the
-//! latest poll should be woken"), and the clone is noticed. The clone is an ordinary waker. Our own
+//! latest poll should be woken"). The clone is noticed. The clone is an ordinary waker. Our own
 //! synchronizations look behind the mask and clone nothing.
 
 use std::mem::ManuallyDrop;

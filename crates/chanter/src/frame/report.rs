@@ -175,7 +175,7 @@ pub(crate) struct Census {
     pub(crate) events: u64,
 }
 
-/// Looks at a channel; see [`Probe::census`].
+/// The type of a function that looks at a channel; see [`Probe::census`].
 pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
 
 /// A channel that a blocked thread waits for. It lives as long as that wait.

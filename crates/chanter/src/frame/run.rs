@@ -1,4 +1,4 @@
-//! Running threads: the only code that moves a state word along its edges.
+//! The code that runs threads. Only this code moves a state word along its edges.
 
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -42,7 +42,7 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
         Begun::Stale => return vp.was_stale(),
         Begun::Free => {
             vp.was_stale();
-            // SAFETY: `Free` says so.
+            // SAFETY: `Free` says that the frame is ours to drop.
             return unsafe { drop_frame(frame) };
         }
     }
@@ -84,7 +84,8 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
             vp.counters.migrated.add_one();
             if has_run {
-                // SAFETY: a frame's virtual processor is one of its machine's, which the caller drives.
+                // SAFETY: the frame names a virtual processor of its machine, and the caller drives
+                // another one of the same machine, so it lives.
                 vp.has_arrived(unsafe { &*from });
             } else {
                 vp.has_got_new();
@@ -105,7 +106,7 @@ pub(crate) unsafe fn polling<R>(
     poll: impl FnOnce(&mut Context<'_>) -> R,
 ) -> R {
     let outer = vp.running.replace(frame.as_ptr());
-    // Borrowed: the runner's right to the frame stands for a reference.
+    // The waker is borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
     // SAFETY: the caller is the frame's runner and keeps the frame, and `poll` does not unwind.
@@ -145,7 +146,7 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
         if header.state.end_ready() == Ended::Token {
             let reason =
                 if vp.budget.get() == 0 && vp.simulated.is_none() { Reason::Spent } else { Reason::Yielded };
-            // SAFETY: `Token` says so.
+            // SAFETY: `Token` says that the token is ours.
             vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
         return;
@@ -155,7 +156,7 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
         Ended::Idle => (),
         Ended::Token => {
             let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
-            // SAFETY: `Token` says so.
+            // SAFETY: `Token` says that the token is ours.
             vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
     }
@@ -287,8 +288,8 @@ impl Revoked {
     ///
     /// # Safety
     /// The frame is in use, and was not claimed by [`claim`]. Nobody runs its thread or is about
-    /// to. Either the thread is bound to the caller's OS thread, or the caller is the last worker
-    /// of the machine; and the caller polls nothing now.
+    /// to. The thread is bound to the caller's OS thread, or the caller is the last worker of the
+    /// machine. The caller polls nothing now.
     pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
         // stays.
@@ -321,7 +322,7 @@ impl Revoked {
 /// Gives up one reference.
 ///
 /// # Safety
-/// The caller owns one.
+/// The caller owns the reference.
 pub(crate) unsafe fn release(frame: NonNull<Header>) {
     // SAFETY: the reference keeps the frame alive; `true` makes us its last.
     unsafe {
@@ -332,7 +333,7 @@ pub(crate) unsafe fn release(frame: NonNull<Header>) {
 }
 
 /// # Safety
-/// The state word said `Free`.
+/// The state word said `Free`, so the frame belongs to the caller.
 unsafe fn drop_frame(frame: NonNull<Header>) {
     // SAFETY: nobody else refers to the frame.
     unsafe {
@@ -474,7 +475,7 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
     // processor.
     let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
-    // SAFETY: `Token` says so.
+    // SAFETY: `Token` says that the token is ours.
     let thread = unsafe { Ready::from_frame(frame) };
     match Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
         Some(vp) if on.is_none_or(|on| ptr::eq(on, vp)) => vp.enqueue(thread, Reason::New),
@@ -634,9 +635,10 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
         }
         return;
     }
-    // From outside: our reference keeps the machine's memory while we push.
+    // The wake comes from outside of the machine. Our reference keeps the machine's memory while we
+    // push.
     let token = match header.state.wake(false, 0) {
-        // SAFETY: `Token` says so.
+        // SAFETY: `Token` says that the token is ours.
         Woken::Token => Some(unsafe { Ready::from_frame(frame) }),
         // SAFETY: `Elsewhere` says that REVOKING is set. The caller's reference is not given up
         // here.
@@ -752,7 +754,7 @@ unsafe fn clone_waker(data: *const ()) -> RawWaker {
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: the waker's reference is given up.
+    // SAFETY: the waker owns a reference, and gives it up.
     unsafe { wake_frame::<true>(frame_of(data), Turn::Soon, || false) };
 }
 
@@ -762,8 +764,8 @@ unsafe fn wake_by_ref(data: *const ()) {
 }
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the waker's reference is given up. `local_refs` belongs to the runner, which is this
-    // OS thread if the thread is running.
+    // SAFETY: the waker owns a reference, and gives it up. `local_refs` belongs to the runner,
+    // which is this OS thread if the thread is running.
     unsafe {
         let frame = frame_of(data);
         let local_refs = &frame.as_ref().local_refs;

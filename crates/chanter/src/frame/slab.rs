@@ -124,11 +124,11 @@ impl Slabs {
     /// No frame of these slabs, nor any other pointer into them, is used any more.
     pub(super) unsafe fn free(self) {
         for slab in self.all {
-            // SAFETY: written in `add`.
+            // SAFETY: the slab was written in `add`, and is dropped once.
             unsafe { slab.drop_in_place() };
         }
         for (memory, layout) in self.allocated {
-            // SAFETY: allocated in `add`, with this layout.
+            // SAFETY: the memory was allocated in `add`, with this layout.
             unsafe { dealloc(memory.as_ptr(), layout) };
         }
     }

@@ -1,11 +1,12 @@
-//! A span of `tracing` for each thread (feature `tracing`; without it `no_span.rs` stands here).
+//! Spans of `tracing`, one for each thread (feature `tracing`; without it `no_span.rs` replaces
+//! this file).
 //!
 //! The header of a frame has a pointer to the thread's span, or null; then a poll costs one
 //! comparison. The span is made at the spawn, as a child of the current one, and is closed when the
 //! thread is determined. It is entered while the thread is polled, wherever that is, and while its
 //! future is dropped.
 //!
-//! Polls nest on a stack: a parasite is attached within the poll of another thread, and others run
+//! Polls nest on a stack. A parasite is attached within the poll of another thread, and others run
 //! above a thread that blocks its OS thread. The innermost [`Entered`] of an OS thread is the head
 //! of a list through its stack. A suspended fiber keeps the part of this list on its own stack
 //! ([`Parked`]).

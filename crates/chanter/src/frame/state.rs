@@ -15,7 +15,7 @@
 //! |-------------------------|----------------------------------------------------|
 //! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
 //! | `next`, `vp`            | the holder of the token, the runner                |
-//! | the result              | the completer; then whoever set TAKEN              |
+//! | the result              | the completer, then the caller that set TAKEN      |
 //!
 //! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the
 //! *token* ([`Ready`](crate::policy::Ready)), and the beginning of the poll needs no transition. A
@@ -32,7 +32,7 @@
 //! each handle and each waker. A runner that registers its own waker does not touch the word: it
 //! counts in `local_refs`, and [`State::end`] or [`State::complete`] adds the sum. So the count may
 //! wrap below zero while ACTIVE is set; nobody looks at it then. It has 40 bits, and must not wrap
-//! above: a copy of a waker or a handle that finds far too many references (leaked ones) ends the
+//! above. So a copy of a waker or a handle that finds far too many (leaked) references ends the
 //! process.
 //!
 //! A host that has not run is FRESH. One without a token is *delayed*: it has no reference of its
@@ -47,7 +47,7 @@
 //! * INV-STALE: STALE is cleared once: by the finder of the token, or by a waker that needed one.
 //!
 //! Tokens are values in the hands of policies, which may keep them for ever. A thread that must end
-//! is then *revoked*: its token, wherever it is, becomes a STALE one, and the revoker ends the
+//! is then *revoked*. Its token, wherever it is, becomes a STALE one, and the revoker ends the
 //! thread without another poll (ENDING). So a token that is kept beyond the end of its thread is
 //! only a reference.
 //!
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// Edge 2: the holder of a token starts a poll, if the token is good. It is a read-modify-write
-    /// only for the first poll of a thread that others know, and after more wakes than the one that
+    /// only for the first poll of a thread that others know, and after wakes beside the one that
     /// made the token.
     #[inline(always)]
     pub(crate) fn begin(&self) -> Begun {
@@ -309,9 +309,9 @@ impl State {
         while word & (FRESH | STALE) != 0 {
             let is_stale = word & STALE != 0;
             let next = if is_stale { forget_stale(word) } else { word & !FRESH };
-            // ORDER: for a stale token Release and Acquire are needed as in `release`: the last
-            // look has acquired, but references may have come and gone since. A fresh thread was
-            // published by its queue.
+            // ORDER: a stale token needs Release and Acquire, as in `release`: the last look has
+            // acquired, but references may have come and gone since. A fresh thread was published
+            // by its queue.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) if is_stale && is_free(next) => return Begun::Free,
                 Ok(()) if is_stale => return Begun::Stale,
@@ -335,7 +335,7 @@ impl State {
         loop {
             let is_stale = word & STALE != 0;
             let next = if is_stale { forget_stale(word) } else { to_end(word) };
-            // ORDER: as in `begin_slowly`.
+            // ORDER: Release and Acquire, as for the stale token in `begin_slowly`.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) if !is_stale => return Begun::Run,
                 Ok(()) if is_free(next) => return Begun::Free,
@@ -351,7 +351,7 @@ impl State {
         let mut word = self.word();
         while word & STALE != 0 {
             let next = forget_stale(word);
-            // ORDER: as in `begin_slowly`.
+            // ORDER: Release and Acquire, as for the stale token in `begin_slowly`.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) => return Some(if is_free(next) { Begun::Free } else { Begun::Stale }),
                 Err(now) => word = now,
@@ -441,7 +441,7 @@ impl State {
         // may follow, up to the end of the frame.
         let mut word = self.0.load(order::state_withdraw());
         if plainly && word == ACTIVE | FRESH | (2 * REFERENCE) {
-            // The caller's two references are all, so nobody can come by another.
+            // The caller's two references are the only ones, so nobody can make another.
             self.steal_alone();
             return true;
         }

@@ -26,7 +26,7 @@
 //! The fences are those of INV-BIAS. If the owner's store to the hold count precedes the heavy
 //! fence, the read after the fence finds it, and the hold's permits are kept. If not, the owner's
 //! second look finds no bias. It takes its mark back, settles (the mark may have been seen
-//! nevertheless), and joins the wait queue. The same holds when it leaves: either the hold count
+//! nevertheless), and joins the wait queue. The same holds when it leaves. Either the hold count
 //! was read without the hold, or the owner sees that the bias has ended, and settles.
 //!
 //! A marked hold may end on another OS thread, if its thread has moved while it was suspended. That
@@ -133,8 +133,8 @@ pub enum HoldKind {
 
 /// A lock for an object's methods. The file's comment describes the protocol.
 pub struct BiasedGate {
-    /// The OS thread that the gate is biased to, and the ticket that allows to enter by the bias.
-    /// It is written under `aside`'s lock.
+    /// The OS thread that the gate is biased to, and the ticket that permits entry by the bias. It
+    /// is written under `aside`'s lock.
     owner: AtomicU64,
     /// The number of the owner's marked holds (INV-MARK 1).
     hold_count: AtomicU32,
@@ -403,7 +403,7 @@ impl BiasedGate {
         self.owner.store(key, Ordering::Relaxed);
         drop(aside);
         count!(BIASED);
-        // ORDER: see `joined`.
+        // ORDER: store buffering with `joined`.
         full_fence(order::gate_bias());
         if self.permits.has_line() {
             self.unbias();
@@ -430,7 +430,7 @@ impl BiasedGate {
                 aside.late = owner;
                 let earns = self.earns.load(Ordering::Relaxed);
                 self.earns.store((earns * 2).min(LONGEST), Ordering::Relaxed);
-                // ORDER: INV-MARK, the other side.
+                // ORDER: INV-MARK, the side that ends the bias.
                 fence_pair::heavy();
             }
         }

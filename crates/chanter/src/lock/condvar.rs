@@ -158,8 +158,8 @@ pub struct Wait<'a, G> {
 
 into_future!(['a, G: Guard] Wait<'a, G>, G);
 
-// SAFETY: the branch holds the guard or the mutex behind it, and a waiter, which is `Send`: it is
-// touched only under the wait queue's lock.
+// SAFETY: the branch holds the guard or the mutex behind it, and a waiter. The waiter is `Send`,
+// since it is touched only under the wait queue's lock.
 unsafe impl<'a, G: Guard> Event for Wait<'a, G> {
     type Branch = WaitBranch<'a, G>;
 

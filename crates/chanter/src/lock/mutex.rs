@@ -51,7 +51,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// The event of locking the mutex; yields a guard.
+    /// The event of locking the mutex. It yields a guard.
     ///
     /// It commits when it is polled and the mutex is free. If it is not chosen, or dropped, the
     /// mutex was never locked.

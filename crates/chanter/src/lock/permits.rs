@@ -3,10 +3,10 @@
 //! One word counts the free permits. Without contention, taking some is one compare-and-swap and
 //! giving them back one addition. Flags in the word say when to look at the queue as well:
 //!
-//! | flag     | says                                     | written                 |
+//! | flag     | meaning                                  | written                 |
 //! |----------|------------------------------------------|-------------------------|
-//! | `QUEUED` | who gives back looks whom to call        | under the queue's lock  |
-//! | `BARRED` | who wants some asks whether it may       | under the queue's lock  |
+//! | `QUEUED` | a release looks for a waiter to notify   | under the queue's lock  |
+//! | `BARRED` | a newcomer asks whether it may take any  | under the queue's lock  |
 //! | `CLOSED` | nothing is granted any more              | once                    |
 //!
 //! `QUEUED` and `BARRED` are hints: the truth is in the queue, and a flag may be set in vain. (The
@@ -137,8 +137,8 @@ impl Permits {
         taken
     }
 
-    /// Takes permits if they are free and `may` says that no waiter has precedence. `None`: it did
-    /// not.
+    /// Takes permits if they are free and `may` says that no waiter has precedence. `None`: none
+    /// were taken.
     fn take(&self, wants: usize, may: bool) -> Option<Outcome> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {

@@ -29,7 +29,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// The most permits that a semaphore can have.
+    /// The largest number of permits that a semaphore can have.
     pub const MAX_PERMITS: usize = MAX;
 
     const_unless_loom! {

@@ -1,5 +1,5 @@
-//! The queue of a lock: the waiters under their own lock, and the alarm that lets the queue go on
-//! past waiters that are not polled.
+//! The queue of a lock: the waiters under their own lock, and the alarm that puts aside waiters
+//! that are not polled.
 //!
 //! It is allocated on the heap when somebody waits for the first time. It cannot lie in the lock:
 //! the alarm rings wherever time is kept, perhaps after the lock has been moved or dropped. Waiters

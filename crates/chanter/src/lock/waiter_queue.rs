@@ -1,7 +1,7 @@
 //! The wait queue of a lock, and the rules by which waiters are notified.
 //!
 //! Nothing is ever handed to a waiter. A caller that gives a permit back *notifies* the first
-//! waiter (stage `Called`): it takes the waker out and wakes it when no lock is held. The notified
+//! waiter (stage `Called`). It takes the waker out, and wakes it when no lock is held. The notified
 //! waiter *answers* when it is polled. It tries to take its permits, and either commits or goes on
 //! waiting, at its old place.
 //!
@@ -23,7 +23,7 @@
 //!   set are put *away*: the queue goes on without them. They come back, to the front, when they
 //!   are polled.
 //! * INV-IDLE: an alarm may help somebody while a notified waiter has not answered, or if anything
-//!   has changed since the first waiter was last found alive. Otherwise its ring finds the first
+//!   has changed since the first waiter last proved alive. Otherwise its ring finds the first
 //!   waiter alive once more. The exception is a first waiter whose thread has run meanwhile and
 //!   does not poll it any more. So a machine with only such an alarm counts as stuck once the alarm
 //!   has rung and nothing has changed.

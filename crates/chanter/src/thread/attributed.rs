@@ -264,7 +264,7 @@ fn spawn_at<T>(
         None => machine.outside.hosts.add_one_shared(),
     }
     machine.spawned(frame, site);
-    // SAFETY: the new frame's token.
+    // SAFETY: this is the only token of the new frame.
     let ready = unsafe { Ready::from_frame(frame) };
     match here {
         Some(vp) if ptr::eq(vp.principal(), home) => vp.enqueue(ready, Reason::New),

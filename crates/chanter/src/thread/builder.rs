@@ -1,4 +1,4 @@
-//! Spawning threads of which something is said: a name, attributes, a place.
+//! `ThreadBuilder`, which spawns threads with options.
 
 use std::fmt;
 use std::future::Future;

@@ -314,7 +314,8 @@ unsafe impl<T> Event for Join<T> {
     }
 }
 
-// SAFETY: the branch has one leaf. If it lost, the thread is complete and its result stays.
+// SAFETY: the branch has one leaf. If its offer was passed over, the thread is complete, and
+// `offer_leaf` commits when it is called again.
 unsafe impl<T> BaseEvent for Join<T> {
     const LASTS: bool = true;
     fn is_last(_: &Self::Branch) -> bool {
@@ -364,7 +365,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if self.state().is_fresh() {
-            // SAFETY: the handle is a reference.
+            // SAFETY: the handle holds a reference.
             unsafe { demand(self.thread.frame) };
         }
         let (state, joiners) = (self.state(), self.thread.joiners());

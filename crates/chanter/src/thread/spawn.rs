@@ -200,8 +200,8 @@ unsafe fn spawn_any_in<F: Future>(
 /// it with [`Thread::run`].
 ///
 /// The value is demanded by an await of the handle, or by a synchronization on [`Thread::join`]. A
-/// demander on a thread of the machine *steals* a thread that has not run yet: it polls the thread
-/// at once, on its own stack. This costs about as much as a few calls. A stolen thread that blocks
+/// demander on a thread of the machine *steals* a thread that has not run: it polls the thread at
+/// once, on its own stack. This costs about as much as a few calls. A stolen thread that blocks
 /// goes on as a host. Other demanders schedule the thread. So a delayed thread is a lazy value that
 /// may block, and may be shared. Spawned threads that still wait for their first turn are stolen in
 /// the same way.
@@ -461,8 +461,8 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
     // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
-    // its runner. The future is moved by hand, once; a closure that owned it would be moved a
-    // second time.
+    // its runner. The future is moved by hand, once; a closure that owned it would cause another
+    // move.
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();

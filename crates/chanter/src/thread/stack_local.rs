@@ -1,7 +1,7 @@
 //! Stack-local values: a value that code within a call finds on the stack of the call.
 //!
 //! A thread-local could be set before the call and set back after it. This fails when a fiber
-//! suspends within the call: another fiber of the OS thread finds the value, and the two set it
+//! suspends within the call. Another fiber of the OS thread finds the value, and the two set it
 //! back in the wrong order. The values here lie in a list on their own stack. A fiber takes its
 //! list along when it is suspended.
 //!

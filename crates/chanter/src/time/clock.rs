@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::sched::Vp;
 
-/// The duration from which on a timer may be late by a tick of the kernel's clock: this is less
-/// than one part in a hundred.
+/// The duration from which on a timer may be late by a tick of the kernel's clock, less than one
+/// part in a hundred.
 const LONG: Duration = Duration::from_secs(1);
 
 /// The time `duration` from now, or a little later. `None`: the clock does not go so far.

@@ -202,7 +202,7 @@ impl Heap {
 
     fn remove(&mut self, index: usize) {
         let entry = self.entries.swap_remove(index);
-        // SAFETY: as in `place`.
+        // SAFETY: offers in the heap are alive, and we hold the heap's lock.
         unsafe { (*entry.offer).index.set(OUT) };
         if index < self.entries.len() {
             self.sink(index);
@@ -215,10 +215,10 @@ impl Heap {
     }
 }
 
-/// Which timers an offer was set with, and has not been removed from.
+/// The timers that an offer was set with, and has not been removed from.
 pub(super) enum Place {
     None,
-    /// Those of a virtual processor; they are there while the offer is lent.
+    /// The timers of a virtual processor, which exist while the offer is lent.
     Vp(NonNull<Timers>),
     Keeper,
 }

@@ -1,9 +1,9 @@
 //! Fibers: hosts with a plain closure as their body, and with their own stack.
 //!
-//! A fiber may block at any call depth. [`Event::sync_blocking`] and [`block_on`](crate::block_on)
-//! suspend it, even in a callback of a library, and leave the virtual processor to other threads.
-//! So code without `async` can run on Chanter's threads: parsers with callbacks, recursive
-//! searches, C libraries.
+//! A fiber may block at any call depth. The functions [`Event::sync_blocking`] and
+//! [`block_on`](crate::block_on) suspend it, even in a callback of a library, and leave the virtual
+//! processor to other threads. So code without `async` can run on Chanter's threads: parsers with
+//! callbacks, recursive searches, C libraries.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -39,8 +39,8 @@
 //! stop running its virtual processor: a [`Machine::block_on`](crate::Machine::block_on) returns,
 //! or the machine ends. Then the fiber *is ended*: it unwinds from its blocking call, its
 //! destructors run, and its joiners get a cancelled [`JoinError`](crate::JoinError). Such a
-//! destructor should not block: it would block the OS thread of the virtual processor, as it does
-//! in a panic, and in an async host.
+//! destructor should not block: it would block the virtual processor's OS thread, as it does in a
+//! panic, and in an async host.
 //!
 //! A `catch_unwind` in the fiber sees the unwinding as a panic. If the fiber goes on, the next
 //! operation that would block unwinds again.

@@ -82,7 +82,7 @@ impl Share {
         let fork_scope = Arc::new(ForkScope { parent });
         let (sent, own) = (Sent(job), Arc::clone(&fork_scope));
         // SAFETY: we drive `vp`. `Sent` makes the body `Send`, and its job outlives it. It is
-        // polled once, since it does not block.
+        // polled once, since it never returns `Pending`.
         let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();

@@ -17,10 +17,10 @@ use crate::thread::join::Thread;
 
 /// The second half of a fork, with its types erased.
 ///
-/// INV-FORK: a job is in the list of its virtual processor from its making until the driver joins
-/// it, shares it, or sees that it was stolen. It lies on a stack of that processor. The oldest job
-/// in the list is published, or stolen. A shared job belongs to its thread until the thread is
-/// determined, and its owner stays until then.
+/// INV-FORK: a new job is in the list of its virtual processor, until the driver joins it, shares
+/// it, or sees that it was stolen. It lies on a stack of that processor. The oldest job in the list
+/// is published, or stolen. A shared job belongs to its thread until the thread is determined, and
+/// its owner stays until then.
 pub(super) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,

@@ -5,7 +5,7 @@ use std::{fmt, ptr};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::order;
 
-/// A place for one job.
+/// The place of a published job.
 ///
 /// INV-EXPOSED: the job in this place is alive. Its owner leaves its frame only after it has taken
 /// the job out. If a stealer has, the owner leaves after the job's thread is determined. Both take

@@ -64,8 +64,9 @@ pub struct Refused<T = ()> {
 }
 
 impl<T> Refused<T> {
-    /// Whether a stronger request was there already, or came before this one was taken: `terminate`
-    /// >= `suspend` >= `block`.
+    /// Whether a stronger request was there already, or came before this one was taken. In falling
+    /// order these are `terminate`, `suspend` and `block`; a later `suspend` or `block` overrules
+    /// an equal one.
     pub fn is_overruled(&self) -> bool {
         self.why == Why::Overruled
     }
@@ -154,9 +155,9 @@ fn refuse(refused: Refusal) {
 
 /// Requests to the thread. It takes them when it next enters the scheduler: at its next turn if it
 /// waits for something, else when it next blocks or yields. If several are pending, the strongest
-/// is taken (`terminate` >= `suspend` >= `block`), and the others are [refused](Refused). Each
-/// request is answered once, however they race. A thread that has not begun takes them before it
-/// begins.
+/// is taken, and the others are [refused](Refused). In falling order these are `terminate`,
+/// `suspend` and `block`; a later `suspend` or `block` overrules an equal one. Each request is
+/// answered once, however they race. A thread that has not begun takes them before it begins.
 ///
 /// STING, section 3.1 (state changes requested by other threads).
 impl<T> Thread<T> {

@@ -31,9 +31,9 @@ pub struct Speculation<T> {
 /// to end ([`Thread::cancel`]), and do so when they next enter the scheduler. Threads that panic,
 /// or are cancelled, do not win.
 ///
-/// Threads that are delayed are scheduled. A separate thread, the judge, evaluates the first thread
-/// that has not begun. So on one virtual processor, threads after one that wins without blocking
-/// never run.
+/// Threads that are delayed are scheduled. A separate thread, the judge, evaluates at once the
+/// first thread that has not begun. So on one virtual processor, threads after one that wins
+/// without blocking never run.
 ///
 /// # Panics
 /// Outside of a machine.

@@ -12,9 +12,9 @@
 //! # Why this is sound
 //!
 //! * Before a thread leaves the task tracker (`tracked.rs`), its future, value and payload are
-//!   gone, or in a result cell that only the scope's handles share. They are not in its frame,
-//!   which a foreign waker may keep. Handles cannot outlive `'scope`; a forgotten handle forgets
-//!   the result cell.
+//!   gone, or in a result cell shared only by the scope's handles. They are not in its frame, which
+//!   a foreign waker may keep. Handles cannot outlive `'scope`; a forgotten handle forgets the
+//!   result cell.
 //! * Blocking: `'scope` begins and ends within the call. The call does not return or unwind while a
 //!   member is in the task tracker (`wait.rs`). A fiber that is forced to unwind runs the members
 //!   of its task tracker to their end on the spot.
@@ -219,7 +219,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 /// A fiber that waits here may be ended: it is cancelled, or its OS thread stops running its
 /// virtual processor, or its machine ends. Then the scope's threads are told to end as well, and
 /// the unwinding waits for them. It waits for ever if one of them blocks the processor with
-/// `sync_blocking` in `async` code, and the fiber was cancelled in a turn nested in that call.
+/// `sync_blocking` in `async` code, and the cancellation came in a turn within that call.
 ///
 /// # Panics
 /// If `body` panics, or a thread that nobody joined: with the payload of the first panic, after all

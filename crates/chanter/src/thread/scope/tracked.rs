@@ -21,8 +21,8 @@ pub(super) type Home = Arc<dyn Any + Send + Sync>;
 /// a waker, and the value may borrow. So when the future is over, borrowed data is left only in
 /// result cells, which the scope's handles share.
 ///
-/// The fields are dropped in their order, even if a destructor panics: first the borrower, then the
-/// borrowed data, and then the thread leaves the task tracker (INV-TASK-TRACKER).
+/// The fields are dropped in their order, even if a destructor panics. The borrower goes first, and
+/// then the borrowed data. At last the thread leaves the task tracker (INV-TASK-TRACKER).
 pub(super) struct Scoped<F: Future> {
     future: F,
     result_cell: Arc<ResultCell<F::Output>>,
