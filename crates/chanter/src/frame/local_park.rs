@@ -24,7 +24,7 @@
 //!   and will see that the bias is gone. It may have ceased to be the driver meanwhile: see
 //!   `Home::driver_agrees`.
 //! * Nobody has to wait for a driver that gives its home up itself.
-//! * A driver that was interrupted between its first look at the word and BUSY finds the bias gone.
+//! * A driver that was interrupted between its first look at the word and its mark finds the bias gone.
 //!   A driver that was interrupted after its second look is waited for, by the revoker and by the
 //!   next runner that biases the thread.
 //! * No wake is lost: a waker elsewhere sets NOTIFIED and ends the bias. Either the end of the poll
