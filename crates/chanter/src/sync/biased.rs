@@ -1,10 +1,9 @@
 //! A lock that costs its usual owner no read-modify-write.
 //!
-//! Threads that talk stay on one virtual processor, so most channels are
-//! locked by one OS thread only. After a streak of such acquisitions the lock
-//! is *biased* to that OS thread, which then announces itself with plain
-//! stores. Another OS thread that wants the lock *revokes* the bias, at the cost of a barrier on every processor. The
-//! OS thread that completes the next streak gets the next bias. Each streak is longer than the last one, so that
+//! Threads that talk stay on one virtual processor, so most channels are locked by one OS thread only. After a streak
+//! of such acquisitions the lock is *biased* to that OS thread, which then announces itself with plain stores.
+//! Another OS thread that wants the lock *revokes* the bias, at the cost of a barrier on every processor. The OS
+//! thread that completes the next streak gets the next bias. Each streak is longer than the last one, so that
 //! revocations are cheap beside what the biases save.
 //!
 //! ```text
