@@ -143,8 +143,11 @@ pub(super) fn report(is_first: bool, payload: Payload) {
 /// Answers that a policy gives once, when it comes into force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyTraits {
+    /// The answer of [`Policy::lets_woken_run`].
     pub(crate) lets_woken_run: bool,
+    /// The answer of [`Policy::places`].
     pub(crate) places: bool,
+    /// Operations of a turn; at least 1.
     pub(crate) quantum: u32,
 }
 
@@ -176,6 +179,7 @@ pub(crate) fn built_in() -> (Box<dyn Policy>, PolicyTraits) {
 pub(crate) struct Stealer {
     vp: *const Vp,
     visit: *const Visited<'static>,
+    /// Whether threads were left with the policy.
     has_loot: AtomicBool,
 }
 

@@ -59,6 +59,7 @@ const STREAKS: [u16; 4] = [100, 400, 1600, REST];
 /// Mask of the part of `streak` that counts what is left of the streak. The bits above it count how often the lock
 /// has been biased.
 const REST: u16 = (1 << 13) - 1;
+/// One bias, as counted in the upper bits of `streak`.
 const BIASES: u16 = REST + 1;
 
 /// A value behind a lock that may be biased.

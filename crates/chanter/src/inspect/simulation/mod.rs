@@ -115,6 +115,7 @@ pub(crate) struct Simulated {
     simulation: ManuallyDrop<Arc<dyn Simulation>>,
     /// The payload of its panic, if it has panicked.
     failure: Cell<Option<Payload>>,
+    /// Whether it has panicked in this schedule.
     has_failed: Cell<bool>,
     now: Cell<Instant>,
     /// The thread that the present turn began with. Others that run are nested in it.
