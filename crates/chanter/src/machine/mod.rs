@@ -185,8 +185,9 @@ impl Machine {
     /// [`spawn_local`](crate::spawn_local) are dropped, since they cannot leave this OS thread. So are
     /// [fibers](crate::fiber) that have begun on it.
     ///
-    /// In some cases the calling OS thread only polls `future`: if another `block_on` drives virtual processor 0, or
-    /// if its worker runs fibers or is busy with a turn that does not end. On a thread of a machine it is nested as
+    /// Sometimes the calling OS thread only polls `future`. This happens if another `block_on` drives virtual
+    /// processor 0, or if its worker runs fibers or is busy with a turn that does not end. On a thread of a machine
+    /// it is nested as
     /// in [`Event::sync_blocking`](crate::Event::sync_blocking).
     ///
     ///  # Panics

@@ -38,7 +38,7 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// The policy that virtual processor `vp` calls: its own, or that of the processor for which it is a spare. The
+/// The policy that virtual processor `vp` calls: its own, or the policy of the processor for which it is a spare. The
 /// caller drives that processor, and has its ownership.
 ///
 /// The policy is not freed while this guard lives. A call may last for longer than a turn, if it blocks its processor

@@ -287,9 +287,9 @@ struct Bias {
     value: Cell<u32>,
 }
 
-// SAFETY: only the one that has the bias, or has ended it, uses the value, which is what the models check.
+// SAFETY: only the one that has the bias, or has ended it, uses the value. The models check this.
 unsafe impl Sync for Bias {}
-// SAFETY: only the one that has the bias, or has ended it, uses the value, which is what the models check.
+// SAFETY: only the one that has the bias, or has ended it, uses the value. The models check this.
 unsafe impl Send for Bias {}
 
 impl Bias {
