@@ -160,8 +160,7 @@ impl Explorer {
     /// random and PCT schedules. In an exhaustive search, where each counts as a preemption, they may not.
     ///
     /// The clock is then one more thread that could run. It jumps to the next timer, and the ready threads have a
-    /// turn before it jumps again. Timers keep
-    /// their order. Without it they fire when no thread is ready, as if the
+    /// turn before it jumps again. Timers keep their order. Without it they fire when no thread is ready, as if the
     /// machine were fast and every time-out long enough.
     ///
     /// ```

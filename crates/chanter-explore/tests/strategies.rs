@@ -103,9 +103,9 @@ fn the_exhaustive_search_visits_each_schedule_once() {
     }
 }
 
-/// Main is at its receive, with the sender ready: it goes on, and all the rest
-/// is forced (1); or the sender goes first. At its send, with main ready, it blocks, and main takes the message. At
-/// its join main goes on, or lets the sender end first (2). Or main goes first after all, and blocks (1).
+/// Main is at its receive, with the sender ready: it goes on, and all the rest is forced (1); or the sender goes
+/// first. At its send, with main ready, it blocks, and main takes the message. At its join main goes on, or lets the
+/// sender end first (2). Or main goes first after all, and blocks (1).
 #[test]
 fn a_rendezvous_has_four_schedules() {
     let report = Explorer::new().exhaustive().check(|| async {

@@ -30,13 +30,12 @@
 //! names, which says where MPI is. Without one, [`detect`] names the missing part, and `run` runs programs that
 //! `mpirun` has not started.
 //!
-//! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI cannot
-//! run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses that.) MPI 5.0
-//! defines one ABI for all, in which handles are pointers, constants are fixed, and the library is called `libmpi_abi`. This
-//! crate can load that library at run time once users have it: MPICH 5.0 and later, configured with
-//! `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or
-//! more.
-//! Open MPI 4.1 and MPICH 4.0 do not.
+//! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI
+//! cannot run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses
+//! that.) MPI 5.0 defines one ABI for all, in which handles are pointers, constants are fixed, and the library is
+//! called `libmpi_abi`. This crate can load that library at run time once users have it: MPICH 5.0 and later,
+//! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
+//! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
 //!
 //!  # Polling
 //!

@@ -219,8 +219,7 @@ impl MpiToken {
     }
 
     /// Exchanges messages between this process and another one, which calls this, too. Returns the number of wrong
-    /// ones. The OS thread
-    /// is blocked.
+    /// ones. The OS thread is blocked.
     pub(crate) fn round_trips(&self, other: u32, is_first: bool, bytes: usize, rounds: u32) -> Result<u32> {
         assert!(bytes >= 4, "each message carries its number");
         let (mut out, mut to) = (vec![0; bytes], vec![0; bytes]);

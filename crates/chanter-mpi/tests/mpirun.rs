@@ -1,6 +1,5 @@
 //! Promises of the engine, between processes that `mpirun` has started. This program is both the test and, when it
-//! has been
-//! started so, the processes.
+//! has been started so, the processes.
 
 #[path = "../../chanter-cluster/tests/all_to_all/traffic.rs"]
 mod traffic;

@@ -1,6 +1,5 @@
 //! The paper's measurements: Karamcheti, Plevyak, Chien, *Runtime Mechanisms for Efficient Dynamic Multithreading*,
-//! on a
-//! Cray T3D (150 MHz).
+//! on a Cray T3D (150 MHz).
 
 use chanter_programs::schemas::{Outcome, Pair, Schema};
 

@@ -1,10 +1,9 @@
 //! Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and
 //! Nagarakatte, ASPLOS 2010).
 //!
-//! Each thread gets a random priority, and the highest that is ready runs. At
-//! `depth - 1` random steps the running thread falls below all that have not
-//! fallen. A bug of depth d needs d ordering constraints. With n threads and k steps, a schedule finds it with a
-//! probability of at least 1/(n k^(d-1)).
+//! Each thread gets a random priority, and the highest that is ready runs. At `depth - 1` random steps the running
+//! thread falls below all that have not fallen. A bug of depth d needs d ordering constraints. With n threads and k
+//! steps, a schedule finds it with a probability of at least 1/(n k^(d-1)).
 //!
 //! Where a thread falls to belongs to the change point, not to its time: change
 //! point i has priority i, and the points lie in any order. So of two that have

@@ -158,8 +158,7 @@ impl Mpi {
 
     /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
     /// this too. It uses `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone, as the yardstick of the engine. How many
-    /// messages were wrong.
-    /// The OS thread is blocked, and nothing else comes meanwhile.
+    /// messages were wrong. The OS thread is blocked, and nothing else comes meanwhile.
     ///
     /// # Errors
     /// MPI has failed.

@@ -20,17 +20,15 @@
 //! which they were sent, and so do the bytes, as MPI promises. So the first receive that is posted for a class of a process is for
 //! the first descriptor, and so on.
 //!
-//! When a large frame has come, a receive is *preposted* for the next of its class from that process. It has room
-//! for the longest, and the bytes need not wait until the descriptor is read. Which descriptor has which receive is
-//! said in
-//! [`Expected`] (INV-PREPOSTED).
+//! When a large frame has come, a receive is *preposted* for the next of its class from that process. It has room for
+//! the longest, and the bytes need not wait until the descriptor is read. Which descriptor has which receive is said
+//! in [`Expected`] (INV-PREPOSTED).
 //!
 //! # Leaving
 //!
 //! A process that leaves says so to each other one, and how many frames it has sent to it. A process that has got it,
 //! and all these frames, answers with a goodbye of its own, unless it has sent one, and sends nothing more. So when a
-//! process has the farewells of
-//! all, nothing is on its way in either direction, and MPI may be finalized.
+//! process has the farewells of all, nothing is on its way in either direction, and MPI may be finalized.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

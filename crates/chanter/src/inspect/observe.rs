@@ -82,7 +82,7 @@ pub(super) struct Probes {
 #[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) threads: Vec<ThreadReport>,
-    /// The blocked threads' ids and frames.
+    /// The blocked threads' ids and frames, in the order of their ids.
     pub(crate) blocked: Vec<(u64, NonNull<Header>)>,
     /// The channels and locks that they wait on.
     pub(super) probes: Probes,

@@ -51,6 +51,7 @@ struct State {
     /// Number of OS threads that exist, and of those that wait for calls.
     threads: usize,
     idle: usize,
+    /// Whether the machine ends, so that no more calls begin.
     is_closed: bool,
 }
 

@@ -24,9 +24,13 @@ pub struct Builder {
     pub(crate) name: String,
     pub(super) policy: Option<PolicyMaker>,
     pub(super) simulation: Option<Arc<dyn Simulation>>,
+    /// Whether the machine itself makes hosts of parasites.
     pub(super) inflates: bool,
+    /// Whether the machine keeps a genealogy of its threads.
     pub(super) keeps_genealogy: bool,
+    /// Whether `block_on` panics with a report of a deadlock.
     pub(super) reports_deadlocks: bool,
+    /// Whether the process's first OS thread may be a test harness's.
     pub(super) is_in_test: bool,
     pub(super) hand_over_after: Option<Duration>,
     pub(super) blocking_threads: usize,

@@ -331,6 +331,7 @@ impl Shared {
     /// thread ends threads, including those that the calls spawn now, and polls I/O and timers. False: `until` has
     /// passed.
     fn end_calls(&self, until: Option<Instant>) -> bool {
+        /// The first wait between two rounds, and the longest one; each is twice as long as the last.
         const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
         let mut nap = NAPS[0];
         while self.pool.workers.count() > 0 {

@@ -8,7 +8,6 @@ use std::time::Instant;
 /// ([`set_attributes`](crate::policy::set_attributes)), and read by policies
 /// ([`Ready::attributes`](crate::policy::Ready::attributes)). They are kept in the thread's frame, behind its body.
 /// So threads that have none pay nothing for them, and count as having the default.
-/// nothing for them, and count as having the default.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -57,6 +57,7 @@ pub struct GlobalQueueMember {
 /// No virtual processor has used the member yet. It joins at its first use: a member that never comes into force must
 /// not be counted on.
 const NEW: u8 = 0;
+/// The member has joined, and takes threads from the shared queue.
 const MEMBER: u8 = 1;
 /// The member has handed its threads over. It keeps any thread that it still gets to itself.
 const GONE: u8 = 2;

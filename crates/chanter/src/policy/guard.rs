@@ -38,7 +38,7 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// The policy that virtual processor `vp` calls: its own, or that of the processor for which it is a spare. The
+/// The policy that virtual processor `vp` calls: its own, or the policy of the processor for which it is a spare. The
 /// caller drives that processor, and has its ownership.
 ///
 /// The policy is not freed while this guard lives. A call may last for longer than a turn, if it blocks its processor
@@ -143,8 +143,11 @@ pub(super) fn report(is_first: bool, payload: Payload) {
 /// Answers that a policy gives once, when it comes into force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyTraits {
+    /// The answer of [`Policy::lets_woken_run`].
     pub(crate) lets_woken_run: bool,
+    /// The answer of [`Policy::places`].
     pub(crate) places: bool,
+    /// Operations of a turn; at least 1.
     pub(crate) quantum: u32,
 }
 
@@ -176,6 +179,7 @@ pub(crate) fn built_in() -> (Box<dyn Policy>, PolicyTraits) {
 pub(crate) struct Stealer {
     vp: *const Vp,
     visit: *const Visited<'static>,
+    /// Whether threads were left with the policy.
     has_loot: AtomicBool,
 }
 

@@ -5,9 +5,9 @@
 //! be given another one while it runs ([`VirtualProcessor::set_policy`](crate::VirtualProcessor::set_policy)).
 //!
 //! The library has [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`], [`Priority`],
-//! [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`],
-//! and [`Bands`], which combines others. The crate `chanter-conformance` has a kit that a policy should pass. The
-//! book's chapter on policies writes a policy in forty lines.
+//! [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`], and [`Bands`], which combines others. The crate
+//! `chanter-conformance` has a kit that a policy should pass. The book's chapter on policies writes a policy in forty
+//! lines.
 
 mod attributes;
 mod bands;
@@ -119,10 +119,10 @@ pub trait Policy: Send + Sync + 'static {
     /// the list comes back as [`Reason::Displaced`]; keep those. If [`lets_woken_run`](Policy::lets_woken_run) is
     /// true, they do not come back.
     ///
-    /// If [`lets_woken_run`](Policy::lets_woken_run) is true, at most two threads a turn go before the others of the
-    /// list. The first thread that the turn has handed a message runs next (in a choice only while another processor
-    /// is awake). After it runs the first thread whose message the turn has taken, if the two talk to each other.
-    /// Every 64th turn skips this, so that the others are not starved.
+    /// If [`lets_woken_run`](Policy::lets_woken_run) is true, at most two threads go before the others of the list in
+    /// each turn of one of them. The first thread that the turn has handed a message runs next (in a choice only
+    /// while another processor is awake). After it runs the first thread whose message the turn has taken, if the two
+    /// talk to each other. Every 64th turn skips this, so that the others are not starved.
     ///
     /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic of this policy drops it).
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;

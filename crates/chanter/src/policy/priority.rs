@@ -7,6 +7,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// Least and greatest priority that are told apart: those beyond count as the nearest.
 const LEAST: i8 = -8;
 const MOST: i8 = 7;
+/// Number of levels, one for each priority that is told apart.
 const LEVELS: usize = (MOST - LEAST + 1) as usize;
 /// Times that a level is passed over before its first thread runs, by default.
 const PATIENCE: u32 = 64;

@@ -69,9 +69,12 @@ impl Announcement {
 
     /// The announcement of the calling OS thread, if it has one.
     pub(crate) fn mine() -> Option<&'static Self> {
-        let me = os_thread();
-        // SAFETY: `exists` has just said that there is an announcement of this number.
-        Self::exists(me).then(|| unsafe { Self::of(me) })
+        Self::find(os_thread())
+    }
+
+    /// The announcement of the OS thread with this number, if it has one.
+    pub(crate) fn find(number: u32) -> Option<&'static Self> {
+        ANNOUNCEMENTS.get(number as usize)
     }
 
     /// An announcement that belongs to no OS thread, since no OS thread has the number 0.
@@ -180,13 +183,15 @@ impl Announcement {
     /// stands for no OS thread.
     pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
         let contended = CONTENDED_A_PAUSE * pauses(turns);
-        if Self::exists(me) {
-            // SAFETY: `exists` has just said so.
-            unsafe { Self::of(me) }.count_contended(contended);
+        if let Some(mine) = Self::find(me) {
+            mine.count_contended(contended);
         }
-        if holder != 0 && holder != me && Self::exists(holder) {
-            // SAFETY: `exists` has just said so. ORDER: Relaxed: a statistic.
-            unsafe { Self::of(holder) }.awaited.0.fetch_add(contended, Ordering::Relaxed);
+        if holder != 0
+            && holder != me
+            && let Some(others) = Self::find(holder)
+        {
+            // ORDER: Relaxed: a statistic.
+            others.awaited.0.fetch_add(contended, Ordering::Relaxed);
         }
     }
 

@@ -1,10 +1,9 @@
 //! A lock that costs its usual owner no read-modify-write.
 //!
-//! Threads that talk stay on one virtual processor, so most channels are
-//! locked by one OS thread only. After a streak of such acquisitions the lock
-//! is *biased* to that OS thread, which then announces itself with plain
-//! stores. Another OS thread that wants the lock *revokes* the bias, at the cost of a barrier on every processor. The
-//! OS thread that completes the next streak gets the next bias. Each streak is longer than the last one, so that
+//! Threads that talk stay on one virtual processor, so most channels are locked by one OS thread only. After a streak
+//! of such acquisitions the lock is *biased* to that OS thread, which then announces itself with plain stores.
+//! Another OS thread that wants the lock *revokes* the bias, at the cost of a barrier on every processor. The OS
+//! thread that completes the next streak gets the next bias. Each streak is longer than the last one, so that
 //! revocations are cheap beside what the biases save.
 //!
 //! ```text
@@ -44,6 +43,7 @@ const STREAKS: [u16; 4] = [100, 400, 1600, REST];
 /// Mask of the part of `streak` that counts what is left of the streak. The bits above it count how often the lock
 /// has been biased.
 const REST: u16 = (1 << 13) - 1;
+/// One bias, as counted in the upper bits of `streak`.
 const BIASES: u16 = REST + 1;
 
 /// A value behind a lock that may be biased.
@@ -238,9 +238,7 @@ impl<T> BiasedLock<T> {
             if let Some(mine) = Announcement::mine() {
                 mine.acknowledge();
             }
-            // SAFETY: `exists` has just said that there is an announcement of this number. (FIXME: `holder()` is read
-            // twice, and the second number may be another one, even one without an announcement.)
-            is_for_bias |= Announcement::exists(holder()) && unsafe { Announcement::of(holder()) }.revokes();
+            is_for_bias |= Announcement::find(holder()).is_some_and(Announcement::revokes);
             spin(&mut turn);
         }
         // A wait for the end of a bias is charged once, to the OS thread that ends the bias.

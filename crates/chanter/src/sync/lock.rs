@@ -14,6 +14,7 @@ use super::{MutPtr, UnsafeCell, order, spin, test_and_set};
 
 /// A value behind a test-and-set lock.
 pub struct Lock<T> {
+    /// Whether an OS thread holds the lock.
     held: AtomicBool,
     value: UnsafeCell<T>,
 }

@@ -26,11 +26,13 @@ pub struct OpCounts {
 
 struct Word {
     writer: u32,
+    /// Whether more than one OS thread has written the word.
     is_shared: bool,
 }
 
 type Places = HashMap<&'static Location<'static>, u64>;
 
+/// Number of tables of words, each behind its own mutex.
 const SHARDS: usize = 64;
 static WORDS: [Mutex<Option<HashMap<usize, Word>>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 static PLACES: Mutex<Option<Places>> = Mutex::new(None);

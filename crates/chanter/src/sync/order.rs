@@ -152,9 +152,9 @@ orders! {
     state_withdraw = Acquire;
     /// `State::is_complete`, `await_completion`: sees the result.
     state_observe = Acquire;
-    /// `ReturnList::push`: the dead frame's contents are settled.
+    /// `Stack::push`: the node, for example a dead frame, is complete.
     frame_return = Release;
-    /// `ReturnList::take`: sees the dead frames whole.
+    /// `Stack::take_all` and `close`: see the nodes whole.
     frame_take = Acquire;
     /// `Missing`: the last frame to come home sees every use of the slabs end.
     frame_missing = AcqRel;

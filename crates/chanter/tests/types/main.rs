@@ -1,6 +1,6 @@
 //! The compiler's view of each public type: `Send`, `Sync`, `Unpin`, and variance.
 //!
-//! `table.md` says what that should be, for all crates that programs use. `TYPES=overwrite` writes down what it is,
+//! `table.md` says what they should be, for all crates that programs use. `TYPES=overwrite` writes down what it is,
 //! for a reader to judge the difference. `exploits/` has programs that would break memory if they compiled.
 
 #![cfg(all(unix, not(miri)))]

@@ -15,8 +15,7 @@ use super::{ThreadReport, ThreadState, Waiting};
 use crate::frame::report::{Holder, Resource};
 
 /// A cycle of threads, if there is one: each waits for something that the next one could do, according to the
-/// reports.
-/// Channels and locks still have addresses.
+/// reports. Channels and locks still have addresses.
 pub(super) fn find(threads: &[ThreadReport], holders: &[Holder]) -> Vec<u64> {
     let mut of = HashMap::<Resource, Vec<u64>>::new();
     for holder in holders {

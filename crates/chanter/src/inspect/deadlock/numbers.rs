@@ -1,4 +1,4 @@
-//! Numbers in place of addresses, so that reports of one schedule are the same each time.
+//! Numbers instead of addresses, so that reports of one schedule are the same each time.
 
 use std::collections::HashMap;
 

@@ -42,6 +42,7 @@ struct Watched {
 struct Kennel {
     watched: Vec<Watched>,
     next_id: u64,
+    /// Whether the OS thread that watches has been started.
     is_started: bool,
 }
 

@@ -17,6 +17,7 @@ pub struct Kin {
     pub(super) site: Option<Site>,
     pub(super) generation: Option<u32>,
     pub(super) progress: Progress,
+    /// Whether it was a parasite, and had not ended.
     pub(super) is_parasite: bool,
     /// It is known for the present thread and for handles, whose frame can be asked.
     pub(super) body: Option<&'static str>,

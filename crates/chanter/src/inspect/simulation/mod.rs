@@ -115,6 +115,7 @@ pub(crate) struct Simulated {
     simulation: ManuallyDrop<Arc<dyn Simulation>>,
     /// The payload of its panic, if it has panicked.
     failure: Cell<Option<Payload>>,
+    /// Whether it has panicked in this schedule.
     has_failed: Cell<bool>,
     now: Cell<Instant>,
     /// The thread that the present turn began with. Others that run are nested in it.
@@ -179,7 +180,7 @@ pub fn choose(alternatives: usize) -> Option<usize> {
     Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
 }
 
-/// The simulation's choice in place of a random number.
+/// A number that the simulation chooses, instead of a random one.
 fn chosen(bound: usize) -> Option<usize> {
     let simulated = Vp::current()?.simulated.as_ref()?;
     Some(if bound > 1 { simulated.choose(bound) } else { 0 })

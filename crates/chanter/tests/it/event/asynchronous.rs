@@ -182,7 +182,7 @@ fn choose_later_is_made_by_another_thread() {
         yield_now().await;
         assert_eq!(log.take(), ["20"]);
         assert!(a.try_send(1).is_err(), "the loser never happened");
-        // The set is nested in the choice that waits, so it waits for that choice.
+        // The set is nested in the choice that waits, so it waits for the outer choice.
         let ((c, from_c), (_d, from_d)) = (channel::<u32>(), channel::<u32>());
         let inner = choose_later([arecv(&from_c), arecv(&from_d)]);
         let mut outer = Box::pin(choose_now([inner]).async_sync());

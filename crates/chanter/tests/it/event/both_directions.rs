@@ -1,6 +1,6 @@
-//! Guarantee 1 in both directions, on every executor: sends and receives that
-//! are dropped at each poll, by code that is not Chanter's. No message is lost, none is doubled, and nobody is stuck.
-//! The sender can see, after each drop, whether it has sent.
+//! Guarantee 1 in both directions, on every executor: sends and receives that are dropped at each poll, by code that
+//! is not Chanter's. No message is lost, none is doubled, and nobody is stuck. The sender can see, after each drop,
+//! whether it has sent.
 //!
 //! The adversary is [`Cut`]: a future that gives up in the very poll to which the
 //! commit has woken it. `select!` of other libraries and their time limits do

@@ -107,7 +107,7 @@ fn members_are_told_of_the_end() {
     });
 }
 
-/// A message that comes back goes to a member that waits, which has it for good. The next waiter is told of the end.
+/// A message that comes back goes to a waiting member, which has it for good. The next waiter is told of the end.
 #[test]
 fn a_member_gets_what_comes_back() {
     watchdog!();

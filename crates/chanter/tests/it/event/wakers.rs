@@ -1,4 +1,4 @@
-//! Wakers that change, and wakers that use the operation from which they were called.
+//! Wakers that change, and wakers that use the operation that calls them.
 
 use crate::common;
 

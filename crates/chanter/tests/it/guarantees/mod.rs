@@ -1,7 +1,8 @@
 //! Guarantees 1 and 2, over the whole vocabulary.
 //!
-//! 1. **No loss, no duplication, no leak, however a synchronization ends.** A table of every base event
-//!    (`channels.rs`, `others.rs`), in every combinator (`shapes.rs`), is stepped by hand to every end (`ends.rs`).
+//! 1. **No loss, no duplication, no leak, however a synchronization ends.** There is a table of every base event
+//!    (`channels.rs`, `others.rs`), in every combinator (`shapes.rs`). Each entry is stepped by hand to every end
+//!    (`ends.rs`).
 //!    It completes. It is dropped before the first poll, after each poll, or after a partner has committed it. A
 //!    rival or a time limit wins. A `wrap`, a guard, a rival's `wrap` or a message's destructor panics. Each poll
 //!    comes from another executor. Then each message is accounted for once, and permits and locks are back. A nack is

@@ -517,7 +517,7 @@ fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
             );
         });
         begun.recv().await.unwrap();
-        // The other half waits for that part now, and takes only the work that belongs to it.
+        // The other half waits for this part now, and takes only the work that belongs to it.
         let here = std::thread::current().id();
         let runs_here = AtomicBool::new(false);
         for _ in 0..20 {

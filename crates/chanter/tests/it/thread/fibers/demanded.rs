@@ -216,7 +216,7 @@ fn it_has_the_room_of_a_whole_stack_wherever_it_is_demanded() {
     });
 }
 
-/// An async thread that blocks on the stack of the fiber that waits for it ends with that fiber. The fiber does not
+/// An async thread that blocks on the stack of its waiter, a fiber, ends with that fiber. The fiber does not
 /// go on behind the wait as if it had got a value.
 #[test]
 fn a_fiber_that_is_ended_does_not_go_on_when_what_it_waits_for_has_ended_with_it() {
