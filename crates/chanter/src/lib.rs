@@ -112,16 +112,16 @@ pub use time::{After, after, at, now};
 #[doc(hidden)]
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
-    pub use crate::event::wake_list::WakeList;
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
     pub use crate::machine::threads::{Random, Threads};
+    pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     #[cfg(op_count)]
     pub use crate::sync::op_count;
+    pub use crate::sync::stack_local;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
-    pub use crate::thread::stack_local;
 
     /// What a [`JoinError`](crate::JoinError) says of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {

@@ -34,7 +34,7 @@ thread_local! {
 /// The frame is dead: the caller was told to free it. What is left in it may be dropped at any
 /// time, on this OS thread.
 #[inline(never)]
-pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
+pub(crate) unsafe fn drop_frame(frame: NonNull<Header>) {
     let depth = DEPTH.get();
     if depth == DEEP {
         // SAFETY: a dead frame is in no other list.
@@ -53,7 +53,7 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
 /// # Safety
 /// As for [`drop_frame`].
 #[inline(always)]
-pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
+pub(crate) unsafe fn bury_now(frame: NonNull<Header>) {
     // SAFETY: the caller's contract: nobody else refers to the frame.
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().drop_frame)(frame));

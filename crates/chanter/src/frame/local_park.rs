@@ -86,12 +86,12 @@ impl LocalPark {
     }
 
     /// The thread runs somewhere else than before.
-    pub(super) fn break_streak(&self) {
+    pub(crate) fn break_streak(&self) {
         self.streak.set(0);
     }
 
     /// Whether the thread has ended a poll since it was created, or ran somewhere else: a hint. The caller is the runner.
-    pub(super) fn has_run(&self) -> bool {
+    pub(crate) fn has_run(&self) -> bool {
         self.streak.get() != 0 || self.rest.get() != 0
     }
 
@@ -106,7 +106,7 @@ impl LocalPark {
     }
 
     /// Whether the thread rests: a hint.
-    pub(super) fn seems_to_rest(&self) -> bool {
+    pub(crate) fn seems_to_rest(&self) -> bool {
         self.rest.get() & RESTING != 0
     }
 
@@ -317,7 +317,7 @@ impl State {
     /// Edge 1 without a reference: the first of two steps of [`State::claim`]
     /// for a thread that is at home somewhere else than `me`. Where that is;
     /// the caller has a reference then, and must [`State::revoke`].
-    pub(super) fn begin_claim(&self, me: u64) -> Option<usize> {
+    pub(crate) fn begin_claim(&self, me: u64) -> Option<usize> {
         let mut word = self.word();
         while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
             let next = with_home(word, REVOKING).wrapping_add(REFERENCE);

@@ -1,9 +1,10 @@
 //! A thread's frame: the memory that a thread is, and what may be done with it.
 //!
 //! `state.rs` holds the rules: who may touch a frame when. `header.rs` is the memory, `slab.rs` where
-//! it comes from, `body.rs` what lies in it, `run.rs` the code that polls; `probe.rs` polls for a
-//! report, whose words are in `report.rs`.
+//! it comes from, `body.rs` what lies in it; the words of reports are in `report.rs`. `sched/run.rs` is the
+//! code that polls, and `sched/probe.rs` polls for a report.
 
+mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
 pub(crate) mod error;
@@ -14,9 +15,7 @@ mod local_park_models;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod panic_place;
-pub(crate) mod probe;
 pub(crate) mod report;
-pub(crate) mod run;
 pub(crate) mod slab;
 #[cfg(feature = "tracing")]
 pub(crate) mod span;
@@ -25,14 +24,11 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
+pub use attributes::Attributes;
+pub(crate) use attributes::attributes_of;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
 pub(crate) use header::{Arena, Header, Kind};
 pub(crate) use local_park::Home;
-pub(crate) use probe::{let_go, probe, unmasked};
 pub(crate) use report::Site;
-pub(crate) use run::{
-    Revoked, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
-    wake_attached, wake_next,
-};
 pub use state::{Activity, Progress};

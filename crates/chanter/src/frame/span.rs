@@ -198,7 +198,7 @@ impl Entered {
 /// # Safety
 /// The caller is the runner of `frame`, and keeps it, or is alone with it.
 #[inline(always)]
-pub(super) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
+pub(crate) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
     // SAFETY: the caller's contract.
     let entered = unsafe { Entered::new(frame) };
     entered.enter();

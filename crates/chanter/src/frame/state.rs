@@ -166,7 +166,7 @@ pub(crate) enum Ended {
 
 /// What a body holds at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// The thread has never run.
     Future,
     /// Nobody took it.
@@ -599,7 +599,7 @@ impl State {
 
     /// What the body of a frame that nobody uses any more holds.
     #[inline(always)]
-    pub(super) fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> Left {
         match self.word() {
             word if word & FRESH != 0 => Left::Future,
             word if word & TAKEN != 0 => Left::Nothing,

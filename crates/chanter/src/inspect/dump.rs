@@ -17,8 +17,8 @@ use super::observe::Probes;
 use crate::channel::mailbox;
 use crate::event::Event;
 use crate::frame::report::Waiting;
-use crate::frame::{self, Header, Kind};
-use crate::sched::{Shared, Vp};
+use crate::frame::{Header, Kind};
+use crate::sched::{self, Shared, Vp};
 use crate::thread;
 
 /// How long a virtual processor may take to answer.
@@ -198,7 +198,7 @@ impl Vp {
             return Some(report(ThreadState::Ready));
         }
         // SAFETY: as above.
-        let Some(token) = (unsafe { frame::claim(frame, false) }) else {
+        let Some(token) = (unsafe { sched::claim(frame, false) }) else {
             return Some(report(ThreadState::Ready));
         };
         if self.is_bound_elsewhere(header) {

@@ -14,7 +14,7 @@ use super::genealogy::Genealogy;
 use crate::frame::report::{Holder, LockProbe, Place, Probe, Resource, Waiting, Waits};
 use crate::frame::{self, Header, Kind, Site};
 use crate::policy::Ready;
-use crate::sched::{Shared, Vp};
+use crate::sched::{self, Shared, Vp};
 use crate::sync::atomic::Ordering;
 
 impl Shared {
@@ -152,7 +152,7 @@ impl Vp {
                 None
             } else {
                 // SAFETY: as above.
-                unsafe { frame::claim(frame, false) }
+                unsafe { sched::claim(frame, false) }
             };
             let Some(thread) = thread else {
                 if all {
@@ -194,7 +194,7 @@ impl Vp {
         let outer = self.asking.replace(&raw mut waits);
         let frame = thread.header() as *const Header;
         // SAFETY: the caller drives us. The thread is its own until it is woken.
-        unsafe { frame::run(self, thread) };
+        unsafe { sched::run::run(self, thread) };
         self.asking.set(outer);
         self.budget.set(budget);
         // SAFETY: as in `snapshot`. Complete, or queued again: it went on.

@@ -19,7 +19,7 @@ use crate::event::Offer;
 use crate::frame;
 use crate::frame::report::{Held, Look, Waiting, Waits};
 use crate::policy::Ready;
-use crate::sched::Vp;
+use crate::sched::{self, Vp};
 
 /// Gives the threads back, whatever happens.
 struct Asked<'a> {
@@ -31,7 +31,7 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         for token in self.tokens.drain(..) {
             // SAFETY: the driver asks, and the tokens come from `ask`.
-            unsafe { frame::let_go(self.vp, token) };
+            unsafe { sched::let_go(self.vp, token) };
         }
     }
 }
@@ -53,7 +53,7 @@ impl Vp {
                 continue;
             }
             // SAFETY: as above.
-            let Some(token) = (unsafe { frame::claim(frame, false) }) else { continue };
+            let Some(token) = (unsafe { sched::claim(frame, false) }) else { continue };
             if self.is_bound_elsewhere(token.header()) {
                 Self::send_home(token);
                 continue;
@@ -62,7 +62,7 @@ impl Vp {
             let budget = self.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
             // SAFETY: the caller drives us.
-            let still = unsafe { frame::probe(self, token) };
+            let still = unsafe { sched::probe(self, token) };
             self.replace_asking(outer);
             self.budget.set(budget);
             if let Some(token) = still {

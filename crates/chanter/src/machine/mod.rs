@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::event::{Event, WakeList};
-use crate::frame::{self, Arena, Revoked, catch_panic, deferred_drop};
+use crate::frame::{self, Arena, catch_panic, deferred_drop};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::inspect::simulation::SimulatedPolicy;
@@ -34,14 +34,15 @@ use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sched::counters::Counters;
 use crate::sched::hand_off::{self, Record};
+use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{Entered, SendArena, SharedRef};
 use crate::sched::spin::cores;
 use crate::sched::workers::{Workers, is_waited_for};
-use crate::sched::{Shared, Stats, Vp, affinity};
+use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
-use crate::thread::{self, PendingRequestTable, Shares, Thread, ThreadBuilder};
+use crate::thread::{self, Shares, Thread, ThreadBuilder};
 use blocking_calls::Pool;
 
 /// A machine: virtual processors that run threads.
@@ -386,7 +387,7 @@ impl Shared {
             if state.in_use() && !state.is_complete() {
                 left = true;
                 // SAFETY: its memory, and the machine, stay.
-                let claimed = unsafe { frame::claim(frame, delayed) };
+                let claimed = unsafe { sched::claim(frame, delayed) };
                 any |= claimed.is_some();
                 drop(claimed);
             }

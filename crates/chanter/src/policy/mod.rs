@@ -11,14 +11,12 @@
 //! and [`Bands`], which combines others. The crate `chanter-conformance` has a kit that yours
 //! should pass, and the book's chapter on policies writes one in forty lines.
 
-mod attributes;
 mod bands;
 mod deadline;
 mod depth_first_queue;
 mod deque;
 mod fifo;
 mod global_queue;
-mod guard;
 mod lifo;
 mod lottery;
 mod priority;
@@ -34,28 +32,24 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+pub use crate::frame::Attributes;
 pub use crate::sync::short_lock::{ShortGuard, ShortLock};
 pub use crate::thread::attributed::set_attributes;
-pub use attributes::Attributes;
 pub use bands::Bands;
 pub use deadline::EarliestDeadline;
 pub use deque::Deque;
 pub use fifo::Fifo;
 pub use global_queue::{GlobalQueue, GlobalQueueMember};
-pub(crate) use guard::{
-    Payload, PolicyGuard, PolicyTraits, Stealer, built_in, call, drain, introduce, policy_panicked,
-};
 pub use lifo::Lifo;
 pub use lottery::Lottery;
 pub use priority::Priority;
 pub use queue::ReadyQueue;
 pub use round_robin::RoundRobin;
-pub(crate) use slot::{Held, Retired, Slot};
+pub(crate) use slot::{Held, Retired, Slot, Visit, report};
 pub use work_stealing::WorkStealing;
 
-use crate::frame::{Header, Kind};
+use crate::frame::{Header, Kind, attributes_of};
 use crate::sync::random::random;
-use crate::thread::attributed::attributes_of;
 
 /// Operations of a turn, unless the policy says otherwise: about ten
 /// microseconds.
@@ -389,6 +383,6 @@ impl fmt::Debug for Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         // SAFETY: the token is given up here, and nowhere else.
-        crate::frame::give_up(unsafe { Self::from_frame(self.frame) });
+        crate::sched::give_up(unsafe { Self::from_frame(self.frame) });
     }
 }

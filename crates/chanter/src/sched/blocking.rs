@@ -13,7 +13,7 @@ use super::pool::SharedRef;
 use crate::event::before_a_fiber_blocks;
 use crate::frame::deferred_drop;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::thread::stack_local;
+use crate::sync::stack_local;
 
 struct Nested {
     woken: AtomicBool,

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::Vp;
+use super::{Vp, run};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
 use crate::{frame, thread};
@@ -100,7 +100,7 @@ impl Future for Checkpoint {
             return Poll::Ready(());
         }
         self.done = true;
-        if frame::is_own(cx.waker())
+        if run::is_own(cx.waker())
             && let Some(vp) = Vp::current()
         {
             vp.end_long_turn(true);

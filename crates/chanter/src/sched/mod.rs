@@ -9,24 +9,31 @@ pub(crate) mod binding;
 pub(crate) mod pool;
 
 pub(crate) mod affinity;
+mod apply;
 mod blocking;
 pub(crate) mod budget;
 pub(crate) mod checkpoint;
 pub(crate) mod counters;
 mod crew;
+pub(crate) mod fiber;
 pub(crate) mod hand_off;
 mod idle;
 mod long_turn;
 mod partners;
+pub(crate) mod pending_requests;
+pub(crate) mod policy_guard;
 mod price;
+pub(crate) mod probe;
 pub(crate) mod pump;
 pub(crate) mod replace;
+pub(crate) mod run;
 mod sleep;
 mod soon;
 pub(crate) mod spin;
 pub(crate) mod stack;
 mod theft;
 pub(crate) mod topology;
+mod wake_list;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
@@ -45,26 +52,29 @@ pub(crate) use checkpoint::end_long_turn;
 pub use checkpoint::{Checkpoint, checkpoint, yield_if_asked};
 pub use counters::Stats;
 pub(crate) use pool::{Shared, entered};
+pub(crate) use probe::{let_go, probe, unmasked};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
+pub(crate) use run::{Revoked, cancel, claim, clone_ours, give_up, is_ours, is_own, release, wake_attached};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::ChannelCache;
 use crate::frame::report::Waits;
-use crate::frame::{self, Arena, Header, Home, Revoked};
+use crate::frame::{Arena, Header, Home};
 use crate::inspect::Simulated;
 use crate::io::Reactor;
-use crate::policy::{Policy, PolicyTraits, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, SharedCell, Stack};
 use crate::thread::Forks;
-use crate::thread::fiber::Fibers;
 use crate::time::Timers;
 use counters::Counters;
+use fiber::Fibers;
 use hand_off::{Seat, Sitter};
 use idle::Idle;
 use long_turn::LongTurns;
+use policy_guard::{PolicyTraits, introduce, policy_panicked};
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
 use sleep::{Sleeper, Wake};
@@ -72,6 +82,7 @@ use soon::Soon;
 pub(crate) use soon::Turn;
 use spin::Spin;
 use theft::Thefts;
+pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
 
 /// Attaches may nest this deep.
@@ -353,7 +364,7 @@ impl Vp {
             frame.as_ref().state.retain();
             let home = &*frame.as_ref().vp.load(Ordering::Relaxed);
             home.push(Ready::from_frame(frame));
-            frame::release(frame);
+            run::release(frame);
         }
     }
 
@@ -659,7 +670,7 @@ impl Vp {
         }
         // The machine has ended, and its threads with it.
         // SAFETY: the token is ours still.
-        let alive = frame::forget_if_stale(unsafe { Ready::from_frame(frame) });
+        let alive = run::forget_if_stale(unsafe { Ready::from_frame(frame) });
         debug_assert!(alive.is_none(), "INV-SEIZE: a machine ends when its threads have");
         std::mem::forget(alive);
     }

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use super::counters::Counters;
 use super::hand_off::{Record, StandIn};
+use super::pending_requests::PendingRequestTable;
+use super::run::Revoked;
 use super::sleep::Wake;
 use super::worker::Driving;
 use super::workers::Workers;
 use super::{Stats, Vp, affinity};
-use crate::frame::{Arena, Header, Revoked};
+use crate::frame::{Arena, Header};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::genealogy::Genealogy;
 use crate::machine::blocking_calls::Pool;
@@ -21,7 +23,7 @@ use crate::policy::Ready;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::thread::{PendingRequestTable, Shares};
+use crate::thread::Shares;
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;

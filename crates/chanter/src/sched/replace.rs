@@ -10,13 +10,11 @@
 
 use std::time::Duration;
 
+use super::policy_guard::{Payload, PolicyGuard, PolicyTraits, built_in, drain, introduce, policy_panicked};
 use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
 use crate::frame::catch_panic;
-use crate::policy::{
-    Held, Payload, Policy, PolicyGuard, PolicyTraits, ReadyQueue, Reason, Retired, built_in, drain,
-    introduce, policy_panicked,
-};
+use crate::policy::{Held, Policy, ReadyQueue, Reason, Retired};
 
 /// Why a thread is woken by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,14 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_off::monitor;
+use super::policy_guard::Stealer;
 use super::pump::rest_of_pump;
 use super::replace::WakeSource;
-use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
-use crate::event::WakeList;
-use crate::frame::{self, Header, Kind, Revoked, catch_panic};
-use crate::policy::{Others, Ready, ReadyQueue, Reason, Stealer};
+use super::run::Revoked;
+use super::wake_list::WakeList;
+use super::{CURRENT, DEPTH, HEARTBEAT, Vp, run, stack};
+use crate::frame::{Header, Kind, catch_panic};
+use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 use crate::thread;
@@ -145,7 +147,7 @@ impl Vp {
         self.budget.set(self.quantum());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
-        unsafe { frame::run(self, thread) };
+        unsafe { run::run(self, thread) };
     }
 
     /// How many operations a turn has, as the policy says.
@@ -567,7 +569,7 @@ impl Vp {
             }
             for frame in frames {
                 // SAFETY: a frame of our arena. It may have ended meanwhile.
-                let claimed = unsafe { frame::claim(frame, true) };
+                let claimed = unsafe { run::claim(frame, true) };
                 any |= claimed.is_some();
                 drop(claimed);
             }

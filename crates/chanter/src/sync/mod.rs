@@ -23,6 +23,7 @@ mod os_thread;
 mod process_fork;
 mod shared_cell;
 mod stack;
+pub mod stack_local;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;

@@ -12,7 +12,7 @@ use super::spawn::{OUTSIDE, new_host};
 use crate::frame::body::{Evaluated, HostFrame, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Arena, Header, Kind, Site};
+use crate::frame::{Arena, Header, Kind, Site, attributes_of};
 use crate::policy::{Attributes, Ready, Reason};
 use crate::sched::{Shared, Vp, entered};
 use crate::sync::Lock;
@@ -105,16 +105,6 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
         },
         ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::drop_frame)
     };
-}
-
-/// The attributes of the thread whose frame this is, if it has any.
-///
-/// # Safety
-/// The caller keeps the frame for as long as it uses the lock: it holds the
-/// token, even a stale one, or is the runner.
-pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
-    // SAFETY: the caller's contract.
-    unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
 }
 
 /// Changes the attributes of the thread that runs here, for its next turns.

@@ -10,9 +10,10 @@ use std::task::Waker;
 use super::demand::Demand;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
-use crate::frame::run::{demand, schedule};
 use crate::frame::state::State;
-use crate::frame::{Header, JoinError, Progress, release};
+use crate::frame::{Header, JoinError, Progress};
+use crate::sched::release;
+use crate::sched::run::{demand, schedule};
 use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.

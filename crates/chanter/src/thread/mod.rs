@@ -13,7 +13,6 @@ mod par;
 pub(crate) mod request;
 pub(crate) mod scope;
 pub(crate) mod spawn;
-pub mod stack_local;
 
 pub use attributed::{spawn_near, spawn_with};
 pub use builder::{ThreadBuilder, spawn_named};
@@ -23,7 +22,6 @@ pub(crate) use fork::{ForkScope, Forks, Shares, steal_job};
 pub use join::{Join, Thread};
 pub(crate) use par::inflate_frame;
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
-pub(crate) use request::PendingRequestTable;
 pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};

@@ -176,7 +176,7 @@ pub fn attach<T>(ready: ReadyPar<T>) {
         cell.waiter.take()
     };
     if let Some(waiter) = waiter {
-        crate::frame::wake_attached(waiter);
+        crate::sched::wake_attached(waiter);
     }
 }
 

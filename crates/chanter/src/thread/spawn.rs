@@ -15,11 +15,11 @@ use super::attributed::{SpawnOptions, spawn_said_in};
 use super::join::Thread;
 use crate::event::Event;
 use crate::frame::body::{HostFrame, ParasiteFrame, Vtable, fits};
-use crate::frame::run::{polling, settle};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
 use crate::policy::{Ready, Reason};
+use crate::sched::run::{polling, settle};
 use crate::sched::{Shared, Spawn, Vp, entered};
 
 pub(crate) const OUTSIDE: &str =

@@ -4,11 +4,10 @@
 //! and what is let go then was theirs.
 
 use super::Simulated;
-use crate::frame;
 use crate::frame::report::{Gauge, Holder, Probe, Resource};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::observe::Probes;
-use crate::sched::Vp;
+use crate::sched::{self, Vp};
 
 impl Vp {
     /// Who waits on what; with `holders`, ends the threads one by one to see
@@ -23,13 +22,13 @@ impl Vp {
         let watched = Watched::new(snapshot.probes);
         // All are taken before the first ends: what it lets go would wake others.
         // SAFETY: frames' memory stays while the machine lives.
-        let claim = |(thread, frame)| unsafe { frame::claim(frame, true) }.map(|token| (thread, token));
+        let claim = |(thread, frame)| unsafe { sched::claim(frame, true) }.map(|token| (thread, token));
         let tokens: Vec<_> = snapshot.blocked.into_iter().filter_map(claim).collect();
         let mut found = Vec::new();
         // The youngest first: who lends to others, in a scope, waits for their end.
         for (thread, token) in tokens.into_iter().rev() {
             let before = watched.levels();
-            frame::cancel(token);
+            sched::cancel(token);
             found.extend(watched.freed_since(&before).map(|resource| Holder { resource, thread }));
         }
         simulated.report(snapshot.threads, &found)

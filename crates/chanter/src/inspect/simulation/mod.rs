@@ -32,13 +32,14 @@ use super::deadlock::numbers::Numbers;
 use super::deadlock::{Deadlock, ThreadReport};
 use crate::event::WakeList;
 use crate::frame::report::Holder;
-use crate::frame::{self, Header, Kind, catch_panic};
+use crate::frame::{Header, Kind, catch_panic};
 use crate::machine::Machine;
-use crate::policy::{Payload, Policy, Ready, Reason, call};
-use crate::sched::Vp;
+use crate::policy::{Policy, Ready, Reason};
+use crate::sched::policy_guard::{Payload, call};
 use crate::sched::pool::Entered;
 use crate::sched::replace::WakeSource;
 use crate::sched::worker::{AbortOnUnwind, Driving};
+use crate::sched::{self, Vp};
 use crate::sync::random::{self, RandomGuard};
 use crate::thread;
 
@@ -279,7 +280,7 @@ impl Simulated {
     /// An operation is about to begin; true: it has been woken and must return
     /// `Pending`.
     pub(crate) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
-        let own = frame::is_own(cx.waker());
+        let own = sched::is_own(cx.waker());
         let point = |nested| {
             let thread = vp.running_tag().unwrap_or(0);
             self.ask(true, |simulation| {
@@ -328,7 +329,7 @@ impl Simulated {
         let budget = vp.budget.replace(0);
         vp.counters.polls.add_one();
         // SAFETY: this OS thread drives `vp`.
-        unsafe { frame::run(vp, thread) };
+        unsafe { sched::run::run(vp, thread) };
         vp.budget.set(budget);
         self.paused.set(paused);
         self.turn.set(turn);
@@ -455,7 +456,7 @@ impl Vp {
     /// Ends a thread that nobody runs or is about to run.
     fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
         // SAFETY: a frame's memory stays while its machine lives.
-        unsafe { frame::claim(frame, true) }.map(frame::cancel).is_some()
+        unsafe { sched::claim(frame, true) }.map(sched::cancel).is_some()
     }
 }
 

@@ -16,9 +16,8 @@ use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::control::FiberControl;
-use super::stack::Stack;
 use crate::sched::Vp;
+use crate::sched::fiber::{FiberControl, Stack};
 
 /// How a fiber is to start.
 pub(super) struct Plan {

@@ -68,10 +68,6 @@
 //! [`Stats`](crate::Stats).
 
 mod body;
-mod control;
-mod overflow;
-mod pool;
-mod stack;
 
 use std::fmt;
 use std::future::Future;
@@ -82,9 +78,9 @@ use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_named_fiber};
 use super::{Thread, ThreadBuilder};
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
+use crate::sched::fiber::default_size;
 use crate::sched::{Vp, entered};
 use body::{Body, Plan};
-pub(crate) use control::{Fibers, YIELDED};
 
 /// Spawns a fiber: a thread that the policy schedules, and whose body is a
 /// closure that may block at any call depth.
@@ -249,7 +245,7 @@ impl Builder {
         closure: F,
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
-        let size = self.size.unwrap_or_else(control::default_size);
+        let size = self.size.unwrap_or_else(default_size);
         (Body::new(closure, Plan { size, name: self.name, site }), site)
     }
 }

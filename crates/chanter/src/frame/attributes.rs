@@ -1,6 +1,10 @@
 //! Attributes: what a program tells policies of a thread.
 
+use std::ptr::NonNull;
 use std::time::Instant;
+
+use super::header::Header;
+use crate::sync::Lock;
 
 /// What a policy may want to know of a thread: how urgent it is, by when it is
 /// to be done, how large its share is.
@@ -69,4 +73,14 @@ impl Default for Attributes {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The attributes of the thread whose frame this is, if it has any.
+///
+/// # Safety
+/// The caller keeps the frame for as long as it uses the lock: it holds the
+/// token, even a stale one, or is the runner.
+pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
+    // SAFETY: the caller's contract.
+    unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
 }

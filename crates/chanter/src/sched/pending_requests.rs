@@ -34,11 +34,11 @@ use crate::frame::state::State;
 use crate::sync::{Guard, Lock};
 
 /// What a thread waits for while it is held; nothing: for its resumption.
-pub(super) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(crate) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// How strong a request is (INV-ORDER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(crate) enum Rank {
     Block,
     Suspend,
     Terminate,
@@ -46,14 +46,14 @@ pub(super) enum Rank {
 
 /// Why a request was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     Overruled,
     Withdrawn,
     Determined,
 }
 
 /// A request whose types are forgotten.
-pub(super) trait Ask: Send {
+pub(crate) trait Ask: Send {
     /// The value that the thread is to end with, if any: its place. Whoever
     /// moves it out says so with [`Ask::grant`].
     fn value(&mut self) -> Option<NonNull<()>>;
@@ -64,10 +64,10 @@ pub(super) trait Ask: Send {
 }
 
 /// A request that nobody has acted on.
-pub(super) struct Pending {
-    pub(super) rank: Rank,
-    pub(super) hold: Hold,
-    pub(super) ask: Box<dyn Ask>,
+pub(crate) struct Pending {
+    pub(crate) rank: Rank,
+    pub(crate) hold: Hold,
+    pub(crate) ask: Box<dyn Ask>,
 }
 
 /// Whether the thread is kept from running.
@@ -79,13 +79,13 @@ enum Held {
 }
 
 /// What has been asked of one thread.
-pub(super) struct PendingRequests {
+pub(crate) struct PendingRequests {
     pending: Option<Pending>,
     held: Held,
 }
 
 /// What a runner is to do next.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// To poll the body.
     Run,
     /// To end the thread, and to grant the request.
@@ -99,10 +99,17 @@ pub(super) enum Step {
 }
 
 /// What became of a request at once: a refusal, which is to be passed on.
-pub(super) type Refused = Option<(Pending, Why)>;
+pub(crate) type Refused = Option<(Pending, Why)>;
+
+/// Passes a refusal on.
+pub(crate) fn refuse(refused: Refused) {
+    if let Some((Pending { ask, .. }, why)) = refused {
+        ask.refuse(why);
+    }
+}
 
 impl PendingRequests {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { pending: None, held: Held::No }
     }
 
@@ -213,7 +220,7 @@ impl PendingRequestTable {
 
     /// Requester: asks it of the thread. True: it is to be woken. The requester
     /// has a reference.
-    pub(super) fn ask(&self, state: &State, request: Pending) -> (bool, Refused) {
+    pub(crate) fn ask(&self, state: &State, request: Pending) -> (bool, Refused) {
         let mut all = self.all.lock();
         if !state.request() {
             return (false, Some((request, Why::Determined)));
@@ -223,7 +230,7 @@ impl PendingRequestTable {
 
     /// Anyone with a reference: lets the thread go on. True: it is to be woken,
     /// so that it does.
-    pub(super) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
+    pub(crate) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
         let mut all = self.all.lock();
         let Some(pending_requests) = all.get_mut(&key(state)) else { return (false, None, None) };
         let result = pending_requests.resume();
@@ -232,12 +239,12 @@ impl PendingRequestTable {
     }
 
     /// Whether the thread is kept from running, or is about to be.
-    pub(super) fn is_suspended(&self, state: &State) -> Option<Rank> {
+    pub(crate) fn is_suspended(&self, state: &State) -> Option<Rank> {
         self.all.lock().get(&key(state)).and_then(PendingRequests::held_for)
     }
 
     /// Runner: the next step. After [`Step::Run`] there is nothing left.
-    pub(super) fn step(&self, state: &State) -> Step {
+    pub(crate) fn step(&self, state: &State) -> Step {
         let mut all = self.all.lock();
         let step = all.get_mut(&key(state)).map_or(Step::Run, PendingRequests::step);
         Self::tidy(&mut all, state);
@@ -245,12 +252,12 @@ impl PendingRequestTable {
     }
 
     /// Runner: it waits on. False: there is news, and perhaps `hold` is left.
-    pub(super) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
+    pub(crate) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
         self.all.lock().get_mut(&key(state)).is_some_and(|pending_requests| pending_requests.wait_on(hold))
     }
 
     /// Runner: what the thread waited for has come.
-    pub(super) fn arrived(&self, state: &State) {
+    pub(crate) fn arrived(&self, state: &State) {
         let mut all = self.all.lock();
         if let Some(pending_requests) = all.get_mut(&key(state)) {
             pending_requests.arrived();
@@ -259,7 +266,7 @@ impl PendingRequestTable {
     }
 
     /// Completer, or whoever frees the frame: nothing can be granted any more.
-    pub(super) fn close(&self, state: &State) -> (Refused, Hold) {
+    pub(crate) fn close(&self, state: &State) -> (Refused, Hold) {
         let mut all = self.all.lock();
         let gone = all.remove(&key(state));
         state.forget_requests();

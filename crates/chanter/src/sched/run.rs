@@ -4,17 +4,16 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::body::{Evaluated, catch_panic};
-use super::header::{self, Header, Kind};
-use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
-use super::{deferred_drop, span};
-use crate::event::WakeList;
+use super::apply::{apply, close};
+use super::fiber::YIELDED;
+use super::wake_list::WakeList;
+use super::{Turn, Vp};
+use crate::frame::body::Evaluated;
+use crate::frame::state::{Begun, Completed, Demanded, Ended, Left, Woken};
+use crate::frame::{Header, Kind, catch_panic, deferred_drop, header, span};
 use crate::policy::{Ready, Reason};
-use crate::sched::{Turn, Vp};
 use crate::sync::atomic::Ordering;
-use crate::thread::fiber::YIELDED;
 use crate::thread::join::Joiners;
-use crate::thread::request::{apply, close};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `local_refs`).

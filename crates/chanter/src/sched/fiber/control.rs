@@ -16,13 +16,13 @@ use corosensei::Yielder;
 use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
-use crate::frame::run::waker_of;
-use crate::frame::{Header, Revoked, catch_panic, claim, span};
+use crate::frame::{Header, catch_panic, span};
 use crate::policy::Ready;
+use crate::sched::run::{Revoked, claim, waker_of};
 use crate::sched::{DEPTH, Vp};
 use crate::sync::atomic::Ordering;
-use crate::sync::os_thread;
-use crate::thread::{ForkScope, stack_local};
+use crate::sync::{os_thread, stack_local};
+use crate::thread::ForkScope;
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -44,8 +44,8 @@ pub(crate) struct FiberControl {
     vp: *const Vp,
     yielder: Cell<*const Yielder<(), ()>>,
     /// What the guard covers.
-    pub(super) guard: (usize, usize),
-    pub(super) size: usize,
+    pub(crate) guard: (usize, usize),
+    pub(crate) size: usize,
     /// Below this address nothing more is nested on the stack.
     nest_limit: usize,
     /// How deep attaches are nested on it.
@@ -60,8 +60,8 @@ pub(crate) struct FiberControl {
     below: Cell<*const Header>,
     outer: Cell<*const FiberControl>,
     os_thread: u32,
-    pub(super) name: Option<Arc<str>>,
-    pub(super) site: &'static Location<'static>,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) site: &'static Location<'static>,
     /// Those that are polled on its stack, while it is suspended.
     parked: span::Parked,
     /// What holds for its stack, while it is suspended: INV-STACK-LOCAL.
@@ -113,7 +113,7 @@ impl Fibers {
     }
 
     /// The fiber on whose stack the caller is, whatever it does.
-    pub(super) fn running(&self) -> Option<&FiberControl> {
+    pub(crate) fn running(&self) -> Option<&FiberControl> {
         // SAFETY: as in `current`.
         unsafe { self.current.get().as_ref() }
     }
@@ -221,7 +221,7 @@ impl FiberControl {
     ///
     /// # Errors
     /// The OS refuses.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         vp: &Vp,
         frame: NonNull<Header>,
         size: usize,
@@ -282,7 +282,7 @@ impl FiberControl {
     ///
     /// # Safety
     /// The stack has its head, and nothing else on it is in use.
-    pub(super) unsafe fn end(stack: Stack) {
+    pub(crate) unsafe fn end(stack: Stack) {
         // SAFETY: the head is dropped here, once; those in the list live. It
         // runs on, and we drive, the virtual processor that it names.
         let (vp, name) = unsafe {
@@ -304,7 +304,7 @@ impl FiberControl {
     }
 
     /// Called on the stack, first of all.
-    pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
+    pub(crate) fn arrive(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
     }
 
@@ -313,7 +313,7 @@ impl FiberControl {
     /// INV-STACK: while `Fibers::current` names the fiber, the OS thread is on the fiber's stack, but for `switch` itself. So no code
     /// of a user runs between the two changes of `current`: on this stack it would suspend the fiber where it does not run.
     #[inline(always)]
-    pub(super) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
+    pub(crate) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
         debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
         // SAFETY: the machine lives while its thread runs.
         let vp = unsafe { &*self.vp };
@@ -335,7 +335,7 @@ impl FiberControl {
     }
 
     /// Runs `unwind`, which ends what is left on the stack.
-    pub(super) fn end_early(&self, unwind: impl FnOnce()) {
+    pub(crate) fn end_early(&self, unwind: impl FnOnce()) {
         self.ending.set(true);
         // Nothing is attached from now on: see `Vp::end_local_threads`.
         self.depth.set(DEPTH);
@@ -396,7 +396,7 @@ impl FiberControl {
 
     /// Lets the others run first.
     #[inline]
-    pub(super) fn yield_now(&self) {
+    pub(crate) fn yield_now(&self) {
         // SAFETY: we are its runner.
         let local_refs = &unsafe { self.frame.as_ref() }.local_refs;
         if local_refs.get().unsigned_abs() < BESIDE && !self.ending.get() {
@@ -426,7 +426,7 @@ impl Drop for Running<'_> {
 }
 
 /// The stack that is used if none is asked for, in bytes.
-pub(super) fn default_size() -> usize {
+pub(crate) fn default_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| (256 * 1024).max(4 * super::stack::page_size()))
 }

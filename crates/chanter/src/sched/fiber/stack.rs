@@ -21,9 +21,9 @@ use corosensei::stack::{Stack as CorosenseiStack, StackPointer};
 use super::control::FiberControl;
 
 /// The smallest stack, without its guard.
-pub(super) const SMALLEST: usize = 16 * 1024;
+pub(crate) const SMALLEST: usize = 16 * 1024;
 /// The largest one.
-pub(super) const LARGEST: usize = 1 << 30;
+pub(crate) const LARGEST: usize = 1 << 30;
 /// What the guard has at least: more than a page, for frames that skip pages
 /// (those of C compilers without probes).
 const GUARD: usize = 16 * 1024;
@@ -41,7 +41,7 @@ struct Top {
 }
 
 /// A stack, unmapped when it is dropped.
-pub(super) struct Stack(NonNull<Top>);
+pub(crate) struct Stack(NonNull<Top>);
 
 // SAFETY: plain memory.
 unsafe impl Send for Stack {}
@@ -51,7 +51,7 @@ impl Stack {
     ///
     /// # Errors
     /// The OS has no memory, or no more mappings, to give.
-    pub(super) fn new(size: usize) -> io::Result<Self> {
+    pub(crate) fn new(size: usize) -> io::Result<Self> {
         let guard = GUARD.max(page_size());
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | MAP_STACK;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -85,27 +85,27 @@ impl Stack {
 
     /// Without the guard.
     #[inline(always)]
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.top().size
     }
 
     /// Where the guard begins, and where it ends.
     #[inline(always)]
-    pub(super) fn guard(&self) -> (usize, usize) {
+    pub(crate) fn guard(&self) -> (usize, usize) {
         let low = self.top().low.as_ptr() as usize;
         (low, low + self.top().guard)
     }
 
     /// The place of the head.
     #[inline(always)]
-    pub(super) fn head(&self) -> NonNull<FiberControl> {
+    pub(crate) fn head(&self) -> NonNull<FiberControl> {
         // SAFETY: a field of what is there.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).head) }.cast()
     }
 
     /// Gives the pages back to the OS, but for the topmost, and keeps the
     /// addresses. Nothing on the stack is in use.
-    pub(super) fn forget_contents(&self) {
+    pub(crate) fn forget_contents(&self) {
         let (_, start) = self.guard();
         let end = self.0.as_ptr() as usize & !(page_size() - 1);
         // SAFETY: pages of our own mapping, whose contents do not matter.
@@ -164,7 +164,7 @@ unsafe fn mark_guard(low: *mut libc::c_void, len: usize) -> bool {
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
-pub(super) fn page_size() -> usize {
+pub(crate) fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     // SAFETY: only asks.
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))

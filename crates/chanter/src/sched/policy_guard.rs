@@ -25,10 +25,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::slot::{Held, Visit};
-use super::{Others, Policy, QUANTUM, Ready, Reason, WorkStealing};
-use crate::frame::{JoinError, catch_panic};
-use crate::sched::{Replacement, Vp};
+use super::{Replacement, Vp};
+use crate::frame::catch_panic;
+use crate::policy::{Held, Others, Policy, QUANTUM, Ready, Reason, Visit, WorkStealing, report};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What a policy panicked with.
@@ -130,16 +129,6 @@ pub(crate) fn policy_panicked(vp: &Vp, is_first: bool, payload: Payload) {
         vp.counters.failed.add_one_shared();
     }
     report(is_first, payload);
-}
-
-/// The first panic of each policy is told.
-#[cold]
-pub(super) fn report(is_first: bool, payload: Payload) {
-    if is_first {
-        JoinError::panicked(payload).report("a policy");
-    } else {
-        catch_panic(|| drop(payload));
-    }
 }
 
 /// What is asked of a policy once, when it comes into force.
