@@ -4,6 +4,7 @@
 //! it comes from, `body.rs` what lies in it; the words of reports are in `report.rs`. `sched/run.rs` is the
 //! code that polls, and `sched/probe.rs` polls for a report.
 
+pub(crate) mod about;
 mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
@@ -14,8 +15,10 @@ pub(crate) mod local_park;
 mod local_park_models;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod observer;
 pub(crate) mod panic_place;
 pub(crate) mod report;
+pub(crate) mod schedule;
 pub(crate) mod slab;
 #[cfg(feature = "tracing")]
 pub(crate) mod span;
@@ -26,9 +29,12 @@ pub(crate) mod state;
 
 pub use attributes::Attributes;
 pub(crate) use attributes::attributes_of;
+pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
-pub(crate) use header::{Arena, Header, Kind};
+pub(crate) use header::{Arena, Header, Kind, OpaqueVp};
 pub(crate) use local_park::Home;
+pub(crate) use observer::Observer;
 pub(crate) use report::Site;
+pub(crate) use schedule::{Schedule, schedule_by, scheduler};
 pub use state::{Activity, Progress};

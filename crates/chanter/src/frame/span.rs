@@ -17,9 +17,9 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
 use super::Progress;
+use super::about::{body_of, id_of, name_of, path_of};
 use super::header::{Header, Kind};
 use super::report::Site;
-use crate::inspect::genealogy::{body_of, id_of, name_of, path_of};
 
 /// How much attention the spans ask for.
 const LEVEL: Level = Level::INFO;

@@ -393,7 +393,7 @@ impl State {
     }
 
     /// What it does, as far as the word says.
-    pub(super) fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self) -> Activity {
         let word = self.word();
         if word & COMPLETE != 0 {
             Activity::Terminated

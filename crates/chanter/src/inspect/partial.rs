@@ -15,9 +15,10 @@ use std::ptr::NonNull;
 use super::deadlock::groups::{Channel, Member, stuck};
 use super::deadlock::{Deadlock, ThreadReport, ThreadState};
 use super::genealogy::Living;
-use crate::event::Offer;
+use crate::event::Event;
 use crate::frame;
 use crate::frame::report::{Held, Look, Waiting, Waits};
+use crate::machine::Machine;
 use crate::policy::Ready;
 use crate::sched::{self, Vp};
 
@@ -126,9 +127,32 @@ impl Vp {
     }
 }
 
+impl Machine {
+    /// Finds groups of threads that can never run again, while others go on; see
+    /// [`partial`](crate::inspect::deadlock::partial) for what it can see, and what it
+    /// costs. On a thread of this machine it looks at once. Elsewhere it blocks
+    /// the OS thread until a thread on virtual processor 0 has had its turn and
+    /// looked (and a caller on a virtual processor of another machine runs its
+    /// threads meanwhile).
+    ///
+    /// # Panics
+    /// If the machine was not built with [`Builder::report_deadlocks`].
+    #[track_caller]
+    pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
+        assert!(self.shared().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
+        match Vp::current() {
+            Some(vp) if std::ptr::eq(vp.machine(), &**self.shared()) => vp.stuck_groups(),
+            _ => {
+                let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });
+                looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")
+            }
+        }
+    }
+}
+
 /// The channels at which all who were asked still wait.
 fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
-    let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<Offer>>)>::new();
+    let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<()>>)>::new();
     for (_, waits) in answers {
         for waiter in &waits.offers {
             offers.entry(waiter.channel).or_default().1.push(waiter.offer);

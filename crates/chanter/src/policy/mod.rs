@@ -48,7 +48,7 @@ pub use round_robin::RoundRobin;
 pub(crate) use slot::{Held, Retired, Slot, Visit, report};
 pub use work_stealing::WorkStealing;
 
-use crate::frame::{Header, Kind, attributes_of};
+use crate::frame::{Header, Kind, attributes_of, scheduler};
 use crate::sync::random::random;
 
 /// Operations of a turn, unless the policy says otherwise: about ten
@@ -382,7 +382,8 @@ impl fmt::Debug for Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
+        let scheduler = scheduler().expect("a thread has a scheduler");
         // SAFETY: the token is given up here, and nowhere else.
-        crate::sched::give_up(unsafe { Self::from_frame(self.frame) });
+        unsafe { scheduler.give_up(self.frame) };
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod counters;
 mod crew;
 pub(crate) mod fiber;
+mod frames;
 pub(crate) mod hand_off;
 mod idle;
 mod long_turn;
@@ -27,6 +28,7 @@ pub(crate) mod probe;
 pub(crate) mod pump;
 pub(crate) mod replace;
 pub(crate) mod run;
+pub(crate) mod simulate;
 mod sleep;
 mod soon;
 pub(crate) mod spin;
@@ -54,13 +56,12 @@ pub use counters::Stats;
 pub(crate) use pool::{Shared, entered};
 pub(crate) use probe::{let_go, probe, unmasked};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
-pub(crate) use run::{Revoked, cancel, claim, clone_ours, give_up, is_ours, is_own, release, wake_attached};
+pub(crate) use run::{Revoked, cancel, claim, clone_ours, is_ours, is_own, release, wake_attached};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::ChannelCache;
 use crate::frame::report::Waits;
-use crate::frame::{Arena, Header, Home};
-use crate::inspect::Simulated;
+use crate::frame::{Arena, Header, Home, header, schedule_by};
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sched::pool::SharedRef;
@@ -71,12 +72,14 @@ use crate::thread::Forks;
 use crate::time::Timers;
 use counters::Counters;
 use fiber::Fibers;
+use frames::Scheduler;
 use hand_off::{Seat, Sitter};
 use idle::Idle;
 use long_turn::LongTurns;
 use policy_guard::{PolicyTraits, introduce, policy_panicked};
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
+use simulate::Simulate;
 use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
@@ -194,7 +197,7 @@ pub(crate) struct Vp {
     /// Driver: where what is polled for a snapshot says what it waits on.
     pub(crate) asking: Cell<*mut Waits>,
     /// Set if the machine is simulated.
-    pub(crate) simulated: Option<Simulated>,
+    pub(crate) simulated: Option<Box<dyn Simulate>>,
     /// Driver: the fibers that it runs, and their stacks.
     pub(crate) fibers: Fibers,
     /// Holder: it has not been counted as awake since it went to sleep.
@@ -237,8 +240,9 @@ impl Vp {
         index: usize,
         policy: Box<dyn Policy>,
         reactor: Reactor,
-        simulated: Option<Simulated>,
+        simulated: Option<Box<dyn Simulate>>,
     ) -> Self {
+        schedule_by(&Scheduler);
         let (policy, terms, panic) = introduce(policy);
         let vp = Self {
             guard: AtomicUsize::new(0),
@@ -309,6 +313,16 @@ impl Vp {
         vp
     }
 
+    /// This OS thread drives `vp` from now on; null: none. Returns the one before.
+    ///
+    /// # Safety
+    /// The virtual processor lives until the next call.
+    unsafe fn make_current(vp: *const Self) -> *const Self {
+        // SAFETY: the caller's contract.
+        header::change_own(unsafe { vp.as_ref() }.map(|vp| &vp.arena));
+        CURRENT.replace(vp)
+    }
+
     /// The virtual processor that this OS thread drives.
     #[inline(always)]
     pub(crate) fn current() -> Option<&'static Self> {
@@ -352,7 +366,7 @@ impl Vp {
     /// Whether this OS thread drives the virtual processor that `header`'s
     /// thread lives on.
     pub(crate) fn is_driving(header: &Header) -> bool {
-        ptr::eq(CURRENT.get(), header.vp.load(Ordering::Relaxed))
+        ptr::eq(CURRENT.get(), header.vp())
     }
 
     /// Sends a thread to the virtual processor that it must run on, or ran on last.
@@ -362,7 +376,7 @@ impl Vp {
         // reference when the token is gone.
         unsafe {
             frame.as_ref().state.retain();
-            let home = &*frame.as_ref().vp.load(Ordering::Relaxed);
+            let home = &*frame.as_ref().vp();
             home.push(Ready::from_frame(frame));
             run::release(frame);
         }
@@ -411,7 +425,7 @@ impl Vp {
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
         self.announcement.get().agree_outside();
-        self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
+        self.has_stack() && self.simulated.is_none() && self.machine().observer.is_none()
     }
 
     /// The slow path of a spawn: what has the guard asked for?
@@ -491,7 +505,7 @@ impl Vp {
         }
         let promote =
             now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
-        if promote && self.machine().genealogy().is_some() {
+        if promote && self.machine().observer().is_some() {
             // Every birth comes here, asked for or not: one in a heartbeat.
             self.asked_since.set(now);
         }
@@ -500,7 +514,7 @@ impl Vp {
 
     /// The next spawns and forks need only look at the stack.
     pub(crate) fn trust_guard(&self) {
-        if self.machine().genealogy().is_some() {
+        if self.machine().observer().is_some() {
             // Every birth is to be seen.
             return;
         }
@@ -707,7 +721,7 @@ impl Vp {
     /// Whether the thread may run here; if not it is sent where it may.
     #[inline(always)]
     pub(crate) fn admit(&self, thread: Ready) -> Option<Ready> {
-        let home = thread.header().vp.load(Ordering::Relaxed);
+        let home = thread.header().vp();
         if ptr::eq(home, self) {
             return Some(thread);
         }

@@ -15,9 +15,7 @@ use super::sleep::Wake;
 use super::worker::Driving;
 use super::workers::Workers;
 use super::{Stats, Vp, affinity};
-use crate::frame::{Arena, Header};
-use crate::inspect::deadlock::Deadlock;
-use crate::inspect::genealogy::Genealogy;
+use crate::frame::{Arena, Header, Observer};
 use crate::machine::blocking_calls::Pool;
 use crate::policy::Ready;
 use crate::sync::Lock;
@@ -81,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) arena: Lock<SendArena>,
     pub(crate) next: AtomicUsize,
     /// Who begot whom, if that is written down.
-    pub(crate) genealogy: Option<Box<Genealogy>>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
     /// Counted where births are.
     pub(crate) host_bytes: Counter,
     /// Parasites may become hosts without being asked to.
@@ -91,7 +89,7 @@ pub(crate) struct Shared {
     pub(crate) is_in_test: bool,
     /// What `block_on` is to report, and that there is something.
     pub(crate) is_deadlocked: AtomicBool,
-    pub(crate) deadlock: Mutex<Option<Deadlock>>,
+    pub(crate) deadlock: Mutex<Option<String>>,
     /// What has been asked of threads.
     pub(crate) pending_requests: PendingRequestTable,
     /// Halves of computations that were given away.
@@ -117,6 +115,12 @@ impl Shared {
         (stats.hand_overs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.host_bytes.get();
         stats
+    }
+
+    /// Who writes down births and deaths, if anybody does.
+    #[inline(always)]
+    pub(crate) fn observer(&self) -> Option<&(dyn Observer + 'static)> {
+        self.observer.as_deref()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -194,7 +198,7 @@ impl Shared {
     }
 
     /// Left by the driver of virtual processor 0, for itself.
-    pub(crate) fn leave_deadlock(&self, deadlock: Deadlock) {
+    pub(crate) fn leave_deadlock(&self, deadlock: String) {
         *self.deadlock.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
         self.is_deadlocked.store(true, Ordering::Relaxed);
     }
@@ -203,7 +207,7 @@ impl Shared {
         self.is_deadlocked.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take_deadlock(&self) -> Option<Deadlock> {
+    pub(crate) fn take_deadlock(&self) -> Option<String> {
         self.is_deadlocked.store(false, Ordering::Relaxed);
         self.deadlock.lock().unwrap_or_else(|e| e.into_inner()).take()
     }

@@ -9,7 +9,7 @@ use super::pump::rest_of_pump;
 use super::replace::WakeSource;
 use super::run::Revoked;
 use super::wake_list::WakeList;
-use super::{CURRENT, DEPTH, HEARTBEAT, Vp, run, stack};
+use super::{DEPTH, HEARTBEAT, Vp, run, stack};
 use crate::frame::{Header, Kind, catch_panic};
 use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
@@ -42,7 +42,8 @@ impl<'a> Driving<'a> {
                 vp.seat.assign(&vp.sitter);
             }
         }
-        Self { vp, outer: CURRENT.replace(vp) }
+        // SAFETY: the machine outlives its drivers.
+        Self { vp, outer: unsafe { Vp::make_current(vp) } }
     }
 
     /// Ends the threads that are bound to this OS thread, before it stops
@@ -103,7 +104,8 @@ impl Drop for Driving<'_> {
             }
             self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
         }
-        CURRENT.set(self.outer);
+        // SAFETY: the drivers of an OS thread nest, so the outer one goes on.
+        unsafe { Vp::make_current(self.outer) };
     }
 }
 
@@ -122,7 +124,7 @@ impl Vp {
         self.channels.begin(self.revoked());
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
-        if self.machine().genealogy().is_some() {
+        if self.machine().observer().is_some() {
             self.ask_closer_look();
         }
         self.be_known();
@@ -544,7 +546,7 @@ impl Vp {
         if let Some(thread) = &found {
             self.spin.was_sent();
             // SAFETY: a thread with a token keeps its machine alive.
-            self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
+            self.has_stolen_from(unsafe { &*thread.header().vp() });
         }
         found
     }
@@ -594,7 +596,7 @@ impl Vp {
             // while they are not complete.
             let header = unsafe { frame.as_ref() };
             // A fiber that was spawned here may have begun elsewhere.
-            let is_ours = ptr::eq(header.vp.load(Ordering::Relaxed), self);
+            let is_ours = ptr::eq(header.vp(), self);
             header.kind.get() == Kind::Local && is_ours && !header.state.is_complete()
         });
         frames

@@ -7,16 +7,15 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Context;
 
-use super::join::Thread;
+use super::join::{HostFrame, Thread};
 use super::spawn::{OUTSIDE, new_host};
-use crate::frame::body::{Evaluated, HostFrame, Vtable, fits};
+use crate::frame::body::{Evaluated, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, Kind, Site, attributes_of};
 use crate::policy::{Attributes, Ready, Reason};
 use crate::sched::{Shared, Vp, entered};
 use crate::sync::Lock;
-use crate::sync::atomic::Ordering;
 
 /// A host's frame, and what is said of its thread. Behind a lock: a policy may
 /// hold a token that is stale, while a stealer runs the thread.
@@ -352,7 +351,7 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
         let place = frame.cast::<AttributedFrame<F>>().as_ptr();
         (&raw mut (*place).attributes).write(Lock::new(said.attributes));
         (&raw mut (*place).name).write(said.name);
-        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
+        HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
         frame
     }
 }
@@ -360,6 +359,6 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
 impl<T> Thread<T> {
     /// Where it ran last, or is to run.
     fn vp(&self) -> *const Vp {
-        self.header().vp.load(Ordering::Relaxed)
+        self.header().vp()
     }
 }

@@ -11,7 +11,7 @@ use super::demand::Demand;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::frame::state::State;
-use crate::frame::{Header, JoinError, Progress};
+use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
 use crate::sched::release;
 use crate::sched::run::{demand, schedule};
 use crate::sync::Cell;
@@ -138,7 +138,7 @@ impl<T> Thread<T> {
         // SAFETY: the frame outlives the borrow; hosts have joiners.
         unsafe {
             let joiners = (self.header().vtable.get().joiners)(self.frame);
-            joiners.expect("a handle is a host's").as_ref()
+            joiners.expect("a handle is a host's").cast::<Joiners>().as_ref()
         }
     }
 
@@ -200,12 +200,34 @@ pub(crate) struct Joiners {
     owner_waiter: Cell<*const Offer>,
 }
 
-impl Joiners {
+impl Completion for Joiners {
     #[inline(always)]
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { queue: WaitQueue::new(), owner_waiter: Cell::new(ptr::null()) }
     }
 
+    #[inline(always)]
+    unsafe fn complete_owner(this: NonNull<Self>) {
+        // SAFETY: the caller's contract.
+        if let Some(waker) = unsafe { Self::complete_heir(this.as_ptr()) } {
+            // A foreign waker may panic, and its thread is not ours.
+            catch_panic(|| waker.wake());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn complete_all(&self, inherited: bool) {
+        let mut wakes = WakeList::new();
+        if inherited {
+            // SAFETY: the caller's contract.
+            wakes.push(unsafe { Self::complete_heir(self) });
+        }
+        self.queue.complete_all(&mut wakes);
+        catch_panic(|| wakes.queue());
+    }
+}
+
+impl Joiners {
     /// Offers the completion to the handle's owner.
     ///
     /// # Safety
@@ -254,21 +276,14 @@ impl Joiners {
     /// The caller completed the thread and found HEIR; once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
+    unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: HEIR says that the offer waits.
         unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }
-
-    /// # Safety
-    /// As for `complete_heir` if `inherited`; the caller has a reference.
-    pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut WakeList) {
-        if inherited {
-            // SAFETY: the caller's contract.
-            wakes.push(unsafe { Self::complete_heir(self) });
-        }
-        self.queue.complete_all(wakes);
-    }
 }
+
+/// A host's frame.
+pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, Joiners>;
 
 /// The event of a thread's completion; see [`Thread::join`].
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attributed::{SpawnOptions, spawn_said_in};
-use super::join::Thread;
+use super::join::{HostFrame, Thread};
 use crate::event::Event;
-use crate::frame::body::{HostFrame, ParasiteFrame, Vtable, fits};
+use crate::frame::body::{ParasiteFrame, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
@@ -354,7 +354,7 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         let state = if DELAYED { State::new_delayed() } else { State::new_host() };
-        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
+        HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
         frame
     }
 }
@@ -561,8 +561,8 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
         Spawn::InPlace => {
             let machine = vp.machine();
             let dies = |frame| {
-                if let Some(genealogy) = machine.genealogy() {
-                    genealogy.died(frame);
+                if let Some(observer) = machine.observer() {
+                    observer.died(frame);
                 }
             };
             return vp.lend_budget(|| {
@@ -603,7 +603,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
     unsafe {
         let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
         frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
-            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home),
+            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home.opaque()),
             future: ManuallyDrop::new(future),
         });
         frame

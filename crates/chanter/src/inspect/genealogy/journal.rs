@@ -10,11 +10,13 @@
 //!
 //! The lock of the tree is taken before those of the journals, and those in order.
 
+use std::any::Any;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::tree::{Birth, Node, Tree};
-use crate::frame::{Header, Site, header};
+use super::{NAMED, ancestors};
+use crate::frame::{Header, Observer, Site, header};
 use crate::sched::Vp;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Guard, Lock};
@@ -92,75 +94,6 @@ impl Genealogy {
         self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A thread has been made in `frame`, and nobody else knows it. Returns its
-    /// number.
-    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) -> u64 {
-        let here = self.here();
-        let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
-        let parent = spawner.map(|spawner| {
-            // SAFETY: it is being polled, by us.
-            let number = unsafe { header::number(spawner) };
-            // ORDER: Relaxed: its runner alone, and who frees it, look at that.
-            let id = number.load(Ordering::Relaxed);
-            if id != 0 {
-                number.store(id | IS_PARENT, Ordering::Relaxed);
-            }
-            id & !IS_PARENT
-        });
-        // SAFETY: the new frame is ours.
-        let name = unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| Arc::clone(name.as_ref())) };
-        let mut journal = self.journal(here).lock();
-        // ORDER: Relaxed: whoever spawns has its own number already, and the
-        // counter has one order. Under the lock, so that a journal is in order.
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
-        journal.push(Entry::Spawned(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
-        let is_full = journal.len() >= FULL;
-        drop(journal);
-        if is_full {
-            self.carry_over();
-        }
-        self.since_first(id)
-    }
-
-    /// The thread in `frame` is no more, and nobody refers to it.
-    pub(crate) fn died(&self, frame: NonNull<Header>) {
-        // SAFETY: the dead frame is ours.
-        let number = unsafe { header::number(frame) };
-        let number = number.swap(0, Ordering::Relaxed);
-        let id = number & !IS_PARENT;
-        if id == 0 {
-            // A frame without a thread, or that of an earlier simulation.
-            return;
-        }
-        let mut journal = self.journal(self.here()).lock();
-        let erased = match journal.last() {
-            // As if it had never been; no child asks for it.
-            Some(Entry::Spawned(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
-            _ => {
-                journal.push(Entry::Died(id));
-                None
-            }
-        };
-        let is_full = journal.len() >= FULL;
-        drop(journal);
-        drop(erased);
-        if is_full {
-            self.carry_over();
-        }
-    }
-
-    /// The thread's number, counted from 0.
-    ///
-    /// # Safety
-    /// The caller keeps the frame, which is of this machine.
-    pub(crate) unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
-        // SAFETY: the caller's contract.
-        let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
-        (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
-    }
-
     /// As numbers are shown.
     pub(super) fn since_first(&self, id: u64) -> u64 {
         id.wrapping_sub(self.first.load(Ordering::Relaxed))
@@ -214,6 +147,102 @@ impl Genealogy {
             node.frame.map(|frame| Living { id: self.since_first(node.id), parent, frame, site, name })
         };
         self.read(|tree| tree.by_age().into_iter().filter_map(living).collect())
+    }
+}
+
+impl Observer for Genealogy {
+    /// A thread has been made in `frame`, and nobody else knows it. Returns its
+    /// number.
+    fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
+        let here = self.here();
+        let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
+        let parent = spawner.map(|spawner| {
+            // SAFETY: it is being polled, by us.
+            let number = unsafe { header::number(spawner) };
+            // ORDER: Relaxed: its runner alone, and who frees it, look at that.
+            let id = number.load(Ordering::Relaxed);
+            if id != 0 {
+                number.store(id | IS_PARENT, Ordering::Relaxed);
+            }
+            id & !IS_PARENT
+        });
+        // SAFETY: the new frame is ours.
+        let name = unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| Arc::clone(name.as_ref())) };
+        let mut journal = self.journal(here).lock();
+        // ORDER: Relaxed: whoever spawns has its own number already, and the
+        // counter has one order. Under the lock, so that a journal is in order.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
+        journal.push(Entry::Spawned(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
+        let is_full = journal.len() >= FULL;
+        drop(journal);
+        if is_full {
+            self.carry_over();
+        }
+        self.since_first(id)
+    }
+
+    /// The thread in `frame` is no more, and nobody refers to it.
+    fn died(&self, frame: NonNull<Header>) {
+        // SAFETY: the dead frame is ours.
+        let number = unsafe { header::number(frame) };
+        let number = number.swap(0, Ordering::Relaxed);
+        let id = number & !IS_PARENT;
+        if id == 0 {
+            // A frame without a thread, or that of an earlier simulation.
+            return;
+        }
+        let mut journal = self.journal(self.here()).lock();
+        let erased = match journal.last() {
+            // As if it had never been; no child asks for it.
+            Some(Entry::Spawned(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
+            _ => {
+                journal.push(Entry::Died(id));
+                None
+            }
+        };
+        let is_full = journal.len() >= FULL;
+        drop(journal);
+        drop(erased);
+        if is_full {
+            self.carry_over();
+        }
+    }
+
+    /// The thread's number, counted from 0.
+    ///
+    /// # Safety
+    /// The caller keeps the frame, which is of this machine.
+    unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
+        // SAFETY: the caller's contract.
+        let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
+        (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
+    }
+
+    unsafe fn site(&self, frame: NonNull<Header>) -> Option<Site> {
+        // SAFETY: the caller's contract.
+        let id = self.number_of(unsafe { self.id(frame) }?);
+        self.read(|tree| tree.get(id).map(|node| node.site))
+    }
+
+    unsafe fn add_ancestry(&self, frame: NonNull<Header>, text: &mut String) {
+        // SAFETY: the caller's contract.
+        let Some(id) = (unsafe { self.id(frame) }) else { return };
+        let id = self.number_of(id);
+        let nearest = |tree: &Tree| {
+            let node = tree.get(id)?;
+            Some(ancestors(self, tree, node).take(NAMED).collect::<Vec<_>>())
+        };
+        for ancestor in self.read(nearest).unwrap_or_default() {
+            text.push_str(", by ");
+            // Writing to a string does not fail.
+            let _ = ancestor.call(text);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

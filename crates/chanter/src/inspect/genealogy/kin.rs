@@ -102,14 +102,6 @@ impl Kin {
         }
     }
 
-    /// How a message names it.
-    pub(crate) fn called(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = self.call(&mut text);
-        text
-    }
-
     /// "thread 3 'parser'", or what is known of that.
     pub(super) fn call(&self, f: &mut impl fmt::Write) -> fmt::Result {
         write!(f, "{}", if self.is_parasite { "parasite" } else { "thread" })?;

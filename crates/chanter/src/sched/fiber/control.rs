@@ -20,7 +20,6 @@ use crate::frame::{Header, catch_panic, span};
 use crate::policy::Ready;
 use crate::sched::run::{Revoked, claim, waker_of};
 use crate::sched::{DEPTH, Vp};
-use crate::sync::atomic::Ordering;
 use crate::sync::{os_thread, stack_local};
 use crate::thread::ForkScope;
 use std::cell::{Cell, UnsafeCell};
@@ -273,7 +272,7 @@ impl FiberControl {
         let header = unsafe { frame.as_ref() };
         header.kind.set(crate::frame::Kind::Local);
         // A stand-in that drives keeps it.
-        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
+        header.set_vp(vp);
         vp.has_locals.set(true);
         Ok(stack)
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::task_tracker::{TaskTracker, Tracked};
 use crate::frame::JoinError;
-use crate::inspect::genealogy::here_panicked;
+use crate::frame::about::here_panicked;
 use crate::sync::Lock;
 
 /// What a scope lends to its threads, if that is the scope's own.
