@@ -103,9 +103,9 @@ pub use select::arms as __arms;
 pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
     Demand, Inflate, Join, LocalThread, Par, ReadyPar, Refused, Reify, Request, Scope, ScopedThread,
-    Speculation, Thread, ThreadBuilder, Yield, attach, delay, fork_join, inflate, prepare, reify, scope,
+    Speculation, Thread, ThreadBuilder, attach, delay, fork_join, inflate, prepare, reify, scope,
     scope_blocking, spawn, spawn_local, spawn_named, spawn_near, spawn_on, spawn_parasite, spawn_with,
-    speculate, yield_now,
+    speculate,
 };
 pub use time::{After, after, at, now};
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
@@ -138,7 +138,7 @@ pub mod base {
 pub use machine::{
     Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
 };
-pub use sched::{Checkpoint, Neighbours, Stats, Topology, checkpoint, yield_if_asked};
+pub use sched::{Checkpoint, Neighbours, Stats, Topology, Yield, checkpoint, yield_if_asked, yield_now};
 
 /// Everything that most programs need.
 pub mod prelude {

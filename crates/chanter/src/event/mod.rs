@@ -92,9 +92,9 @@ pub use timeout::Timeout;
 pub use wrap::Wrap;
 
 pub(crate) use crate::sched::WakeList;
+pub(crate) use blocking::block_on_thread;
 #[cfg(feature = "tokio")]
-pub(crate) use blocking::{Bound, is_blocked};
-pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread};
+pub(crate) use blocking::is_blocked;
 pub(crate) use branch::Branch;
 pub(crate) use gather_latch::GatherLatch;
 pub(crate) use offering::{Offered, Offering};

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use super::header::Header;
+use super::schedule::scheduler;
 use crate::sync::Lock;
 
 /// What a policy may want to know of a thread: how urgent it is, by when it is
@@ -83,4 +84,32 @@ impl Default for Attributes {
 pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
     // SAFETY: the caller's contract.
     unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
+}
+
+/// Changes the attributes of the thread that runs here, for its next turns.
+/// False: it was spawned without any (see [`spawn_with`](crate::spawn_with)), or there is none.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::policy::{Attributes, set_attributes};
+///
+/// # chanter::block_on(async {
+/// let thread = spawn_with(Attributes::new().priority(3), async {
+///     // The urgent part is done.
+///     assert!(set_attributes(Attributes::new().priority(-1)));
+///     yield_now().await;
+/// });
+/// # thread.join().await.unwrap();
+/// # });
+/// ```
+pub fn set_attributes(attributes: Attributes) -> bool {
+    let Some(frame) = scheduler().and_then(|scheduler| scheduler.running()) else { return false };
+    // SAFETY: it is being polled by us.
+    match unsafe { attributes_of(frame) } {
+        Some(place) => {
+            *place.lock() = attributes;
+            true
+        }
+        None => false,
+    }
 }

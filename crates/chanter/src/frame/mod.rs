@@ -27,8 +27,8 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
-pub use attributes::Attributes;
 pub(crate) use attributes::attributes_of;
+pub use attributes::{Attributes, set_attributes};
 pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;

@@ -25,6 +25,12 @@ pub(crate) trait Schedule: Sync {
     /// # Safety
     /// The caller gives up the frame's token.
     unsafe fn give_up(&self, frame: NonNull<Header>);
+
+    /// Sends the thread of a token to the virtual processor that it must run on, or ran on last.
+    ///
+    /// # Safety
+    /// As for [`Schedule::give_up`].
+    unsafe fn send_home(&self, frame: NonNull<Header>);
 }
 
 static SCHEDULER: OnceLock<&'static dyn Schedule> = OnceLock::new();

@@ -28,6 +28,7 @@ use crate::event::WakeList;
 use crate::frame::{self, Arena, catch_panic, deferred_drop};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
+use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::counters::Counters;
 use crate::sched::hand_off::{self, Record};
 use crate::sched::pending_requests::PendingRequestTable;
@@ -39,7 +40,6 @@ use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Shares, Thread, ThreadBuilder};
-use blocking_calls::Pool;
 
 /// A machine: virtual processors that run threads.
 ///
@@ -137,7 +137,7 @@ impl Machine {
             deadlock: Mutex::new(None),
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
-            pool: Pool::new(builder.blocking_threads),
+            pool: BlockingPool::new(builder.blocking_threads),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));

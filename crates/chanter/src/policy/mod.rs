@@ -32,9 +32,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-pub use crate::frame::Attributes;
+pub use crate::frame::{Attributes, set_attributes};
 pub use crate::sync::short_lock::{ShortGuard, ShortLock};
-pub use crate::thread::attributed::set_attributes;
 pub use bands::Bands;
 pub use deadline::EarliestDeadline;
 pub use deque::Deque;
@@ -254,36 +253,49 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
+/// The virtual processors of a machine, as policies know them. Each index is below the count.
+pub(crate) trait Processors {
+    fn count(&self) -> usize;
+
+    /// A thread of the virtual processor `index`, for `stealer`.
+    fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready>;
+
+    /// Whether its driver sleeps. A hint.
+    fn is_asleep(&self, index: usize) -> bool;
+}
+
 /// The other virtual processors of the machine, as seen by a hungry one.
 pub struct Others<'a> {
     pub(crate) stealer: &'a dyn Policy,
-    pub(crate) vps: &'a [Box<crate::sched::Vp>],
+    pub(crate) vps: &'a dyn Processors,
     pub(crate) index: usize,
 }
 
 impl Others<'_> {
     /// Asks the virtual processor `index` for threads.
     pub fn ask(&self, index: usize) -> Option<Ready> {
-        let vp = self.vps.get(index).filter(|_| index != self.index)?;
-        vp.give(self.stealer)
+        if index == self.index || index >= self.vps.count() {
+            return None;
+        }
+        self.vps.give(index, self.stealer)
     }
 
     /// Asks all of them that are awake, beginning at a random one. (Who sleeps has nothing that is ready.)
     pub fn ask_in_random_order(&self) -> Option<Ready> {
-        let count = self.vps.len();
+        let count = self.vps.count();
         let start = random(count);
         let all = (0..count).map(|step| (start + step) % count);
-        all.filter(|index| !self.vps[*index].is_asleep()).find_map(|index| self.ask(index))
+        all.filter(|index| !self.vps.is_asleep(*index)).find_map(|index| self.ask(index))
     }
 
     /// How many virtual processors the machine has.
     pub fn len(&self) -> usize {
-        self.vps.len()
+        self.vps.count()
     }
 
     /// Whether there is no other one.
     pub fn is_empty(&self) -> bool {
-        self.vps.len() < 2
+        self.vps.count() < 2
     }
 
     /// The index of the hungry one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Shared, Vp, run};
 use crate::frame::{Activity, Header, Kind, Observer, OpaqueVp, Schedule, Site, span};
-use crate::policy::Ready;
+use crate::policy::{Policy, Processors, Ready};
 use crate::sync::atomic::Ordering;
 
 impl Header {
@@ -100,6 +100,20 @@ impl Vp {
     }
 }
 
+impl Processors for Shared {
+    fn count(&self) -> usize {
+        self.vps.len()
+    }
+
+    fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready> {
+        self.vps[index].give(stealer)
+    }
+
+    fn is_asleep(&self, index: usize) -> bool {
+        self.vps[index].is_asleep()
+    }
+}
+
 /// This scheduler.
 pub(super) struct Scheduler;
 
@@ -129,5 +143,10 @@ impl Schedule for Scheduler {
     unsafe fn give_up(&self, frame: NonNull<Header>) {
         // SAFETY: the caller's contract.
         run::give_up(unsafe { Ready::from_frame(frame) });
+    }
+
+    unsafe fn send_home(&self, frame: NonNull<Header>) {
+        // SAFETY: the caller's contract.
+        Vp::send_home(unsafe { Ready::from_frame(frame) });
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod pool;
 pub(crate) mod affinity;
 mod apply;
 mod blocking;
+pub(crate) mod blocking_pool;
 pub(crate) mod budget;
 pub(crate) mod checkpoint;
 pub(crate) mod counters;
@@ -38,6 +39,7 @@ pub(crate) mod topology;
 mod wake_list;
 pub(crate) mod worker;
 pub(crate) mod workers;
+mod yielding;
 
 #[cfg(all(test, loom))]
 mod models;
@@ -87,6 +89,7 @@ use spin::Spin;
 use theft::Thefts;
 pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
+pub use yielding::{Yield, yield_now};
 
 /// Attaches may nest this deep.
 pub(crate) const DEPTH: u32 = 24;

@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
+use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
 use super::hand_off::{Record, StandIn};
 use super::pending_requests::PendingRequestTable;
@@ -16,7 +17,6 @@ use super::worker::Driving;
 use super::workers::Workers;
 use super::{Stats, Vp, affinity};
 use crate::frame::{Arena, Header, Observer};
-use crate::machine::blocking_calls::Pool;
 use crate::policy::Ready;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     /// Halves of computations that were given away.
     pub(crate) shares: Shares,
     /// Who runs calls that block.
-    pub(crate) pool: Pool,
+    pub(crate) pool: BlockingPool,
 }
 
 pub(crate) type SharedRef = Arc<Shared>;

@@ -533,8 +533,7 @@ impl Vp {
         let visit = self.principal().policies.visit();
         // SAFETY: the visit lasts for longer than the call.
         let stealer = unsafe { Stealer::new(self.principal(), &visit) };
-        let found =
-            self.policy().need_thread(Others { stealer: &stealer, vps: &machine.vps, index: self.index });
+        let found = self.policy().need_thread(Others { stealer: &stealer, vps: machine, index: self.index });
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
         let found = if stealer.has_loot() {
             self.policy_has_some();

@@ -12,7 +12,7 @@ use super::spawn::{OUTSIDE, new_host};
 use crate::frame::body::{Evaluated, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Arena, Header, Kind, Site, attributes_of};
+use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
 use crate::sched::{Shared, Vp, entered};
 use crate::sync::Lock;
@@ -104,35 +104,6 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
         },
         ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::drop_frame)
     };
-}
-
-/// Changes the attributes of the thread that runs here, for its next turns.
-/// False: it was spawned without any (see [`spawn_with`]), or there is none.
-///
-/// ```
-/// # use chanter::prelude::*;
-/// use chanter::policy::{Attributes, set_attributes};
-///
-/// # chanter::block_on(async {
-/// let thread = spawn_with(Attributes::new().priority(3), async {
-///     // The urgent part is done.
-///     assert!(set_attributes(Attributes::new().priority(-1)));
-///     yield_now().await;
-/// });
-/// # thread.join().await.unwrap();
-/// # });
-/// ```
-pub fn set_attributes(attributes: Attributes) -> bool {
-    let Some(vp) = Vp::current() else { return false };
-    let Some(frame) = NonNull::new(vp.running.get()) else { return false };
-    // SAFETY: it is being polled by us.
-    match unsafe { attributes_of(frame) } {
-        Some(place) => {
-            *place.lock() = attributes;
-            true
-        }
-        None => false,
-    }
 }
 
 /// Spawns a host, and tells policies of it; see [`spawn`](crate::spawn).

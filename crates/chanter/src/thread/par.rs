@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::frame::report::Waiting;
-use crate::frame::{Header, Kind};
 use crate::sched::Vp;
 use crate::sync::Lock;
 
@@ -205,47 +204,9 @@ impl Future for Inflate {
         if let Some(vp) = Vp::current() {
             // SAFETY: the running thread is being polled by us.
             if let Some(header) = unsafe { vp.running.get().as_ref() } {
-                inflate_frame(vp, header);
+                vp.inflate(header);
             }
             vp.machine().wake_one(vp);
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-/// Turns a parasite into a host; the caller is its runner.
-pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
-    if header.kind.get() == Kind::Parasite {
-        header.kind.set(Kind::Host);
-        vp.counters.inflated.add_one();
-    }
-}
-
-/// Lets the other threads of the virtual processor run first. (By the default policy all that wait already, but for one turn in 64.)
-///
-/// ```
-/// # chanter::block_on(async {
-/// chanter::yield_now().await;
-/// # });
-/// ```
-pub fn yield_now() -> Yield {
-    Yield { done: false }
-}
-
-/// The future of [`yield_now`].
-#[derive(Debug)]
-#[must_use = "futures do nothing unless awaited"]
-pub struct Yield {
-    done: bool,
-}
-
-impl Future for Yield {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.done, true) {
-            return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         Poll::Pending

@@ -515,7 +515,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
             {
                 // It used its quantum up: it is long, hence a host, and its
                 // spawner's next ones are likely to be long too.
-                super::par::inflate_frame(vp, frame.as_ref());
+                vp.inflate(frame.as_ref());
                 if let Some(spawner) = vp.running.get().as_ref() {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();

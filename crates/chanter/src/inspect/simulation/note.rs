@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Simulated;
-use crate::frame::report::Waiting;
 use crate::frame::Header;
+use crate::frame::report::Waiting;
 use crate::sched::Vp;
 use crate::sched::simulate::Simulate;
 

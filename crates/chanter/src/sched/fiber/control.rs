@@ -407,7 +407,7 @@ impl FiberControl {
             let _running = Running { vp, outer: vp.running.get() };
             self.suspend();
         } else {
-            self.block(crate::thread::yield_now());
+            self.block(crate::sched::yield_now());
         }
     }
 }

@@ -298,7 +298,7 @@ pub fn yield_now() {
     let Some(vp) = Vp::current() else { return std::thread::yield_now() };
     match vp.fibers.current() {
         Some(head) => head.yield_now(),
-        None => crate::sched::block_here(super::yield_now()),
+        None => crate::sched::block_here(crate::sched::yield_now()),
     }
 }
 
