@@ -178,11 +178,11 @@ pub mod sync {
 pub mod thread {
     pub use crate::frame::{Activity, JoinError, Progress};
     pub use crate::inspect::{Kin, Threads, current_thread};
-    pub use crate::sched::Checkpoint;
+    pub use crate::sched::{Checkpoint, Yield, yield_now};
     pub(crate) use crate::threads::*;
     pub use crate::threads::{
         Demand, Join, LocalThread, Refused, Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder,
-        Yield, delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate, yield_now,
+        delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate,
     };
 }
 
@@ -218,29 +218,27 @@ pub use machine::entry as __main;
 pub use machine::{
     Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
 };
+pub use sched::yield_now;
 pub use sched::{Stats, checkpoint, yield_if_requested};
 #[doc(hidden)]
 pub use select::arms as __arms;
 pub use threads::fiber::{self, spawn_fiber};
-pub use threads::{
-    Thread, ThreadBuilder, delay, fork_join, scope, spawn, spawn_local, spawn_parasite, yield_now,
-};
+pub use threads::{Thread, ThreadBuilder, delay, fork_join, scope, spawn, spawn_local, spawn_parasite};
 pub use time::{after, at, now};
 
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
-    pub use crate::event::wake_list::WakeList;
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
     pub use crate::machine::threads::{Random, Threads};
     #[cfg(op_count)]
     pub use crate::primitives::op_count;
-    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock};
+    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock, stack_local};
+    pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
-    pub use crate::threads::stack_local;
 
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {

@@ -43,8 +43,9 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::{Builder, Handle};
 
-use crate::event::{Bound, Event, from_cancel_safe, guard, is_blocked};
+use crate::event::{Event, from_cancel_safe, guard, is_blocked};
 use crate::frame::JoinError;
+use crate::sched::fiber::Bound;
 
 /// The event that commits when `future`, run as a task of the [shared runtime](shared_handle), has ended: its output.
 ///

@@ -113,7 +113,7 @@ impl<T> Reified<T> {
             None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
         };
         let vtable = if vp.is_some() { Self::IN_ARENA } else { Self::IN_BOX };
-        let home = vp.map_or(std::ptr::null(), std::ptr::from_ref);
+        let home = vp.map_or(std::ptr::null(), Vp::opaque);
         // SAFETY: the vtable's functions take pointers to a `Reified<T>`.
         let waker = unsafe { Waker::new(place.as_ptr().cast(), vtable) };
         // SAFETY: the place is ours, large enough, and never moves.

@@ -94,10 +94,10 @@ impl<T> Core<T> {
     ///
     /// # Safety
     /// The offers are alive, and their owners cannot run.
-    pub(super) unsafe fn census(&self, offers: &[NonNull<Offer>]) -> Option<[Census; 2]> {
+    pub(super) unsafe fn census(&self, offers: &[NonNull<()>]) -> Option<[Census; 2]> {
         let state = self.lock();
         // SAFETY: the caller's contract, and the lock is held.
-        let waiting = offers.iter().all(|offer| unsafe { offer.as_ref() }.is_waiting());
+        let waiting = offers.iter().all(|offer| unsafe { offer.cast::<Offer>().as_ref() }.is_waiting());
         let count = |side: &Side| Census { handles: side.handles(), events: side.events() };
         waiting.then(|| [count(&state.tx), count(&state.rx)])
     }

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -36,54 +35,12 @@ thread_local! {
     static UNPARK: Arc<Unpark> = Unpark::new();
     /// How many waits of `block_on_thread` this OS thread is in.
     static WAITS: Cell<u32> = const { Cell::new(0) };
-    /// The fiber that must not be suspended now, if there is one.
-    static BOUND: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 
 /// Whether the calling OS thread polls for the sake of a wait that keeps it from everything else.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_blocked() -> bool {
     WAITS.get() > 0 || sched::Vp::current().is_some()
-}
-
-/// While it lives, the fiber that the caller runs on may not be suspended: something of this OS thread is as the fiber left it.
-#[cfg(feature = "tokio")]
-pub(crate) struct Bound {
-    outer: *const (),
-}
-
-#[cfg(feature = "tokio")]
-impl Bound {
-    pub(crate) fn new() -> Self {
-        let fiber =
-            sched::Vp::current().and_then(|vp| vp.fibers.current()).map_or(ptr::null(), ptr::from_ref);
-        Self { outer: BOUND.replace(fiber.cast()) }
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl Drop for Bound {
-    fn drop(&mut self) {
-        BOUND.set(self.outer);
-    }
-}
-
-/// The fiber `fiber` is about to be suspended, if it has to wait.
-///
-/// # Panics
-/// If it is bound.
-#[inline(always)]
-pub(crate) fn before_a_fiber_blocks<F>(fiber: &F) {
-    if cfg!(feature = "tokio") && ptr::addr_eq(BOUND.get(), fiber) {
-        refuse();
-    }
-}
-
-#[cold]
-fn refuse() -> ! {
-    panic!(
-        "a fiber blocks inside of a poll of `entered`, which would leave the runtime entered: await there"
-    );
 }
 
 /// One more wait of this OS thread.

@@ -52,7 +52,6 @@ mod sync;
 mod timeout;
 mod tuples;
 mod wait_queue;
-pub(crate) mod wake_list;
 mod walk;
 mod wrap;
 
@@ -92,16 +91,16 @@ pub use sync::{Sync, Synchronization};
 pub use timeout::Timeout;
 pub use wrap::Wrap;
 
+pub(crate) use crate::sched::WakeList;
+pub(crate) use blocking::block_on_thread;
 #[cfg(feature = "tokio")]
-pub(crate) use blocking::{Bound, is_blocked};
-pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread};
+pub(crate) use blocking::is_blocked;
 pub(crate) use branch::Branch;
 pub(crate) use gather_latch::GatherLatch;
 pub(crate) use offering::{Offered, Offering};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
 pub(crate) use sync::is_of_user;
 pub(crate) use wait_queue::WaitQueue;
-pub(crate) use wake_list::WakeList;
 
 /// A first-class synchronous operation.
 ///

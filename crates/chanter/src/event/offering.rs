@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::choice_set::kept;
 use super::protocol::{Group, Offer};
-use crate::frame;
+use crate::sched;
 
 /// What happened to an offer at once.
 #[must_use]
@@ -119,7 +119,7 @@ impl Offering<'_> {
             self.group.become_single();
         }
         if let Some(waker) = self.waker {
-            self.group.arm(frame::clone_ours(waker));
+            self.group.arm(sched::clone_ours(waker));
         }
     }
 }

@@ -66,8 +66,7 @@ use std::task::Waker;
 use super::choice_set::kept;
 use super::gather_latch::GatherLatch;
 use super::offering::Offering;
-use crate::frame;
-use crate::sched::Turn;
+use crate::sched::{self, Turn};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, UnsafeCell, aliased, order, spin};
 
@@ -177,7 +176,7 @@ impl Group {
     /// brings along, if the group has no copy of it yet.
     #[inline(always)]
     pub(crate) fn open<'a>(&self, waker: &'a Waker) -> Option<&'a Waker> {
-        if frame::is_ours(waker) {
+        if sched::is_ours(waker) {
             return Some(waker);
         }
         self.arm(waker.clone());

@@ -12,10 +12,9 @@ use std::task::{Context, Poll, Waker};
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, WakeList};
-use crate::frame;
 use crate::frame::report::{Place, Waits};
-use crate::inspect::Simulated;
-use crate::sched::{Vp, budget};
+use crate::sched::simulate::Simulate;
+use crate::sched::{self, Vp, budget};
 use crate::sync::random::random_one_of;
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
@@ -160,7 +159,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         }
         let mut winner = None;
         if !B::SINGLE {
-            winner = Self::explored_phase(branch, simulated, &waits, wakes);
+            winner = Self::explored_phase(branch, &**simulated, &waits, wakes);
         }
         if winner.is_none() {
             if !B::SINGLE {
@@ -179,7 +178,7 @@ impl<E, B: Branch> Synchronization<E, B> {
     /// turns out not to be ready was no alternative: the explorer is told.
     fn explored_phase(
         branch: &mut Pin<&mut B>,
-        simulated: &Simulated,
+        simulated: &dyn Simulate,
         waits: &Waits,
         wakes: &mut WakeList,
     ) -> Option<usize> {
@@ -225,7 +224,7 @@ impl<E, B: Branch> Synchronization<E, B> {
                 branch.waits(waits);
             });
         }
-        let unmasked = frame::unmasked(waker);
+        let unmasked = sched::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner who would wake.
         if !(B::SINGLE && B::RETRIES) {

@@ -12,15 +12,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::about::{about, describe};
+use super::attributes::Attributes;
 use super::error::JoinError;
 use super::header::Header;
+use super::schedule::scheduler;
 use super::slab::{ALIGN, LARGEST};
 use super::state::Left;
-use crate::inspect::genealogy::{about, describe};
-use crate::policy::Attributes;
-use crate::sched::Vp;
 use crate::sync::Lock;
-use crate::thread::join::Joiners;
 
 /// The operations on a body with its type erased. The runner calls those that change the future;
 /// the others are called as their comments say, while the caller keeps the frame.
@@ -44,8 +43,12 @@ pub(crate) struct Vtable {
     pub(crate) holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
-    /// The waiters for the result, if the body can have any.
-    pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
+    /// Those who wait for the result, if the body can have any: a [`Completion`].
+    pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<()>>,
+    /// [`Completion::complete_owner`] of those.
+    pub(crate) complete_owner: unsafe fn(NonNull<Header>),
+    /// [`Completion::complete_all`] of those.
+    pub(crate) complete_all: unsafe fn(NonNull<Header>, bool),
     /// The size of the frame in bytes. Data inside the frame belongs to the thread.
     pub(crate) size: usize,
     /// The attributes that the thread was given at its spawn, if it was given any.
@@ -54,6 +57,24 @@ pub(crate) struct Vtable {
     pub(crate) name: unsafe fn(NonNull<Header>) -> Option<NonNull<Arc<str>>>,
     /// The name of the future's type.
     pub(crate) body: fn() -> &'static str,
+}
+
+/// Those who wait for the end of a host. They lie in its frame.
+pub(crate) trait Completion {
+    /// Nobody.
+    fn new() -> Self;
+
+    /// The thread is complete: wakes the owner waiter, who alone waits.
+    ///
+    /// # Safety
+    /// The caller completed the thread and found HEIR; once. Afterwards the frame may be gone.
+    unsafe fn complete_owner(this: NonNull<Self>);
+
+    /// The thread is complete: wakes all who wait.
+    ///
+    /// # Safety
+    /// As for `complete_owner` if `inherited`; the caller has a reference.
+    unsafe fn complete_all(&self, inherited: bool);
 }
 
 /// The outcome of a future that was polled for its value.
@@ -78,6 +99,8 @@ pub(crate) const NONE: &Vtable = &Vtable {
     holds: false,
     needs_no_drop: false,
     joiners: |_| None,
+    complete_owner: |_| (),
+    complete_all: |_, _| (),
     size: 0,
     attributes: |_| None,
     name: |_| None,
@@ -94,9 +117,9 @@ pub(crate) struct ParasiteFrame<F> {
 /// A host's frame. It is made part by part and used through its address, because it is shared
 /// before it is whole.
 #[repr(C)]
-pub(crate) struct HostFrame<F: Future> {
+pub(crate) struct HostFrame<F: Future, J> {
     pub(crate) header: Header,
-    pub(crate) joiners: Joiners,
+    pub(crate) joiners: J,
     /// Written by the runner until the thread is complete, then by the caller that set TAKEN.
     body: Body<F>,
 }
@@ -166,7 +189,7 @@ impl<F: Future> ParasiteFrame<F> {
 /// The caller keeps the frame.
 #[cold]
 unsafe fn panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) -> JoinError {
-    if Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
+    if scheduler().is_some_and(|scheduler| scheduler.is_unwinding()) {
         // The payload is the one that unwinds the fiber on whose stack the thread ran.
         // SAFETY: the caller keeps the frame.
         return unsafe { cancelled(frame) };
@@ -204,7 +227,7 @@ pub(crate) fn catch_panic(f: impl FnOnce()) {
     }
 }
 
-impl<F: Future> HostFrame<F> {
+impl<F: Future, J: Completion> HostFrame<F, J> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
         cancel: Self::cancel,
@@ -213,6 +236,8 @@ impl<F: Future> HostFrame<F> {
         drop_frame: Self::drop_frame,
         holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
+        complete_owner: Self::complete_owner,
+        complete_all: Self::complete_all,
         size: size_of::<Self>(),
         body: type_name::<F>,
         ..*NONE
@@ -232,7 +257,7 @@ impl<F: Future> HostFrame<F> {
         // SAFETY: the caller has exclusive use of the frame, which is large enough for `Self`.
         unsafe {
             Self::future(frame).write(future);
-            (&raw mut (*place).joiners).write(Joiners::new());
+            (&raw mut (*place).joiners).write(J::new());
             frame.write(header);
         }
     }
@@ -379,13 +404,31 @@ impl<F: Future> HostFrame<F> {
         unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::result(frame).read()) };
     }
 
-    unsafe fn joiners(frame: NonNull<Header>) -> Option<NonNull<Joiners>> {
+    unsafe fn joiners(frame: NonNull<Header>) -> Option<NonNull<()>> {
         // SAFETY: the frame lives while the caller refers to it.
-        Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).joiners) })
+        Some(unsafe { Self::completion(frame) }.cast())
+    }
+
+    /// # Safety
+    /// The frame lives.
+    #[inline(always)]
+    unsafe fn completion(frame: NonNull<Header>) -> NonNull<J> {
+        // SAFETY: only the address is taken, which is not null.
+        unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).joiners) }
+    }
+
+    unsafe fn complete_owner(frame: NonNull<Header>) {
+        // SAFETY: the caller's contract is that of `Completion`.
+        unsafe { J::complete_owner(Self::completion(frame)) };
+    }
+
+    unsafe fn complete_all(frame: NonNull<Header>, inherited: bool) {
+        // SAFETY: the caller has a reference, and its contract is that of `Completion`.
+        unsafe { Self::completion(frame).as_ref().complete_all(inherited) };
     }
 }
 
-impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
+impl<T, F: Future<Output = Box<T>>, J: Completion> HostFrame<F, J> {
     /// The vtable for bodies that are too large for a frame. The handle expects a `T`, the future
     /// returns a `Box<T>`.
     pub(crate) const BOXED_VTABLE: &'static Vtable =

@@ -36,7 +36,7 @@ thread_local! {
 /// The frame is dead: the caller was told to free it. Its content may be dropped at any time, on
 /// this OS thread.
 #[inline(never)]
-pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
+pub(crate) unsafe fn drop_frame(frame: NonNull<Header>) {
     let depth = DEPTH.get();
     if depth == DEEP {
         // SAFETY: a dead frame is in no other list.
@@ -55,7 +55,7 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
 /// # Safety
 /// As for [`drop_frame`].
 #[inline(always)]
-pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
+pub(crate) unsafe fn bury_now(frame: NonNull<Header>) {
     // SAFETY: the frame is dead, so nobody else refers to it.
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().drop_frame)(frame));

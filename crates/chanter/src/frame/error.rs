@@ -2,10 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
-use super::{Site, panic_place};
-use crate::sched::Vp;
+use super::about::About;
+use super::{Site, panic_place, scheduler};
 
 /// The reason why the joiner of a thread got no value: it panicked, was cancelled, or somebody else
 /// took its value.
@@ -23,14 +22,6 @@ struct Panicked {
     payload: Box<dyn Any + Send>,
     place: Option<String>,
     about: About,
-}
-
-/// The facts that are known about a thread that has failed.
-#[derive(Default)]
-pub(crate) struct About {
-    pub(crate) name: Option<Arc<str>>,
-    pub(crate) site: Option<Site>,
-    pub(crate) body: Option<&'static str>,
 }
 
 impl JoinError {
@@ -157,17 +148,12 @@ impl JoinError {
     #[cold]
     pub(crate) fn report(self, whose: &str) {
         use std::io::Write;
-        let message = self.message().unwrap_or("no message");
-        if let (Cause::Panicked(panicked), Some(simulated)) =
-            (&self.cause, Vp::current().and_then(|vp| vp.simulated.as_ref()))
+        if let (Cause::Panicked(panicked), Some(scheduler)) = (&self.cause, scheduler())
+            && scheduler.takes_panic(whose, &*panicked.payload, self.message())
         {
-            simulated.panicked(whose, &*panicked.payload, message);
             return self.forget();
         }
-        if self.message().is_none() && Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
-            // A parasite was on the stack of a fiber that is unwound: this is no panic of its own.
-            return self.forget();
-        }
+        let message = self.message().unwrap_or("no message");
         let _ = match self.location() {
             Some(place) => writeln!(std::io::stderr(), "chanter: {whose} panicked at {place}: {message}"),
             None => writeln!(std::io::stderr(), "chanter: {whose} panicked: {message}"),

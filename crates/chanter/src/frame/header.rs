@@ -14,14 +14,16 @@ use std::sync::Arc;
 
 use super::body::Vtable;
 use super::local_park::LocalPark;
+use super::observer::Observer;
 use super::slab::{CLASSES, SLAB_HEADER, Slab, Slabs, class_size, room};
 use super::span;
-use super::state::{Activity, State};
-use crate::inspect::genealogy::Genealogy;
-use crate::sched::{Shared, Vp};
+use super::state::State;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
+
+/// A virtual processor. Frames know its address alone; the scheduler knows what is there.
+pub(crate) struct OpaqueVp(());
 
 /// The part of a frame that every thread has.
 #[repr(C)]
@@ -32,7 +34,7 @@ pub(crate) struct Header {
     /// The link of the frame in a queue, an inbox, a return list or a free list.
     next: UnsafeCell<*mut Header>,
     /// The virtual processor where the thread ran last, or is to run.
-    pub(crate) vp: AtomicPtr<Vp>,
+    pub(crate) vp: AtomicPtr<OpaqueVp>,
     /// The word that the policy keeps for the thread.
     pub(crate) tag: Cell<u64>,
     /// The number of references that the runner has handed out during the present poll, less those
@@ -93,19 +95,19 @@ unsafe impl Linked for Header {
 pub(crate) struct Arena {
     owner: UnsafeCell<Owner>,
     /// The virtual processor that owns the arena, if one does.
-    home: Cell<*const Vp>,
+    home: Cell<*const OpaqueVp>,
     returns: Stack<Header>,
     /// The number of frames still out after the owner left; see [`Arena::orphan`].
     missing: Missing,
     /// A counted reference to the machine, which keeps its memory while frames are out after its
     /// end; null before.
-    keep: Cell<*const Shared>,
+    keep: std::cell::Cell<Option<Arc<dyn Send + Sync>>>,
     /// The number of frames made. Only the owner counts them, and those in `returned`: frames that
     /// came back through the return list.
     pub(crate) allocated: Counter,
     pub(crate) returned: Counter,
     /// The journal of spawned and ended threads; null if none is kept.
-    genealogy: Cell<*const Genealogy>,
+    observer: std::cell::Cell<Option<NonNull<dyn Observer>>>,
 }
 
 /// The number of frames of an orphaned arena that are still out.
@@ -149,7 +151,7 @@ struct Owner {
 
 impl Header {
     #[inline(always)]
-    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: *const Vp) -> Self {
+    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: *const OpaqueVp) -> Self {
         Self {
             state,
             vtable: Cell::new(vtable),
@@ -164,30 +166,13 @@ impl Header {
         }
     }
 
-    /// The machine that the frame belongs to. The caller keeps the frame.
-    pub(crate) fn machine(&self) -> &Shared {
-        // SAFETY: a frame keeps its machine, and so every virtual processor that it may name.
-        unsafe { &*self.vp.load(Ordering::Relaxed) }.machine()
-    }
-
-    /// The thread's state, as seen from outside, unless a request holds it.
-    pub(crate) fn activity(&self) -> Activity {
-        // SAFETY: a frame keeps its machine, and so every virtual processor that it may name.
-        let vp = unsafe { &*self.vp.load(Ordering::Relaxed) };
-        match self.state.activity() {
-            Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
-            Activity::Ready if vp.seems_to_run(self) => Activity::Running,
-            activity => activity,
-        }
-    }
-
     /// Establishes INV-FRESH for a header with any content. These are plain writes, which the
     /// compiler combines.
     ///
     /// # Safety
     /// The frame is dead, and the caller has exclusive use of it.
     #[inline(always)]
-    unsafe fn freshen(frame: NonNull<Self>, home: *const Vp) {
+    unsafe fn freshen(frame: NonNull<Self>, home: *const OpaqueVp) {
         let header = frame.as_ptr();
         // SAFETY: the frame is dead, and the caller has exclusive use of it.
         unsafe {
@@ -219,20 +204,20 @@ impl Arena {
             home: Cell::new(ptr::null()),
             returns: Stack::new(),
             missing: Missing::new(),
-            keep: Cell::new(ptr::null()),
+            keep: std::cell::Cell::new(None),
             allocated: Counter::default(),
             returned: Counter::default(),
-            genealogy: Cell::new(ptr::null()),
+            observer: std::cell::Cell::new(None),
         }
     }
 
     /// Sets the journal that records the ends of threads. Called before any frame is taken.
-    pub(crate) fn tell(&self, genealogy: &Genealogy) {
-        self.genealogy.set(genealogy);
+    pub(crate) fn tell(&self, observer: &(dyn Observer + 'static)) {
+        self.observer.set(Some(NonNull::from(observer)));
     }
 
     /// Makes `vp` the owner. Called before any frame is taken.
-    pub(crate) fn belong_to(&self, vp: &Vp) {
+    pub(crate) fn belong_to(&self, vp: *const OpaqueVp) {
         self.home.set(vp);
     }
 
@@ -286,6 +271,22 @@ impl Arena {
     unsafe fn put_back(&self, frame: NonNull<Header>) {
         // SAFETY: the caller is the owner; the frame is dead.
         self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
+    }
+
+    /// As [`free`], for the owner, from whom most frames come.
+    ///
+    /// # Safety
+    /// As for [`free`] and [`Arena::take`].
+    #[inline(always)]
+    pub(crate) unsafe fn free_here(&self, frame: NonNull<Header>) {
+        // SAFETY: as in `free`.
+        unsafe {
+            if ptr::eq(Slab::of(frame).as_ref().arena, self) {
+                self.put_back(frame);
+            } else {
+                free(frame);
+            }
+        }
     }
 
     /// Gives back a frame that has been taken, and is fresh again.
@@ -402,8 +403,8 @@ impl Arena {
     ///
     /// # Safety
     /// As for [`Arena::take`], and the owner never calls anything again.
-    pub(crate) unsafe fn orphan(&self, machine: Arc<Shared>) {
-        self.keep.set(Arc::into_raw(machine));
+    pub(crate) unsafe fn orphan(&self, machine: Arc<dyn Send + Sync>) {
+        self.keep.set(Some(machine));
         let at_home = self.owner.with_mut(|owner| {
             // SAFETY: the caller is the owner.
             let owner = unsafe { &mut *owner };
@@ -436,13 +437,13 @@ impl Arena {
         // SAFETY: no frame is out, as the caller has promised, so no frame of these slabs is used
         // any more.
         unsafe { slabs.free() };
-        // SAFETY: `orphan` left this reference in `keep`, and the arena is demolished once.
-        drop(unsafe { Arc::from_raw(self.keep.get()) });
+        // The arena may go with it.
+        drop(self.keep.take());
     }
 }
 
 impl Owner {
-    fn put(&mut self, frame: NonNull<Header>, home: *const Vp) {
+    fn put(&mut self, frame: NonNull<Header>, home: *const OpaqueVp) {
         // SAFETY: frames are inside slabs, aligned to their size.
         let class = unsafe { Slab::of(frame).as_ref().class };
         // SAFETY: the frame is dead and has returned, so it belongs to the owner.
@@ -486,7 +487,7 @@ impl Owner {
         let size = class_size(class);
         let mut fresh = self.fresh[class];
         if fresh.is_null() || room(fresh) < size {
-            let slab = self.slabs.add(arena, class, !arena.genealogy.get().is_null());
+            let slab = self.slabs.add(arena, class, arena.observer.get().is_some());
             // SAFETY: the header is smaller than the slab.
             fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
         }
@@ -520,6 +521,19 @@ impl Owner {
     }
 }
 
+/// No arena, and not null, which slabs say that tell of deaths first.
+const NOBODYS: *const Arena = ptr::without_provenance(1);
+
+thread_local! {
+    /// The arena that this OS thread owns: that of the virtual processor that it drives.
+    static OWN: std::cell::Cell<*const Arena> = const { std::cell::Cell::new(NOBODYS) };
+}
+
+/// The calling OS thread owns `arena` from now on, or none.
+pub(crate) fn change_own(arena: Option<&Arena>) {
+    OWN.set(arena.map_or(NOBODYS, ptr::from_ref));
+}
+
 /// Gives a dead frame back to its arena, from any OS thread.
 ///
 /// # Safety
@@ -528,7 +542,7 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
     // SAFETY: the frame lies in a slab; the slab names its arena, which lives
     // while frames are out.
     let arena = unsafe { Slab::of(frame).as_ref().arena };
-    if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+    if ptr::eq(OWN.get(), arena) {
         // SAFETY: the current worker owns the arena; the frame is dead.
         unsafe { (*arena).put_back(frame) };
         return;
@@ -553,14 +567,13 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
 /// As for [`free`].
 #[inline(never)]
 unsafe fn free_written(frame: NonNull<Header>) {
-    // SAFETY: the frame is dead and lies in a slab, which names its arena; the arena lives while
-    // frames are out. The machine, which the arena belongs to, owns the genealogy.
+    // SAFETY: as in `free`; the machine owns the observer.
     unsafe {
         let arena = Slab::of(frame).as_ref().owner;
-        if let Some(genealogy) = (*arena).genealogy.get().as_ref() {
-            genealogy.died(frame);
+        if let Some(observer) = (*arena).observer.get() {
+            observer.as_ref().died(frame);
         }
-        if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+        if ptr::eq(OWN.get(), arena) {
             return (*arena).put_back(frame);
         }
         frame.as_ref().state.clear();
@@ -568,6 +581,15 @@ unsafe fn free_written(frame: NonNull<Header>) {
             (*arena).demolish();
         }
     }
+}
+
+/// The observer of the frame's machine, if it has one.
+///
+/// # Safety
+/// The caller keeps the frame, and so its machine.
+pub(crate) unsafe fn observer_of<'a>(frame: NonNull<Header>) -> Option<&'a dyn Observer> {
+    // SAFETY: the caller's contract; the arena lives while frames are out, and the machine owns the observer.
+    unsafe { (*Slab::of(frame).as_ref().owner).observer.get().map(|observer| observer.as_ref()) }
 }
 
 /// The number of the thread in this frame; 0 if it has none.
@@ -579,21 +601,4 @@ pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
     let slab = unsafe { Slab::of(frame).as_ref() };
     let offset = frame.as_ptr() as usize - ptr::from_ref(slab) as usize - SLAB_HEADER;
     &slab.numbers[offset / class_size(slab.class)]
-}
-
-/// As [`free`], on the worker that runs `vp`, where most frames come from.
-///
-/// # Safety
-/// As for [`free`]; the caller drives `vp`.
-#[inline(always)]
-pub(crate) unsafe fn free_here(vp: &Vp, frame: NonNull<Header>) {
-    // SAFETY: the frame is dead and lies in a slab, which names its arena. The caller drives `vp`,
-    // and so owns the arena of `vp`.
-    unsafe {
-        if ptr::eq(Slab::of(frame).as_ref().arena, &vp.arena) {
-            vp.arena.put_back(frame);
-        } else {
-            free(frame);
-        }
-    }
 }

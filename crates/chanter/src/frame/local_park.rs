@@ -89,13 +89,13 @@ impl LocalPark {
     }
 
     /// Ends the streak: the thread runs on another virtual processor than before.
-    pub(super) fn break_streak(&self) {
+    pub(crate) fn break_streak(&self) {
         self.streak.set(0);
     }
 
     /// Whether the thread has ended a poll here, or has ever been biased: a hint whether it has run
     /// before. The caller is the runner.
-    pub(super) fn has_run(&self) -> bool {
+    pub(crate) fn has_run(&self) -> bool {
         self.streak.get() != 0 || self.rest.get() != 0
     }
 
@@ -110,7 +110,7 @@ impl LocalPark {
     }
 
     /// Whether the thread rests: a hint.
-    pub(super) fn seems_to_rest(&self) -> bool {
+    pub(crate) fn seems_to_rest(&self) -> bool {
         self.rest.get() & RESTING != 0
     }
 
@@ -312,7 +312,7 @@ impl State {
     /// Edge 1 without a reference: the first of two steps of a [claim](State::claim) of a thread
     /// with another home than `me`. Returns the number of that home. The caller then has a
     /// reference, and must call [`State::revoke`].
-    pub(super) fn begin_claim(&self, me: u64) -> Option<usize> {
+    pub(crate) fn begin_claim(&self, me: u64) -> Option<usize> {
         let mut word = self.word();
         while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
             let next = with_home(word, REVOKING).wrapping_add(REFERENCE);

@@ -1,9 +1,11 @@
 //! Frames: the memory of a thread, and the operations on it.
 //!
-//! `state.rs` holds the rules: who may touch a frame, and when. `header.rs` is the memory,
-//! `slab.rs` allocates it, and `body.rs` describes its content. `run.rs` polls threads, and
-//! `probe.rs` polls them for a report, whose types are in `report.rs`.
+//! `state.rs` holds the rules: who may touch a frame when. `header.rs` is the memory, `slab.rs` where
+//! it comes from, `body.rs` what lies in it; the words of reports are in `report.rs`. `sched/run.rs` is the
+//! code that polls, and `sched/probe.rs` polls for a report.
 
+pub(crate) mod about;
+mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
 pub(crate) mod error;
@@ -13,10 +15,10 @@ pub(crate) mod local_park;
 mod local_park_models;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod observer;
 pub(crate) mod panic_place;
-pub(crate) mod probe;
 pub(crate) mod report;
-pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod slab;
 #[cfg(feature = "tracing")]
 pub(crate) mod span;
@@ -25,14 +27,14 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
+pub(crate) use attributes::attributes_of;
+pub use attributes::{Attributes, set_attributes};
+pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
-pub(crate) use header::{Arena, Header, Kind};
+pub(crate) use header::{Arena, Header, Kind, OpaqueVp};
 pub(crate) use local_park::Home;
-pub(crate) use probe::{let_go, probe, unmasked};
+pub(crate) use observer::Observer;
 pub(crate) use report::Site;
-pub(crate) use run::{
-    Revoked, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
-    wake_attached, wake_next,
-};
+pub(crate) use schedule::{Schedule, schedule_by, scheduler};
 pub use state::{Activity, Progress};

@@ -25,7 +25,7 @@ pub(crate) unsafe fn open_in_place(_frame: NonNull<Header>, _body: fn() -> &'sta
 pub(crate) unsafe fn close(_frame: NonNull<Header>) {}
 
 #[inline(always)]
-pub(super) unsafe fn within<R>(_frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
+pub(crate) unsafe fn within<R>(_frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
     f()
 }
 

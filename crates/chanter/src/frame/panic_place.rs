@@ -11,8 +11,8 @@ use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
-use crate::inspect::current_thread;
-use crate::sched::Vp;
+use super::about::called;
+use super::scheduler;
 
 /// The latest panic of this OS thread.
 struct Latest {
@@ -58,12 +58,10 @@ fn keep(latest: Option<Latest>) -> Option<Latest> {
 }
 
 fn name_thread() {
-    if Vp::current().is_none_or(|vp| vp.machine().is_in_test()) {
-        return;
-    }
-    let Some(thread) = current_thread() else { return };
-    if thread.name().is_some() || thread.id().is_some() {
-        let _ = writeln!(std::io::stderr(), "chanter: this OS thread runs {}", thread.called());
+    let Some(scheduler) = scheduler().filter(|scheduler| !scheduler.is_in_test()) else { return };
+    // SAFETY: the thread is being polled, here.
+    if let Some(called) = scheduler.running().and_then(|frame| unsafe { called(frame) }) {
+        let _ = writeln!(std::io::stderr(), "chanter: this OS thread runs {called}");
     }
 }
 

@@ -6,8 +6,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::event::Offer;
-
 /// Something that a blocked thread waits for. Channels are numbered from 1, in the order in which a
 /// report names them, or the explorer's account of the schedule before it. Locks are numbered
 /// likewise.
@@ -155,7 +153,7 @@ pub(crate) struct Waiter {
     pub(crate) sends: bool,
     /// True if it counts among the channel's events.
     pub(crate) counts: bool,
-    pub(crate) offer: NonNull<Offer>,
+    pub(crate) offer: NonNull<()>,
 }
 
 /// A sender or a receiver, and the number of events that it has lent without having told its
@@ -176,7 +174,7 @@ pub(crate) struct Census {
 }
 
 /// The type of a function that looks at a channel; see [`Probe::census`].
-pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
+pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<()>]) -> Option<[Census; 2]>;
 
 /// A channel that a blocked thread waits for. It lives as long as that wait.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +214,7 @@ impl Waits {
         self.push_if(has_ended, Waiting::Join { thread: None });
     }
 
-    pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, counts: bool, offer: NonNull<Offer>) {
+    pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, counts: bool, offer: NonNull<()>) {
         let channel = channel.as_ptr() as usize;
         self.offers.push(Waiter { channel, sends, counts, offer });
     }

@@ -21,9 +21,9 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
 use super::Progress;
+use super::about::{body_of, id_of, name_of, path_of};
 use super::header::{Header, Kind};
 use super::report::Site;
-use crate::inspect::genealogy::{body_of, id_of, name_of, path_of};
 
 /// The level of the spans.
 const LEVEL: Level = Level::INFO;
@@ -207,7 +207,7 @@ impl Entered {
 /// # Safety
 /// The caller is the runner of `frame`, and keeps it, or is alone with it.
 #[inline(always)]
-pub(super) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
+pub(crate) unsafe fn within<R>(frame: NonNull<Header>, f: impl FnOnce() -> R) -> R {
     // SAFETY: the caller is the runner of `frame`, or alone with it, and keeps it until the call
     // returns.
     let entered = unsafe { Entered::new(frame) };

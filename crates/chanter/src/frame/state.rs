@@ -166,7 +166,7 @@ pub(crate) enum Ended {
 
 /// The content of a body at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// The future: the thread has never run.
     Future,
     /// The result: nobody took it.
@@ -396,7 +396,7 @@ impl State {
     }
 
     /// The thread's state, as seen from outside, as far as the word says.
-    pub(super) fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self) -> Activity {
         let word = self.word();
         if word & COMPLETE != 0 {
             Activity::Terminated
@@ -605,7 +605,7 @@ impl State {
 
     /// The content of the body of a frame that nobody uses any more.
     #[inline(always)]
-    pub(super) fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> Left {
         match self.word() {
             word if word & FRESH != 0 => Left::Future,
             word if word & TAKEN != 0 => Left::Nothing,

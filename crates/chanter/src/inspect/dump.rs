@@ -17,8 +17,8 @@ use super::observe::Probes;
 use crate::channel::mailbox;
 use crate::event::Event;
 use crate::frame::report::Waiting;
-use crate::frame::{self, Header, Kind};
-use crate::sched::{Shared, Vp};
+use crate::frame::{Header, Kind};
+use crate::sched::{self, Shared, Vp};
 use crate::thread;
 
 /// Longest time that a virtual processor may take to answer.
@@ -31,18 +31,20 @@ fn machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
     MACHINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers a machine that has been made.
-pub(crate) fn register(machine: &Arc<Shared>) {
-    if machine.vps[0].simulated.is_none() {
-        machines().push(Arc::downgrade(machine));
-        #[cfg(unix)]
-        on_quit::listen_if_asked();
+impl Shared {
+    /// The machine has been made.
+    pub(crate) fn list_for_dumps(&self) {
+        if self.vps[0].simulated.is_none() {
+            machines().push(self.this.clone());
+            #[cfg(unix)]
+            on_quit::listen_if_asked();
+        }
     }
-}
 
-/// Forgets a machine that is about to end: nobody spawns there from now on.
-pub(crate) fn forget(machine: &Shared) {
-    machines().retain(|other| !std::ptr::eq(other.as_ptr(), machine));
+    /// Forgets a machine that is about to end: nobody spawns there from now on.
+    pub(crate) fn unlist_for_dumps(&self) {
+        machines().retain(|other| !std::ptr::eq(other.as_ptr(), self));
+    }
 }
 
 /// Describes what the threads of every machine of this process wait on, and what its OS threads do (on Linux). The
@@ -196,7 +198,7 @@ impl Vp {
             return Some(report(ThreadState::Ready));
         }
         // SAFETY: the memory of frames stays while the machine lives.
-        let Some(token) = (unsafe { frame::claim(frame, false) }) else {
+        let Some(token) = (unsafe { sched::claim(frame, false) }) else {
             return Some(report(ThreadState::Ready));
         };
         if self.is_bound_elsewhere(header) {
@@ -204,7 +206,7 @@ impl Vp {
             return Some(report(ThreadState::Ready));
         }
         // SAFETY: the token keeps the frame.
-        let name = unsafe { super::genealogy::name_of(frame) }.cloned();
+        let name = unsafe { crate::frame::about::name_of(frame) }.cloned();
         let is_parasite = token.is_parasite();
         let mut waits = self.ask(token);
         for (place, joined) in std::mem::take(&mut waits.joins) {

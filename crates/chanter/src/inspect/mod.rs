@@ -1,5 +1,6 @@
 //! Looking at a machine: snapshots of its threads, deadlock reports, dumps, the genealogy, simulations.
 
+mod builder;
 pub mod deadlock;
 pub(crate) mod dump;
 pub(crate) mod genealogy;
@@ -10,5 +11,4 @@ pub(crate) mod simulation;
 
 pub use dump::dump;
 pub use genealogy::{Kin, Threads, current_thread};
-pub(crate) use simulation::Simulated;
 pub use simulation::{Note, Outcome, Simulation, choose};

@@ -5,59 +5,19 @@
 //! answers with what it waits on. One that would begin answers that the thread went on.
 
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use super::deadlock::{ThreadReport, ThreadState};
 use super::genealogy::Genealogy;
 use crate::frame::report::{Holder, LockProbe, Place, Probe, Resource, Waiting, Waits};
-use crate::frame::{self, Header, Kind, Site};
+use crate::frame::{Header, Kind, Observer};
 use crate::policy::Ready;
-use crate::sched::{Shared, Vp};
-use crate::sync::atomic::Ordering;
+use crate::sched::{self, Shared, Vp};
 
 impl Shared {
     /// The genealogy, if the machine keeps one: *observed* machines do.
     #[inline(always)]
     pub(crate) fn genealogy(&self) -> Option<&Genealogy> {
-        self.genealogy.as_deref()
-    }
-
-    /// Notes that a thread has been made, and has not run.
-    #[inline(always)]
-    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
-        self.note_birth(frame, site);
-        // SAFETY: the caller has made the thread, so it owns the frame.
-        unsafe { frame::span::open(frame, site) };
-    }
-
-    /// As [`spawned`](Self::spawned), for a thread whose frame does not know its type yet.
-    #[inline(always)]
-    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
-        if let Some(genealogy) = &self.genealogy {
-            self.write_birth(genealogy, frame, site);
-        }
-    }
-
-    #[cold]
-    fn write_birth(&self, genealogy: &Genealogy, frame: NonNull<Header>, site: Site) {
-        let id = genealogy.spawned(frame, site);
-        // SAFETY: nobody else knows the new thread, so the frame stays.
-        let header = unsafe { frame.as_ref() };
-        let vtable = header.vtable.get();
-        // A parasite that begins in place has no table of its own yet. One that is promoted is no host to `Stats`,
-        // since nobody can join it.
-        // SAFETY: nobody else knows the new thread; where the kind says so, the table is the body's.
-        let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
-        if is_host {
-            self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
-        }
-        let vp = &self.vps[0];
-        if let Some(simulated) = &vp.simulated {
-            header.tag.set(id);
-            // SAFETY: nobody else knows the new thread, so its frame and name stay.
-            let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
-            simulated.note_birth(vp, id, site, name);
-        }
+        self.observer()?.as_any().downcast_ref()
     }
 
     /// The number of a thread that is waited for, by its frame's address.
@@ -65,7 +25,7 @@ impl Shared {
         let (genealogy, frame) = (self.genealogy()?, NonNull::new(frame as *mut Header)?);
         // A thread of another machine has no number here.
         // SAFETY: the thread that waits keeps the frame.
-        let is_ours = unsafe { ptr::eq((*frame.as_ref().vp.load(Ordering::Relaxed)).machine(), self) };
+        let is_ours = unsafe { ptr::eq((*frame.as_ref().vp()).machine(), self) };
         // SAFETY: the thread that waits keeps the frame, which is of this machine.
         is_ours.then(|| unsafe { genealogy.id(frame) }).flatten()
     }
@@ -91,15 +51,6 @@ pub(crate) struct Snapshot {
 }
 
 impl Vp {
-    /// The time, by the clock of the machine.
-    #[inline]
-    pub(crate) fn now(&self) -> std::time::Instant {
-        match &self.simulated {
-            None => std::time::Instant::now(),
-            Some(simulated) => simulated.now(),
-        }
-    }
-
     /// Whether a snapshot is being taken.
     pub(crate) fn is_asking(&self) -> bool {
         !self.asking.get().is_null()
@@ -149,7 +100,7 @@ impl Vp {
                 None
             } else {
                 // SAFETY: the memory of frames stays while the machine lives.
-                unsafe { frame::claim(frame, false) }
+                unsafe { sched::claim(frame, false) }
             };
             let Some(thread) = thread else {
                 if all {
@@ -180,8 +131,7 @@ impl Vp {
 
     /// Whether a thread may only run on another virtual processor.
     pub(super) fn is_bound_elsewhere(&self, header: &Header) -> bool {
-        matches!(header.kind.get(), Kind::Pinned | Kind::Local)
-            && !ptr::eq(header.vp.load(Ordering::Relaxed), self)
+        matches!(header.kind.get(), Kind::Pinned | Kind::Local) && !ptr::eq(header.vp(), self)
     }
 
     /// Polls a thread to learn what it waits on.
@@ -191,7 +141,7 @@ impl Vp {
         let outer = self.asking.replace(&raw mut waits);
         let frame = thread.header() as *const Header;
         // SAFETY: the caller drives this processor. The thread belongs to it until the thread is woken.
-        unsafe { frame::run(self, thread) };
+        unsafe { sched::run::run(self, thread) };
         self.asking.set(outer);
         self.budget.set(budget);
         // SAFETY: the memory of frames stays while the machine lives. A thread that is complete, or queued again,

@@ -13,11 +13,12 @@ use std::ptr::NonNull;
 use super::deadlock::groups::{Channel, Member, stuck};
 use super::deadlock::{Deadlock, ThreadReport, ThreadState};
 use super::genealogy::Living;
-use crate::event::Offer;
+use crate::event::Event;
 use crate::frame;
 use crate::frame::report::{Held, Look, Waiting, Waits};
+use crate::machine::Machine;
 use crate::policy::Ready;
-use crate::sched::Vp;
+use crate::sched::{self, Vp};
 
 /// Gives the threads' tokens back when it is dropped.
 struct Asked<'a> {
@@ -29,7 +30,7 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         for token in self.tokens.drain(..) {
             // SAFETY: the caller of `stuck_groups` drives `vp`, and the tokens come from `frame::probe`.
-            unsafe { frame::let_go(self.vp, token) };
+            unsafe { sched::let_go(self.vp, token) };
         }
     }
 }
@@ -51,7 +52,7 @@ impl Vp {
                 continue;
             }
             // SAFETY: the memory of frames stays while the machine lives.
-            let Some(token) = (unsafe { frame::claim(frame, false) }) else { continue };
+            let Some(token) = (unsafe { sched::claim(frame, false) }) else { continue };
             if self.is_bound_elsewhere(token.header()) {
                 Self::send_home(token);
                 continue;
@@ -60,7 +61,7 @@ impl Vp {
             let budget = self.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
             // SAFETY: the caller drives this processor, and the token is ours.
-            let still = unsafe { frame::probe(self, token) };
+            let still = unsafe { sched::probe(self, token) };
             self.replace_asking(outer);
             self.budget.set(budget);
             if let Some(token) = still {
@@ -124,9 +125,32 @@ impl Vp {
     }
 }
 
+impl Machine {
+    /// Finds groups of threads that can never run again, while others go on; see
+    /// [`partial`](crate::inspect::deadlock::partial) for what it can see, and what it
+    /// costs. On a thread of this machine it looks at once. Elsewhere it blocks
+    /// the OS thread until a thread on virtual processor 0 has had its turn and
+    /// looked (and a caller on a virtual processor of another machine runs its
+    /// threads meanwhile).
+    ///
+    /// # Panics
+    /// If the machine was not built with [`Builder::report_deadlocks`].
+    #[track_caller]
+    pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
+        assert!(self.shared().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
+        match Vp::current() {
+            Some(vp) if std::ptr::eq(vp.machine(), &**self.shared()) => vp.stuck_groups(),
+            _ => {
+                let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });
+                looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")
+            }
+        }
+    }
+}
+
 /// The channels at which all asked threads still wait.
 fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
-    let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<Offer>>)>::new();
+    let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<()>>)>::new();
     for (_, waits) in answers {
         for waiter in &waits.offers {
             offers.entry(waiter.channel).or_default().1.push(waiter.offer);

@@ -65,6 +65,13 @@ impl Shared {
         any
     }
 
+    /// The driver is about to leave, still awake: it is nobody's sleeper any more.
+    pub(crate) fn forget_quiet(&self) {
+        if self.reports_deadlocks {
+            quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &self.this));
+        }
+    }
+
     /// Number of OS threads that drive the machine, or wait for blocking calls.
     fn drivers(&self) -> usize {
         1 + self.workers.count() + self.pool.idle()
@@ -122,14 +129,7 @@ impl Vp {
         if went_on || self.dispatch() || !machine.is_quiet(1) || !is_alone(machine) {
             return;
         }
-        machine.leave_deadlock(Deadlock::new(threads, &snapshot.holders));
-    }
-}
-
-/// Forgets that the machine was quiet. The driver is about to leave, still awake.
-pub(crate) fn forget(machine: &Shared) {
-    if machine.reports_deadlocks {
-        quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &machine.this));
+        machine.leave_deadlock(Deadlock::new(threads, &snapshot.holders).to_string());
     }
 }
 

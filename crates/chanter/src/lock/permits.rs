@@ -23,8 +23,9 @@ use std::task::Waker;
 use super::stall_timer::{LazyQueue, Queue};
 use super::waiter_queue::Waiter;
 use crate::event::{Offering, WakeList};
+use crate::frame::catch_panic;
 use crate::frame::report::{LockProbe, Waiting, Waits, Wanted};
-use crate::frame::{self, catch_panic};
+use crate::sched;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{const_unless_loom, order};
 
@@ -338,5 +339,5 @@ impl Permits {
 /// clone may run user code.
 pub(super) fn copy(at: &Offering<'_>) -> Waker {
     let task = at.task.expect("a combinator passes on `RETRIES` and `retry_leaf`");
-    if frame::is_ours(task) { frame::clone_ours(task) } else { task.clone() }
+    if sched::is_ours(task) { sched::clone_ours(task) } else { task.clone() }
 }

@@ -102,7 +102,7 @@ impl Machine {
             } else {
                 driving.run_until(&|| is_gone.load(Ordering::Relaxed));
             }
-            crate::inspect::quiet::forget(&self.shared);
+            self.shared.forget_quiet();
             if !is_gone.load(Ordering::Relaxed) {
                 // It blocks for ever: it ends here. (A machine that reports deadlocks hands nothing off, so it is `Local`.)
                 vp.has_locals.set(true);

@@ -7,165 +7,23 @@
 //! The call lies in a place that it shares with its host. The first of two takes it: an OS thread, to run it, or the
 //! end of the host (a cancellation, the end of the machine), to drop it.
 
-use std::collections::VecDeque;
-use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Machine, SharedRef, Vp};
+use super::{Machine, Vp};
 use crate::channel::bounded;
-use crate::frame::{JoinError, Site, catch_panic};
-use crate::sched::workers::Workers;
+use crate::frame::{JoinError, catch_panic};
+use crate::sched::blocking_pool::Call;
 use crate::sched::{Shared, entered};
 use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
 
-/// Time after which an OS thread that has nothing to do ends.
-const IDLE: Duration = Duration::from_secs(10);
 /// Greatest number of OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
 
 /// The stack of a call on a simulated machine, in bytes: that of an OS thread.
 const SIMULATED_STACK: usize = 2 << 20;
 
-/// A call to be run, and where it was spawned.
-struct Call {
-    run: Box<dyn FnOnce() + Send>,
-    site: Site,
-}
-
-/// The OS threads of one machine for blocking calls, and the calls that wait for them.
-pub(crate) struct Pool {
-    most: usize,
-    pub(super) workers: Workers,
-    state: Mutex<State>,
-    /// Notified when there is a call to be taken, and when the machine ends.
-    change: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    calls: VecDeque<Call>,
-    /// Where the calls that are under way were spawned.
-    running: Vec<Site>,
-    /// Number of OS threads that exist, and of those that wait for calls.
-    threads: usize,
-    idle: usize,
-    /// Whether the machine ends, so that no more calls begin.
-    is_closed: bool,
-}
-
-impl Pool {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, workers: Workers::default(), state: Mutex::default(), change: Condvar::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Number of OS threads that have nothing to do.
-    pub(crate) fn idle(&self) -> usize {
-        self.state().idle
-    }
-
-    /// Where the calls that are under way were spawned.
-    pub(super) fn running(&self) -> Vec<Site> {
-        self.state().running.clone()
-    }
-
-    /// Drops calls that have not begun. OS threads that run a call end after it.
-    pub(super) fn close(&self) {
-        let calls = {
-            let mut state = self.state();
-            state.is_closed = true;
-            std::mem::take(&mut state.calls)
-        };
-        self.change.notify_all();
-        calls.into_iter().for_each(|call| catch_panic(|| drop(call)));
-    }
-
-    /// The next call, for an OS thread of the pool. `None`: the OS thread is to end, since the pool is closed, or no
-    /// call has come for the time `idle`.
-    fn next(&self, idle: Duration) -> Option<Call> {
-        let mut state = self.state();
-        loop {
-            if let Some(call) = state.calls.pop_front() {
-                state.running.push(call.site);
-                return Some(call);
-            }
-            if state.is_closed {
-                break;
-            }
-            state.idle += 1;
-            let (again, wait) = self.change.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
-            state = again;
-            state.idle -= 1;
-            // (Its time may be over, and yet a call has counted on it since.)
-            if wait.timed_out() && state.calls.is_empty() {
-                break;
-            }
-        }
-        state.threads -= 1;
-        None
-    }
-
-    /// Notes that a call that was spawned at `site` has ended.
-    fn ended(&self, site: Site) {
-        let mut state = self.state();
-        if let Some(at) = state.running.iter().position(|running| *running == site) {
-            state.running.swap_remove(at);
-        }
-    }
-}
-
 impl Shared {
-    /// Queues a call, and starts an OS thread for it if need be.
-    ///
-    ///  # Errors
-    /// The OS refuses an OS thread, and there is none. The call is dropped.
-    fn submit(&self, call: Call) -> io::Result<()> {
-        let pool = &self.pool;
-        let mut state = pool.state();
-        if state.is_closed {
-            drop(state);
-            catch_panic(|| drop(call));
-            return Ok(());
-        }
-        state.calls.push_back(call);
-        if state.idle >= state.calls.len() || state.threads >= pool.most {
-            drop(state);
-            pool.change.notify_one();
-            return Ok(());
-        }
-        state.threads += 1;
-        drop(state);
-        let Err(error) = self.start_blocking_thread() else { return Ok(()) };
-        let mut state = pool.state();
-        state.threads -= 1;
-        if state.threads > 0 {
-            // Another OS thread takes it, later.
-            return Ok(());
-        }
-        let call = state.calls.pop_back();
-        drop(state);
-        catch_panic(|| drop(call));
-        Err(error)
-    }
-
-    fn start_blocking_thread(&self) -> io::Result<()> {
-        let Some(shared) = self.this.upgrade() else { return Ok(()) };
-        let thread = std::thread::Builder::new().name(format!("{}-blocking", self.name()));
-        let serve = |shared: &SharedRef| {
-            while let Some(Call { run, site }) = shared.pool.next(IDLE) {
-                run();
-                shared.pool.ended(site);
-            }
-        };
-        self.pool.workers.start(shared, |shared| &shared.pool.workers, thread, serve)?;
-        Ok(())
-    }
-
     #[track_caller]
     fn spawn_blocking<F, T>(self: &Arc<Self>, call: F) -> Thread<T>
     where
@@ -315,44 +173,4 @@ pub fn block_in_place<R>(call: impl FnOnce() -> R) -> R {
         vp.leave_seat();
     }
     call()
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    #[test]
-    fn a_call_that_comes_while_an_os_thread_gives_up_waiting_is_taken() {
-        const TIME: Duration = Duration::from_millis(20);
-        let pool = Pool::new(1);
-        let is_there = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let taker = scope.spawn(|| {
-                loop {
-                    pool.state().threads = 1;
-                    match pool.next(TIME) {
-                        Some(_) => return true,
-                        None if is_there.load(Ordering::SeqCst) => return false,
-                        None => (),
-                    }
-                }
-            });
-            let mut state = loop {
-                let state = pool.state();
-                if state.idle > 0 {
-                    break state;
-                }
-                drop(state);
-                std::thread::yield_now();
-            };
-            // It waits. Its time goes by, and then it waits for the lock.
-            std::thread::sleep(5 * TIME);
-            state.calls.push_back(Call { run: Box::new(|| ()), site: Location::caller() });
-            is_there.store(true, Ordering::SeqCst);
-            drop(state);
-            assert!(taker.join().unwrap(), "the call is left behind");
-        });
-    }
 }

@@ -9,13 +9,12 @@ use std::time::Duration;
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
 use super::{Machine, hand_off};
-use crate::inspect::Simulation;
+use crate::frame::Observer;
 use crate::policy::Policy;
 #[cfg(doc)]
 use crate::policy::WorkStealing;
 use crate::sched::Pump;
-#[cfg(doc)]
-use crate::thread::Thread;
+use crate::sched::simulate::Simulate;
 
 /// Configures a [`Machine`].
 pub struct Builder {
@@ -23,20 +22,20 @@ pub struct Builder {
     pub(super) workers: Option<usize>,
     pub(crate) name: String,
     pub(super) policy: Option<PolicyMaker>,
-    pub(super) simulation: Option<Arc<dyn Simulation>>,
-    /// Whether the machine itself makes hosts of parasites.
+    pub(crate) simulation: Option<SimulationMaker>,
     pub(super) inflates: bool,
-    /// Whether the machine keeps a genealogy of its threads.
-    pub(super) keeps_genealogy: bool,
-    /// Whether `block_on` panics with a report of a deadlock.
-    pub(super) reports_deadlocks: bool,
-    /// Whether the process's first OS thread may be a test harness's.
+    pub(crate) keeps_genealogy: bool,
+    pub(crate) reports_deadlocks: bool,
+    pub(crate) observer: Option<fn(usize) -> Box<dyn Observer>>,
     pub(super) is_in_test: bool,
     pub(super) hand_over_after: Option<Duration>,
     pub(super) blocking_threads: usize,
     pub(super) shutdown_timeout: Option<Duration>,
     pub(super) pump: Option<Arc<dyn Pump>>,
 }
+
+/// Makes the policy of the one virtual processor of a simulated machine, and what decides there.
+type SimulationMaker = Box<dyn FnOnce() -> (Box<dyn Policy>, Box<dyn Simulate>)>;
 
 /// Makes the policy of the virtual processor with the given index.
 type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
@@ -185,59 +184,11 @@ impl Builder {
         self
     }
 
-    /// Sets whether [`Machine::block_on`] ends with a panic when nothing on the machine can ever run again. The panic
-    /// says which thread waits on what. It happens when no thread is ready, no timer runs, no socket is open, and the
-    /// process has no other OS thread that could wake a thread. The default is false.
-    ///
-    /// A deadlock is never reported wrongly. Not every deadlock is reported: an OS thread that merely exists is taken
-    /// for one that may help, and only Linux says how many there are. (A program whose threads may run elsewhere is
-    /// tested with `chanter-explore`.)
-    ///
-    /// It includes [`genealogy`](Self::genealogy), and its price. If it is false, it costs nothing.
-    ///
-    /// ```should_panic,standalone_crate
-    /// # use chanter::prelude::*;
-    /// # // Where nothing can be known, the example has nothing to show.
-    /// # if !cfg!(target_os = "linux") { panic!() }
-    /// let machine = Machine::builder().vps(1).report_deadlocks(true).build().unwrap();
-    /// machine.block_on(async {
-    ///     let (tx, rx) = channel::<u32>();
-    ///     let thread = spawn(async move { rx.recv().await });
-    ///     // Waits for a thread that waits for us to send.
-    ///     thread.join().await.unwrap().unwrap();
-    ///     drop(tx);
-    /// });
-    /// ```
-    pub fn report_deadlocks(mut self, yes: bool) -> Self {
-        self.reports_deadlocks = yes;
-        self
-    }
-
-    /// Sets whether the machine keeps a genealogy of its threads: which thread spawned which, and where. The default
-    /// is false. With it, [`Machine::threads`] shows all threads that live, as a tree. [`Thread::parent`],
-    /// [`children`](Thread::children), [`siblings`](Thread::siblings), [`id`](Thread::id) and [`site`](Thread::site)
-    /// have answers. A panic that nobody sees is reported with the thread's ancestry.
-    ///
-    /// The genealogy outlives ancestors: a dead thread is remembered while two or more branches of living descendants
-    /// hang on it. So there are always fewer than twice as many entries as there are threads (or handles of them),
-    /// and a few hundred more. An entry has about 130 bytes. If it is false, it costs nothing.
-    pub fn genealogy(mut self, yes: bool) -> Self {
-        self.keeps_genealogy = yes;
-        self
-    }
-
     /// For `#[chanter::test]`: declares that the process's first OS thread belongs to a test harness, and wakes
     /// nobody, if it is not the one that runs this.
     #[doc(hidden)]
     pub fn in_test(mut self) -> Self {
         self.is_in_test = true;
-        self
-    }
-
-    /// Makes the machine one for [`Machine::simulate`]: one virtual processor without poller and workers, whose
-    /// policy is `simulation`. The settings of `vps` and `policy` do not matter then.
-    pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
-        self.simulation = Some(simulation);
         self
     }
 
@@ -263,6 +214,7 @@ impl Machine {
             inflates: true,
             keeps_genealogy: false,
             reports_deadlocks: false,
+            observer: None,
             is_in_test: false,
             hand_over_after: Some(hand_off::AFTER),
             blocking_threads: BLOCKING_THREADS,

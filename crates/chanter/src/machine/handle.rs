@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Machine, SharedRef, Stats, VirtualProcessor};
-use crate::inspect::Threads;
 use crate::sched::entered;
 
 /// A handle of the machine that this code runs on, and of its virtual processors.
@@ -24,7 +23,7 @@ use crate::sched::entered;
 /// ```
 #[derive(Clone)]
 pub struct MachineHandle {
-    machine: SharedRef,
+    pub(crate) machine: SharedRef,
 }
 
 impl Machine {
@@ -54,11 +53,6 @@ impl MachineHandle {
     /// Counts of what has happened so far.
     pub fn stats(&self) -> Stats {
         self.machine.stats()
-    }
-
-    /// The threads that live, as a tree; see [`Machine::threads`].
-    pub fn threads(&self) -> Option<Threads> {
-        self.machine.threads()
     }
 }
 

@@ -24,25 +24,22 @@ use std::ptr::{self};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, WakeList};
-use crate::frame::{self, Arena, Revoked, catch_panic, deferred_drop};
-use crate::inspect::deadlock::Deadlock;
-use crate::inspect::genealogy::Genealogy;
-use crate::inspect::simulation::SimulatedPolicy;
-use crate::inspect::{Simulated, dump};
+use crate::event::WakeList;
+use crate::frame::{self, Arena, catch_panic, deferred_drop};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
+use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::counters::Counters;
 use crate::sched::hand_off::{self, Record};
+use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{Entered, SendArena, SharedRef};
 use crate::sched::spin::cores;
 use crate::sched::workers::{Workers, is_waited_for};
-use crate::sched::{Shared, Stats, Vp, affinity};
+use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
-use crate::thread::{self, PendingRequestTable, Shares, Thread, ThreadBuilder};
-use blocking_calls::Pool;
+use crate::thread::{self, Shares, Thread, ThreadBuilder};
 
 /// A machine: virtual processors that run threads.
 ///
@@ -86,9 +83,8 @@ impl Machine {
         let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
         let vps = match builder.simulation {
             Some(simulation) => {
-                let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
-                let simulated = Some(Simulated::new(simulation));
-                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
+                let (policy, simulated) = simulation();
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), Some(simulated)))])
             }
             None => (0..builder.vps)
                 .map(|index| {
@@ -99,11 +95,11 @@ impl Machine {
                 .collect::<io::Result<Box<[_]>>>()?,
         };
         let count = vps.len();
-        let genealogy =
-            (counts_workers || builder.keeps_genealogy).then(|| Box::new(Genealogy::new(vps.len())));
+        let is_observed = counts_workers || builder.keeps_genealogy;
+        let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(vps.len()));
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
-            genealogy,
+            observer,
             host_bytes: Counter::default(),
             inflates: builder.inflates,
             crews,
@@ -140,17 +136,17 @@ impl Machine {
             deadlock: Mutex::new(None),
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
-            pool: Pool::new(builder.blocking_threads),
+            pool: BlockingPool::new(builder.blocking_threads),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
             vp.principal.set(&**vp);
             vp.leader.set(&*shared.vps[vp.index % crews]);
-            vp.arena.belong_to(vp);
+            vp.arena.belong_to(vp.opaque());
         }
-        if let Some(genealogy) = shared.genealogy() {
-            shared.vps.iter().for_each(|vp| vp.arena.tell(genealogy));
-            shared.with_arena(|arena| arena.tell(genealogy));
+        if let Some(observer) = shared.observer() {
+            shared.vps.iter().for_each(|vp| vp.arena.tell(observer));
+            shared.with_arena(|arena| arena.tell(observer));
         }
         let machine = Self { shared };
         for vp in machine.shared.vps.iter().take(crews).skip(1) {
@@ -159,7 +155,7 @@ impl Machine {
                 machine.shared.try_start_worker(vp)?;
             }
         }
-        dump::register(&machine.shared);
+        machine.shared.list_for_dumps();
         Ok(machine)
     }
 
@@ -221,25 +217,6 @@ impl Machine {
         self.shared.vps.len()
     }
 
-    /// Finds groups of threads that can never run again, while others go on.
-    /// [`partial`](crate::inspect::deadlock::partial) says which of them it can see, and its costs. On a thread of
-    /// this machine it looks at once. Elsewhere it blocks the OS thread until a thread on virtual processor 0 has had
-    /// its turn and looked. A caller on a virtual processor of another machine runs its threads meanwhile.
-    ///
-    ///  # Panics
-    /// Panics if the machine was not built with [`Builder::report_deadlocks`].
-    #[track_caller]
-    pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
-        assert!(self.shared.genealogy.is_some(), "the machine was built with `Builder::report_deadlocks`");
-        match Vp::current() {
-            Some(vp) if ptr::eq(vp.machine(), &*self.shared) => vp.stuck_groups(),
-            _ => {
-                let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });
-                looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")
-            }
-        }
-    }
-
     /// Counts of what has happened so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -259,7 +236,7 @@ impl Drop for Machine {
             // In this child no OS thread is left to end it, or to be waited for, and its locks may be held for ever.
             return std::mem::forget(shared);
         }
-        dump::forget(&shared);
+        shared.unlist_for_dumps();
         // ORDER: Release; workers look at it when they are notified.
         shared.closing.store(true, Ordering::Release);
         let is_driving = Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
@@ -320,11 +297,11 @@ impl Shared {
         self.each_vp(&mut |vp| {
             vp.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
-            unsafe { vp.arena.orphan(Arc::clone(self)) };
+            unsafe { vp.arena.orphan(self.clone()) };
         });
         let arena = self.arena.lock();
         // SAFETY: we hold the lock; `Machine` was the last to spawn.
-        unsafe { arena.0.orphan(Arc::clone(self)) };
+        unsafe { arena.0.orphan(self.clone()) };
     }
 
     /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine. So this OS
@@ -386,7 +363,7 @@ impl Shared {
             if state.in_use() && !state.is_complete() {
                 left = true;
                 // SAFETY: the memory of the frame stays until `orphan`, and the machine stays.
-                let claimed = unsafe { frame::claim(frame, delayed) };
+                let claimed = unsafe { sched::claim(frame, delayed) };
                 any |= claimed.is_some();
                 drop(claimed);
             }

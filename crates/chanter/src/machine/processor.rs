@@ -124,7 +124,13 @@ impl VirtualProcessor {
     /// ```
     pub fn set_policy(&self, policy: impl Policy) -> CVar {
         let done = CVar::new();
-        self.vp().ask_replacement(Box::new(policy), done.clone());
+        let again = done.clone();
+        self.vp().ask_replacement(
+            Box::new(policy),
+            Box::new(move || {
+                again.set();
+            }),
+        );
         done
     }
 

@@ -9,14 +9,12 @@
 //! `chanter-conformance` has a kit that a policy should pass. The book's chapter on policies writes a policy in forty
 //! lines.
 
-mod attributes;
 mod bands;
 mod deadline;
 mod depth_first_queue;
 mod deque;
 mod fifo;
 mod global_queue;
-mod guard;
 mod lifo;
 mod lottery;
 mod priority;
@@ -32,28 +30,23 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+pub use crate::frame::{Attributes, set_attributes};
 pub use crate::sync::short_lock::{ShortGuard, ShortLock};
-pub use crate::thread::attributed::set_attributes;
-pub use attributes::Attributes;
 pub use bands::Bands;
 pub use deadline::EarliestDeadline;
 pub use deque::Deque;
 pub use fifo::Fifo;
 pub use global_queue::{GlobalQueue, GlobalQueueMember};
-pub(crate) use guard::{
-    Payload, PolicyGuard, PolicyTraits, Stealer, built_in, call, drain, introduce, policy_panicked,
-};
 pub use lifo::Lifo;
 pub use lottery::Lottery;
 pub use priority::Priority;
 pub use queue::ReadyQueue;
 pub use round_robin::RoundRobin;
-pub(crate) use slot::{Held, Retired, Slot};
+pub(crate) use slot::{Held, Retired, Slot, Visit, report};
 pub use work_stealing::WorkStealing;
 
-use crate::frame::{Header, Kind};
+use crate::frame::{Header, Kind, attributes_of, scheduler};
 use crate::sync::random::random;
-use crate::thread::attributed::attributes_of;
 
 /// Operations of a turn, unless the policy says otherwise: about ten microseconds.
 pub(crate) const QUANTUM: u32 = 256;
@@ -252,36 +245,49 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
+/// The virtual processors of a machine, as policies know them. Each index is below the count.
+pub(crate) trait Processors {
+    fn count(&self) -> usize;
+
+    /// A thread of the virtual processor `index`, for `stealer`.
+    fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready>;
+
+    /// Whether its driver sleeps. A hint.
+    fn is_asleep(&self, index: usize) -> bool;
+}
+
 /// The other virtual processors of the machine, as seen by one that searches for work.
 pub struct Others<'a> {
     pub(crate) stealer: &'a dyn Policy,
-    pub(crate) vps: &'a [Box<crate::sched::Vp>],
+    pub(crate) vps: &'a dyn Processors,
     pub(crate) index: usize,
 }
 
 impl Others<'_> {
     /// Asks the virtual processor `index` for threads.
     pub fn ask(&self, index: usize) -> Option<Ready> {
-        let vp = self.vps.get(index).filter(|_| index != self.index)?;
-        vp.give(self.stealer)
+        if index == self.index || index >= self.vps.count() {
+            return None;
+        }
+        self.vps.give(index, self.stealer)
     }
 
     /// Asks all others that are awake, beginning at a random one. A processor that sleeps has no ready thread.
     pub fn ask_in_random_order(&self) -> Option<Ready> {
-        let count = self.vps.len();
+        let count = self.vps.count();
         let start = random(count);
         let all = (0..count).map(|step| (start + step) % count);
-        all.filter(|index| !self.vps[*index].is_asleep()).find_map(|index| self.ask(index))
+        all.filter(|index| !self.vps.is_asleep(*index)).find_map(|index| self.ask(index))
     }
 
     /// How many virtual processors the machine has.
     pub fn len(&self) -> usize {
-        self.vps.len()
+        self.vps.count()
     }
 
     /// Whether there is no other one.
     pub fn is_empty(&self) -> bool {
-        self.vps.len() < 2
+        self.vps.count() < 2
     }
 
     /// The index of the virtual processor that searches for work.
@@ -377,7 +383,8 @@ impl fmt::Debug for Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
+        let scheduler = scheduler().expect("a thread has a scheduler");
         // SAFETY: the token is given up here, and nowhere else.
-        crate::frame::give_up(unsafe { Self::from_frame(self.frame) });
+        unsafe { scheduler.give_up(self.frame) };
     }
 }

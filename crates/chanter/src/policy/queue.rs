@@ -5,8 +5,7 @@ use std::mem::{ManuallyDrop, replace, take};
 use std::ptr::{self, NonNull};
 
 use super::{Policy, Ready, Reason};
-use crate::frame::Header;
-use crate::sched::Vp;
+use crate::frame::{Header, scheduler};
 use crate::sync::Linked;
 
 /// A first-in first-out queue of ready threads. Pushing to the front makes it a stack. The links are inside the
@@ -224,7 +223,9 @@ impl ReadyQueue {
         let first = self.pop_front();
         while let Some(thread) = self.pop_front() {
             if let Some(unwanted) = stealer.enqueue(thread, Reason::Stolen) {
-                Vp::send_home(unwanted);
+                let scheduler = scheduler().expect("a thread has a scheduler");
+                // SAFETY: the token is given up.
+                unsafe { scheduler.send_home(unwanted.into_frame()) };
             }
         }
         first

@@ -20,12 +20,13 @@
 //!   visitor marks the policy and leaves a request, under the lock of requests. A driver that has taken the request
 //!   sees the mark.
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 
-use super::guard::report;
+use crate::frame::{JoinError, catch_panic};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Cell, Lock, free, full_fence, order};
 
@@ -88,6 +89,16 @@ impl<P: ?Sized> Drop for Held<P> {
         if let Err(payload) = free(policy) {
             report(self.fail(), payload);
         }
+    }
+}
+
+/// The first panic of each policy is told.
+#[cold]
+pub(crate) fn report(is_first: bool, payload: Box<dyn Any + Send>) {
+    if is_first {
+        JoinError::panicked(payload).report("a policy");
+    } else {
+        catch_panic(|| drop(payload));
     }
 }
 

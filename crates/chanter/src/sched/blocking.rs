@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::Vp;
 use super::budget::OPERATIONS;
+use super::fiber::before_a_fiber_blocks;
 use super::pool::SharedRef;
-use crate::event::before_a_fiber_blocks;
 use crate::frame::deferred_drop;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::thread::stack_local;
+use crate::sync::stack_local;
 
 struct Nested {
     woken: AtomicBool,

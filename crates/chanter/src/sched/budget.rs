@@ -4,8 +4,7 @@
 
 use std::task::Context;
 
-use super::Vp;
-use crate::frame;
+use super::{Vp, run};
 use crate::frame::report::Waits;
 
 /// Operations for each entry to the scheduler, where no policy is asked.
@@ -63,7 +62,7 @@ fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
         }
         return pauses;
     }
-    if !frame::is_own(cx.waker()) {
+    if !run::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
         vp.budget.set(OPERATIONS);

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::Vp;
+use super::{Vp, run};
+use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
-use crate::{frame, thread};
 
 /// Somebody in the process is asked something.
 static ASKED: process::AtomicBool = process::AtomicBool::new(false);
@@ -102,7 +102,7 @@ impl Future for Checkpoint {
             return Poll::Ready(());
         }
         self.done = true;
-        if frame::is_own(cx.waker())
+        if run::is_own(cx.waker())
             && let Some(vp) = Vp::current()
         {
             vp.end_long_turn(true);
@@ -135,9 +135,17 @@ impl Vp {
         let has_soon = self.has_soon();
         self.exit();
         // SAFETY: the running thread is polled on this stack.
-        let runs_parasite = unsafe { self.running.get().as_ref() }
-            .is_some_and(|header| header.kind.get() == frame::Kind::Parasite);
+        let runs_parasite =
+            unsafe { self.running.get().as_ref() }.is_some_and(|header| header.kind.get() == Kind::Parasite);
         has_soon || runs_parasite
+    }
+
+    /// Turns a parasite into a host; the caller is its runner.
+    pub(crate) fn inflate(&self, header: &Header) {
+        if header.kind.get() == Kind::Parasite {
+            header.kind.set(Kind::Host);
+            self.counters.inflated.add_one();
+        }
     }
 
     /// Whether the present turn has been asked to end.
@@ -152,7 +160,7 @@ impl Vp {
             && inflates
             && self.machine().inflates
         {
-            thread::inflate_frame(self, header);
+            self.inflate(header);
         }
         self.is_asked_to_share.store(false, Ordering::Relaxed);
         self.budget.set(0);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::pump::rest_of_pump;
 use super::worker::LOOK;
-use super::{CURRENT, Shared, Vp};
+use super::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 
 /// So many turns, and so long, one has before the next of its crew: a turn that
@@ -52,11 +52,13 @@ impl Vp {
 
         impl Drop for Back {
             fn drop(&mut self) {
-                CURRENT.set(self.0);
+                // SAFETY: it belongs to the same machine, which is driven.
+                unsafe { Vp::make_current(self.0) };
             }
         }
 
-        let back = Back(CURRENT.replace(self));
+        // SAFETY: the caller drives the machine.
+        let back = Back(unsafe { Self::make_current(self) });
         // SAFETY: the one that was driven belongs to this crew.
         let limit = match unsafe { back.0.as_ref() } {
             Some(other) if !ptr::eq(other, self) => Some(self.change_stack(other.stack_limit.get())),

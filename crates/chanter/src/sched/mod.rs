@@ -9,26 +9,37 @@ pub(crate) mod binding;
 pub(crate) mod pool;
 
 pub(crate) mod affinity;
+mod apply;
 mod blocking;
+pub(crate) mod blocking_pool;
 pub(crate) mod budget;
 pub(crate) mod checkpoint;
 pub(crate) mod counters;
 mod crew;
+pub(crate) mod fiber;
+mod frames;
 pub(crate) mod hand_off;
 mod idle;
 mod long_turn;
 mod partners;
+pub(crate) mod pending_requests;
+pub(crate) mod policy_guard;
 mod price;
+pub(crate) mod probe;
 pub(crate) mod pump;
 pub(crate) mod replace;
+pub(crate) mod run;
+pub(crate) mod simulate;
 mod sleep;
 mod soon;
 pub(crate) mod spin;
 pub(crate) mod stack;
 mod theft;
 pub(crate) mod topology;
+mod wake_list;
 pub(crate) mod worker;
 pub(crate) mod workers;
+mod yielding;
 
 #[cfg(all(test, loom))]
 mod models;
@@ -45,34 +56,40 @@ pub(crate) use checkpoint::end_long_turn;
 pub use checkpoint::{Checkpoint, checkpoint, yield_if_requested};
 pub use counters::Stats;
 pub(crate) use pool::{Shared, entered};
+pub(crate) use probe::{let_go, probe, unmasked};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
+pub(crate) use run::{Revoked, cancel, claim, clone_ours, is_ours, is_own, release, wake_attached};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::ChannelCache;
 use crate::frame::report::Waits;
-use crate::frame::{self, Arena, Header, Home, Revoked};
-use crate::inspect::Simulated;
+use crate::frame::{Arena, Header, Home, header, schedule_by};
 use crate::io::Reactor;
-use crate::policy::{Policy, PolicyTraits, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, SharedCell, Stack};
 use crate::thread::Forks;
-use crate::thread::fiber::Fibers;
 use crate::time::Timers;
 use counters::Counters;
+use fiber::Fibers;
+use frames::Scheduler;
 use hand_off::{Seat, Sitter};
 use idle::Idle;
 use long_turn::LongTurns;
+use policy_guard::{PolicyTraits, introduce, policy_panicked};
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
+use simulate::Simulate;
 use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
 use spin::Spin;
 use theft::Thefts;
+pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
+pub use yielding::{Yield, yield_now};
 
 /// Attaches may nest this deep.
 pub(crate) const DEPTH: u32 = 24;
@@ -183,7 +200,7 @@ pub(crate) struct Vp {
     /// Driver: where what is polled for a snapshot says what it waits on.
     pub(crate) asking: Cell<*mut Waits>,
     /// Set if the machine is simulated.
-    pub(crate) simulated: Option<Simulated>,
+    pub(crate) simulated: Option<Box<dyn Simulate>>,
     /// Driver: the fibers that it runs, and their stacks.
     pub(crate) fibers: Fibers,
     /// Holder: it has not been counted as awake since it went to sleep.
@@ -226,8 +243,9 @@ impl Vp {
         index: usize,
         policy: Box<dyn Policy>,
         reactor: Reactor,
-        simulated: Option<Simulated>,
+        simulated: Option<Box<dyn Simulate>>,
     ) -> Self {
+        schedule_by(&Scheduler);
         let (policy, terms, panic) = introduce(policy);
         let vp = Self {
             guard: AtomicUsize::new(0),
@@ -298,6 +316,16 @@ impl Vp {
         vp
     }
 
+    /// This OS thread drives `vp` from now on; null: none. Returns the one before.
+    ///
+    /// # Safety
+    /// The virtual processor lives until the next call.
+    unsafe fn make_current(vp: *const Self) -> *const Self {
+        // SAFETY: the caller's contract.
+        header::change_own(unsafe { vp.as_ref() }.map(|vp| &vp.arena));
+        CURRENT.replace(vp)
+    }
+
     /// The virtual processor that this OS thread drives.
     #[inline(always)]
     pub(crate) fn current() -> Option<&'static Self> {
@@ -341,7 +369,7 @@ impl Vp {
     /// Whether this OS thread drives the virtual processor that `header`'s
     /// thread lives on.
     pub(crate) fn is_driving(header: &Header) -> bool {
-        ptr::eq(CURRENT.get(), header.vp.load(Ordering::Relaxed))
+        ptr::eq(CURRENT.get(), header.vp())
     }
 
     /// Sends a thread to the virtual processor that it must run on, or ran on last.
@@ -351,9 +379,9 @@ impl Vp {
         // reference when the token is gone.
         unsafe {
             frame.as_ref().state.retain();
-            let home = &*frame.as_ref().vp.load(Ordering::Relaxed);
+            let home = &*frame.as_ref().vp();
             home.push(Ready::from_frame(frame));
-            frame::release(frame);
+            run::release(frame);
         }
     }
 
@@ -400,7 +428,7 @@ impl Vp {
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
         self.announcement.get().acknowledge();
-        self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
+        self.has_stack() && self.simulated.is_none() && self.machine().observer.is_none()
     }
 
     /// The slow path of a spawn: what has the guard asked for?
@@ -480,7 +508,7 @@ impl Vp {
         }
         let promote =
             now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
-        if promote && self.machine().genealogy().is_some() {
+        if promote && self.machine().observer().is_some() {
             // Every birth comes here, asked for or not: one in a heartbeat.
             self.asked_since.set(now);
         }
@@ -489,7 +517,7 @@ impl Vp {
 
     /// The next spawns and forks need only look at the stack.
     pub(crate) fn trust_guard(&self) {
-        if self.machine().genealogy().is_some() {
+        if self.machine().observer().is_some() {
             // Every birth is to be seen.
             return;
         }
@@ -659,7 +687,7 @@ impl Vp {
         }
         // The machine has ended, and its threads with it.
         // SAFETY: the token is ours still.
-        let alive = frame::forget_if_stale(unsafe { Ready::from_frame(frame) });
+        let alive = run::forget_if_stale(unsafe { Ready::from_frame(frame) });
         debug_assert!(alive.is_none(), "INV-SEIZE: a machine ends when its threads have");
         std::mem::forget(alive);
     }
@@ -696,7 +724,7 @@ impl Vp {
     /// Whether the thread may run here; if not it is sent where it may.
     #[inline(always)]
     pub(crate) fn admit(&self, thread: Ready) -> Option<Ready> {
-        let home = thread.header().vp.load(Ordering::Relaxed);
+        let home = thread.header().vp();
         if ptr::eq(home, self) {
             return Some(thread);
         }

@@ -7,21 +7,21 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
+use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
 use super::hand_off::{Record, StandIn};
+use super::pending_requests::PendingRequestTable;
+use super::run::Revoked;
 use super::sleep::Wake;
 use super::worker::Driving;
 use super::workers::Workers;
 use super::{Stats, Vp, affinity};
-use crate::frame::{Arena, Header, Revoked};
-use crate::inspect::deadlock::Deadlock;
-use crate::inspect::genealogy::Genealogy;
-use crate::machine::blocking_calls::Pool;
+use crate::frame::{Arena, Header, Observer};
 use crate::policy::Ready;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::thread::{PendingRequestTable, Shares};
+use crate::thread::Shares;
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) arena: Lock<SendArena>,
     pub(crate) next: AtomicUsize,
     /// Who begot whom, if that is written down.
-    pub(crate) genealogy: Option<Box<Genealogy>>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
     /// Counted where births are.
     pub(crate) host_bytes: Counter,
     /// Parasites may become hosts without being asked to.
@@ -89,13 +89,13 @@ pub(crate) struct Shared {
     pub(crate) is_in_test: bool,
     /// What `block_on` is to report, and that there is something.
     pub(crate) is_deadlocked: AtomicBool,
-    pub(crate) deadlock: Mutex<Option<Deadlock>>,
+    pub(crate) deadlock: Mutex<Option<String>>,
     /// What has been asked of threads.
     pub(crate) pending_requests: PendingRequestTable,
     /// Halves of computations that were given away.
     pub(crate) shares: Shares,
     /// Who runs calls that block.
-    pub(crate) pool: Pool,
+    pub(crate) pool: BlockingPool,
 }
 
 pub(crate) type SharedRef = Arc<Shared>;
@@ -115,6 +115,12 @@ impl Shared {
         (stats.hand_overs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.host_bytes.get();
         stats
+    }
+
+    /// Who writes down births and deaths, if anybody does.
+    #[inline(always)]
+    pub(crate) fn observer(&self) -> Option<&(dyn Observer + 'static)> {
+        self.observer.as_deref()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -192,7 +198,7 @@ impl Shared {
     }
 
     /// Left by the driver of virtual processor 0, for itself.
-    pub(crate) fn leave_deadlock(&self, deadlock: Deadlock) {
+    pub(crate) fn leave_deadlock(&self, deadlock: String) {
         *self.deadlock.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
         self.is_deadlocked.store(true, Ordering::Relaxed);
     }
@@ -201,7 +207,7 @@ impl Shared {
         self.is_deadlocked.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take_deadlock(&self) -> Option<Deadlock> {
+    pub(crate) fn take_deadlock(&self) -> Option<String> {
         self.is_deadlocked.store(false, Ordering::Relaxed);
         self.deadlock.lock().unwrap_or_else(|e| e.into_inner()).take()
     }

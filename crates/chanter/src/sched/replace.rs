@@ -10,13 +10,10 @@
 
 use std::time::Duration;
 
+use super::policy_guard::{Payload, PolicyGuard, PolicyTraits, built_in, drain, introduce, policy_panicked};
 use super::{HEARTBEAT, Vp};
-use crate::channel::CVar;
 use crate::frame::catch_panic;
-use crate::policy::{
-    Held, Payload, Policy, PolicyGuard, PolicyTraits, ReadyQueue, Reason, Retired, built_in, drain,
-    introduce, policy_panicked,
-};
+use crate::policy::{Held, Policy, ReadyQueue, Reason, Retired};
 
 /// Why a thread is woken by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +27,8 @@ pub(crate) enum WakeSource {
 /// A policy that is to come into force.
 pub(crate) struct Replacement {
     policy: Option<Box<dyn Policy>>,
-    /// Set when it has, or never will.
-    done: CVar,
+    /// Called when it has, or never will.
+    done: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Drop for Replacement {
@@ -39,7 +36,9 @@ impl Drop for Replacement {
         // Foreign wakers may panic, and so may a policy that is not used.
         catch_panic(|| drop(self.policy.take()));
         catch_panic(|| {
-            self.done.set();
+            if let Some(done) = self.done.take() {
+                done();
+            }
         });
     }
 }
@@ -110,14 +109,15 @@ impl Vp {
         self.reclaim_policies();
     }
 
-    /// Asks the driver to put `policy` in force; anyone may call. `done` is set
+    /// Asks the driver to put `policy` in force; anyone may call. `done` is called
     /// when it is, or when it never will be.
-    pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: CVar) {
+    pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: Box<dyn FnOnce() + Send>) {
+        let replacement = Replacement { policy: Some(policy), done: Some(done) };
         if self.simulated.is_some() || self.machine().is_closing() {
             // A simulation is its machine's only policy.
-            return drop(Replacement { policy: Some(policy), done });
+            return drop(replacement);
         }
-        let superseded = self.policies.ask(Replacement { policy: Some(policy), done });
+        let superseded = self.policies.ask(replacement);
         if self.machine().is_closing() {
             // `forgo_replacement` may have come before us.
             self.forgo_replacement();

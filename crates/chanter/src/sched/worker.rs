@@ -4,12 +4,14 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_off::monitor;
+use super::policy_guard::Stealer;
 use super::pump::rest_of_pump;
 use super::replace::WakeSource;
-use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
-use crate::event::WakeList;
-use crate::frame::{self, Header, Kind, Revoked, catch_panic};
-use crate::policy::{Others, Ready, ReadyQueue, Reason, Stealer};
+use super::run::Revoked;
+use super::wake_list::WakeList;
+use super::{DEPTH, HEARTBEAT, Vp, run, stack};
+use crate::frame::{Header, Kind, catch_panic};
+use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 use crate::thread;
@@ -40,7 +42,8 @@ impl<'a> Driving<'a> {
                 vp.seat.assign(&vp.sitter);
             }
         }
-        Self { vp, outer: CURRENT.replace(vp) }
+        // SAFETY: the machine outlives its drivers.
+        Self { vp, outer: unsafe { Vp::make_current(vp) } }
     }
 
     /// Ends the threads that are bound to this OS thread, before it stops
@@ -101,7 +104,8 @@ impl Drop for Driving<'_> {
             }
             self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
         }
-        CURRENT.set(self.outer);
+        // SAFETY: the drivers of an OS thread nest, so the outer one goes on.
+        unsafe { Vp::make_current(self.outer) };
     }
 }
 
@@ -120,7 +124,7 @@ impl Vp {
         self.channels.begin(self.revoked());
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
-        if self.machine().genealogy().is_some() {
+        if self.machine().observer().is_some() {
             self.ask_closer_look();
         }
         self.be_known();
@@ -145,7 +149,7 @@ impl Vp {
         self.budget.set(self.quantum());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
-        unsafe { frame::run(self, thread) };
+        unsafe { run::run(self, thread) };
     }
 
     /// How many operations a turn has, as the policy says.
@@ -529,8 +533,7 @@ impl Vp {
         let visit = self.principal().policies.visit();
         // SAFETY: the visit lasts for longer than the call.
         let stealer = unsafe { Stealer::new(self.principal(), &visit) };
-        let found =
-            self.policy().need_thread(Others { stealer: &stealer, vps: &machine.vps, index: self.index });
+        let found = self.policy().need_thread(Others { stealer: &stealer, vps: machine, index: self.index });
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
         let found = if stealer.has_loot() {
             self.policy_has_some();
@@ -542,7 +545,7 @@ impl Vp {
         if let Some(thread) = &found {
             self.spin.was_sent();
             // SAFETY: a thread with a token keeps its machine alive.
-            self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
+            self.has_stolen_from(unsafe { &*thread.header().vp() });
         }
         found
     }
@@ -567,7 +570,7 @@ impl Vp {
             }
             for frame in frames {
                 // SAFETY: a frame of our arena. It may have ended meanwhile.
-                let claimed = unsafe { frame::claim(frame, true) };
+                let claimed = unsafe { run::claim(frame, true) };
                 any |= claimed.is_some();
                 drop(claimed);
             }
@@ -592,7 +595,7 @@ impl Vp {
             // while they are not complete.
             let header = unsafe { frame.as_ref() };
             // A fiber that was spawned here may have begun elsewhere.
-            let is_ours = ptr::eq(header.vp.load(Ordering::Relaxed), self);
+            let is_ours = ptr::eq(header.vp(), self);
             header.kind.get() == Kind::Local && is_ours && !header.state.is_complete()
         });
         frames

@@ -22,6 +22,7 @@ mod owner;
 mod process_fork;
 mod shared_cell;
 mod stack;
+pub mod stack_local;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;

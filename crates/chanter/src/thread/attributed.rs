@@ -6,16 +6,15 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Context;
 
-use super::join::Thread;
+use super::join::{HostFrame, Thread};
 use super::spawn::new_host;
-use crate::frame::body::{Evaluated, HostFrame, Vtable, fits};
+use crate::frame::body::{Evaluated, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
 use crate::sched::{Shared, Vp};
 use crate::sync::Lock;
-use crate::sync::atomic::Ordering;
 
 /// A host's frame, with the options of its thread. The attributes are behind a lock, because a
 /// policy may hold a stale token while a stealer runs the thread.
@@ -45,7 +44,7 @@ pub(crate) struct Near(usize);
 impl Near {
     pub(super) fn to<T>(thread: &Thread<T>) -> Self {
         // ORDER: Relaxed: only a hint.
-        Self(thread.header().vp.load(Ordering::Relaxed).addr())
+        Self(thread.header().vp().addr())
     }
 
     fn is(self, vp: &Vp) -> bool {
@@ -131,45 +130,6 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
         },
         ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::drop_frame)
     };
-}
-
-/// The attributes of the thread in this frame, if it has any.
-///
-/// # Safety
-/// The caller keeps the frame for as long as it uses the lock: it holds the
-/// token, even a stale one, or is the runner.
-pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
-    // SAFETY: the caller keeps the frame for as long as it uses the lock.
-    unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
-}
-
-/// Changes the attributes of the calling thread, for its next turns. False: it was spawned without
-/// any (see [`Thread::builder`](crate::ThreadBuilder::attributes)), or the caller is not a thread of a machine.
-///
-/// ```
-/// # use chanter::prelude::*;
-/// use chanter::policy::{Attributes, set_attributes};
-///
-/// # chanter::block_on(async {
-/// let thread = Thread::builder().attributes(Attributes::new().priority(3)).spawn(async {
-///     // The urgent part is done.
-///     assert!(set_attributes(Attributes::new().priority(-1)));
-///     yield_now().await;
-/// });
-/// # thread.join().await.unwrap();
-/// # });
-/// ```
-pub fn set_attributes(attributes: Attributes) -> bool {
-    let Some(vp) = Vp::current() else { return false };
-    let Some(frame) = NonNull::new(vp.running.get()) else { return false };
-    // SAFETY: the thread is being polled by us, so we are its runner.
-    match unsafe { attributes_of(frame) } {
-        Some(place) => {
-            *place.lock() = attributes;
-            true
-        }
-        None => false,
-    }
 }
 
 /// Spawns a host of which something is said, from anywhere.
@@ -335,7 +295,7 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
         let place = frame.cast::<AttributedFrame<F>>().as_ptr();
         (&raw mut (*place).attributes).write(Lock::new(said.attributes.unwrap_or_default()));
         (&raw mut (*place).name).write(said.name);
-        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
+        HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
         frame
     }
 }

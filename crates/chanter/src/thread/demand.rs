@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use super::join::{Join, Thread};
 use crate::event::{Event, Sync};
 use crate::frame::JoinError;
-use crate::frame::run::evaluate;
 use crate::sched::budget;
+use crate::sched::run::evaluate;
 
 /// The future of awaiting a [`Thread`]: it demands the thread's value, and then joins the thread.
 ///

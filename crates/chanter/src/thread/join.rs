@@ -10,9 +10,10 @@ use std::task::Waker;
 use super::demand::Demand;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
-use crate::frame::run::{demand, schedule};
 use crate::frame::state::State;
-use crate::frame::{Header, JoinError, Progress, release};
+use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
+use crate::sched::release;
+use crate::sched::run::{demand, schedule};
 use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
@@ -135,7 +136,7 @@ impl<T> Thread<T> {
         // SAFETY: the handle's reference keeps the frame for the time of the borrow.
         unsafe {
             let joiners = (self.header().vtable.get().joiners)(self.frame);
-            joiners.expect("a handle is a host's").as_ref()
+            joiners.expect("a handle is a host's").cast::<Joiners>().as_ref()
         }
     }
 
@@ -198,12 +199,34 @@ pub(crate) struct Joiners {
     owner_waiter: Cell<*const Offer>,
 }
 
-impl Joiners {
+impl Completion for Joiners {
     #[inline(always)]
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { queue: WaitQueue::new(), owner_waiter: Cell::new(ptr::null()) }
     }
 
+    #[inline(always)]
+    unsafe fn complete_owner(this: NonNull<Self>) {
+        // SAFETY: the caller's contract.
+        if let Some(waker) = unsafe { Self::complete_heir(this.as_ptr()) } {
+            // A foreign waker may panic, and its thread is not ours.
+            catch_panic(|| waker.wake());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn complete_all(&self, inherited: bool) {
+        let mut wakes = WakeList::new();
+        if inherited {
+            // SAFETY: the caller's contract.
+            wakes.push(unsafe { Self::complete_heir(self) });
+        }
+        self.queue.complete_all(&mut wakes);
+        catch_panic(|| wakes.queue());
+    }
+}
+
+impl Joiners {
     /// Offers the completion to the handle's owner.
     ///
     /// # Safety
@@ -253,22 +276,14 @@ impl Joiners {
     /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
+    unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: OWNER_WAITER says that the offer waits, and belongs to the completer now.
         unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }
-
-    /// # Safety
-    /// If `inherited`, as for `complete_heir`. The caller has a reference.
-    pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut WakeList) {
-        if inherited {
-            // SAFETY: the caller completed the thread, found OWNER_WAITER, and calls this once. Its
-            // reference keeps the frame.
-            wakes.push(unsafe { Self::complete_heir(self) });
-        }
-        self.queue.complete_all(wakes);
-    }
 }
+
+/// A host's frame.
+pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, Joiners>;
 
 /// The event of a thread's completion: see [`Thread::join`].
 #[derive(Debug)]

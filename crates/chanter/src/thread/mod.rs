@@ -13,16 +13,13 @@ mod par;
 pub(crate) mod request;
 pub(crate) mod scope;
 pub(crate) mod spawn;
-pub mod stack_local;
 
 pub use builder::ThreadBuilder;
 pub use demand::Demand;
 pub use fork::fork_join;
 pub(crate) use fork::{ForkScope, Forks, Shares, steal_job};
 pub use join::{Join, Thread};
-pub(crate) use par::inflate_frame;
-pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
-pub(crate) use request::PendingRequestTable;
+pub use par::{Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify};
 pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_parasite};

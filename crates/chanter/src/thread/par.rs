@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::frame::report::Waiting;
-use crate::frame::{Header, Kind};
 use crate::sched::Vp;
 use crate::sync::Lock;
 
@@ -176,7 +175,7 @@ pub fn attach<T>(ready: ReadyPar<T>) {
         cell.waiter.take()
     };
     if let Some(waiter) = waiter {
-        crate::frame::wake_attached(waiter);
+        crate::sched::wake_attached(waiter);
     }
 }
 
@@ -205,48 +204,9 @@ impl Future for Inflate {
         if let Some(vp) = Vp::current() {
             // SAFETY: the running thread is being polled by us, so its frame lives.
             if let Some(header) = unsafe { vp.running.get().as_ref() } {
-                inflate_frame(vp, header);
+                vp.inflate(header);
             }
             vp.machine().wake_one(vp);
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-/// Turns a parasite into a host. The caller is its runner.
-pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
-    if header.kind.get() == Kind::Parasite {
-        header.kind.set(Kind::Host);
-        vp.counters.inflated.add_one();
-    }
-}
-
-/// Lets the other threads of the virtual processor run first. With the default policy these are all
-/// the threads that are ready already, except in one turn of 64.
-///
-/// ```
-/// # chanter::block_on(async {
-/// chanter::yield_now().await;
-/// # });
-/// ```
-pub fn yield_now() -> Yield {
-    Yield { done: false }
-}
-
-/// The future of [`yield_now`].
-#[derive(Debug)]
-#[must_use = "futures do nothing unless awaited"]
-pub struct Yield {
-    done: bool,
-}
-
-impl Future for Yield {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.done, true) {
-            return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         Poll::Pending

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attributed::{SpawnOptions, spawn_said_in};
-use super::join::Thread;
+use super::join::{HostFrame, Thread};
 use crate::event::Event;
-use crate::frame::body::{HostFrame, ParasiteFrame, Vtable, fits};
-use crate::frame::run::{polling, settle};
+use crate::frame::body::{ParasiteFrame, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
 use crate::policy::{Ready, Reason};
+use crate::sched::run::{polling, settle};
 use crate::sched::{Shared, Spawn, Vp, entered};
 
 pub(crate) const OUTSIDE: &str =
@@ -346,7 +346,7 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         let state = if DELAYED { State::new_delayed() } else { State::new_host() };
-        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
+        HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
         frame
     }
 }
@@ -506,7 +506,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
             {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
-                super::par::inflate_frame(vp, frame.as_ref());
+                vp.inflate(frame.as_ref());
                 if let Some(spawner) = vp.running.get().as_ref() {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();
@@ -553,8 +553,8 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
         Spawn::InPlace => {
             let machine = vp.machine();
             let dies = |frame| {
-                if let Some(genealogy) = machine.genealogy() {
-                    genealogy.died(frame);
+                if let Some(observer) = machine.observer() {
+                    observer.died(frame);
                 }
             };
             return vp.lend_budget(|| {
@@ -596,7 +596,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
     unsafe {
         let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
         frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
-            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home),
+            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home.opaque()),
             future: ManuallyDrop::new(future),
         });
         frame

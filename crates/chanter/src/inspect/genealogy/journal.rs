@@ -8,11 +8,13 @@
 //!
 //! The lock of the tree is taken before those of the journals, and those in order.
 
+use std::any::Any;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::tree::{Birth, Node, Tree};
-use crate::frame::{Header, Site, header};
+use super::{NAMED, ancestors};
+use crate::frame::{Header, Observer, Site, header};
 use crate::sched::Vp;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Guard, Lock};
@@ -89,8 +91,65 @@ impl Genealogy {
         self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// As numbers are shown.
+    pub(super) fn since_first(&self, id: u64) -> u64 {
+        id.wrapping_sub(self.first.load(Ordering::Relaxed))
+    }
+
+    /// The number that is shown as `id`.
+    pub(super) fn number_of(&self, id: u64) -> u64 {
+        id.wrapping_add(self.first.load(Ordering::Relaxed))
+    }
+
+    /// Looks at the tree as it is now. Meanwhile no thread is born or dies: the
+    /// frames that nodes name are alive. `f` is not to do either.
+    pub(super) fn read<R>(&self, f: impl FnOnce(&Tree) -> R) -> R {
+        let mut books = self.books.lock();
+        let journals = self.take(&mut books.entries);
+        books.carry_over();
+        let result = f(&books.tree);
+        drop(journals);
+        result
+    }
+
+    fn carry_over(&self) {
+        let mut books = self.books.lock();
+        drop(self.take(&mut books.entries));
+        books.carry_over();
+    }
+
+    /// Empties the journals, all at one moment; they stay closed until what is
+    /// returned is dropped.
+    fn take(&self, entries: &mut Vec<Entry>) -> Vec<Guard<'_, Vec<Entry>>> {
+        let mut journals: Vec<_> = self.journals.iter().map(|journal| journal.0.lock()).collect();
+        journals.iter_mut().for_each(|journal| entries.append(journal));
+        journals
+    }
+
+    /// The caller's virtual processor, if it is of this machine.
+    fn here(&self) -> Option<&'static Vp> {
+        Vp::current().filter(|vp| vp.machine().genealogy().is_some_and(|own| ptr::eq(own, self)))
+    }
+
+    fn journal(&self, here: Option<&Vp>) -> &Lock<Vec<Entry>> {
+        let outside = self.journals.len() - 1;
+        &self.journals[here.map_or(outside, |vp| vp.index)].0
+    }
+
+    /// What is known of those that have not died, in the order of their births.
+    pub(crate) fn living(&self) -> Vec<Living> {
+        let living = |node: &Node| {
+            let parent = node.parent.as_ref().map(|parent| self.since_first(parent.id));
+            let (site, name) = (node.site, node.name.clone());
+            node.frame.map(|frame| Living { id: self.since_first(node.id), parent, frame, site, name })
+        };
+        self.read(|tree| tree.by_age().into_iter().filter_map(living).collect())
+    }
+}
+
+impl Observer for Genealogy {
     /// Records that a thread has been made in `frame`, which nobody else knows. Returns its number.
-    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) -> u64 {
+    fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
         let here = self.here();
         let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
         let parent = spawner.map(|spawner| {
@@ -121,7 +180,7 @@ impl Genealogy {
     }
 
     /// Records that the thread in `frame` is no more, and that nobody refers to it.
-    pub(crate) fn died(&self, frame: NonNull<Header>) {
+    fn died(&self, frame: NonNull<Header>) {
         // SAFETY: the dead frame is ours, since nobody refers to it.
         let number = unsafe { header::number(frame) };
         let number = number.swap(0, Ordering::Relaxed);
@@ -151,64 +210,35 @@ impl Genealogy {
     ///
     /// # Safety
     /// The caller keeps the frame, which is of this machine.
-    pub(crate) unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
+    unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
         // SAFETY: the caller keeps the frame.
         let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
         (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
     }
 
-    /// The number that is shown for `id`.
-    pub(super) fn since_first(&self, id: u64) -> u64 {
-        id.wrapping_sub(self.first.load(Ordering::Relaxed))
+    unsafe fn site(&self, frame: NonNull<Header>) -> Option<Site> {
+        // SAFETY: the caller's contract.
+        let id = self.number_of(unsafe { self.id(frame) }?);
+        self.read(|tree| tree.get(id).map(|node| node.site))
     }
 
-    /// The number that is shown as `id`.
-    pub(super) fn number_of(&self, id: u64) -> u64 {
-        id.wrapping_add(self.first.load(Ordering::Relaxed))
-    }
-
-    /// Looks at the tree as it is now. Meanwhile no thread is born or dies, so the frames that nodes name are alive.
-    /// `f` must do neither.
-    pub(super) fn read<R>(&self, f: impl FnOnce(&Tree) -> R) -> R {
-        let mut books = self.books.lock();
-        let journals = self.take(&mut books.entries);
-        books.carry_over();
-        let result = f(&books.tree);
-        drop(journals);
-        result
-    }
-
-    fn carry_over(&self) {
-        let mut books = self.books.lock();
-        drop(self.take(&mut books.entries));
-        books.carry_over();
-    }
-
-    /// Empties the journals, all at one moment. They stay locked until the returned guards are dropped.
-    fn take(&self, entries: &mut Vec<Entry>) -> Vec<Guard<'_, Vec<Entry>>> {
-        let mut journals: Vec<_> = self.journals.iter().map(|journal| journal.0.lock()).collect();
-        journals.iter_mut().for_each(|journal| entries.append(journal));
-        journals
-    }
-
-    /// The caller's virtual processor, if it is of this machine.
-    fn here(&self) -> Option<&'static Vp> {
-        Vp::current().filter(|vp| vp.machine().genealogy().is_some_and(|own| ptr::eq(own, self)))
-    }
-
-    fn journal(&self, here: Option<&Vp>) -> &Lock<Vec<Entry>> {
-        let outside = self.journals.len() - 1;
-        &self.journals[here.map_or(outside, |vp| vp.index)].0
-    }
-
-    /// The threads that have not died, in the order of their births.
-    pub(crate) fn living(&self) -> Vec<Living> {
-        let living = |node: &Node| {
-            let parent = node.parent.as_ref().map(|parent| self.since_first(parent.id));
-            let (site, name) = (node.site, node.name.clone());
-            node.frame.map(|frame| Living { id: self.since_first(node.id), parent, frame, site, name })
+    unsafe fn add_ancestry(&self, frame: NonNull<Header>, text: &mut String) {
+        // SAFETY: the caller's contract.
+        let Some(id) = (unsafe { self.id(frame) }) else { return };
+        let id = self.number_of(id);
+        let nearest = |tree: &Tree| {
+            let node = tree.get(id)?;
+            Some(ancestors(self, tree, node).take(NAMED).collect::<Vec<_>>())
         };
-        self.read(|tree| tree.by_age().into_iter().filter_map(living).collect())
+        for ancestor in self.read(nearest).unwrap_or_default() {
+            text.push_str(", by ");
+            // Writing to a string does not fail.
+            let _ = ancestor.call(text);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -101,14 +101,6 @@ impl Kin {
         }
     }
 
-    /// The thread's name in a message.
-    pub(crate) fn called(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = self.call(&mut text);
-        text
-    }
-
     /// Writes "thread 3 'parser'", or the parts of it that are known.
     pub(super) fn call(&self, f: &mut impl fmt::Write) -> fmt::Result {
         write!(f, "{}", if self.is_parasite { "parasite" } else { "thread" })?;

@@ -13,17 +13,13 @@ mod kin;
 mod tests;
 mod tree;
 
-use std::any::Any;
-use std::fmt::Write;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-use crate::frame::error::About;
-use crate::frame::{Header, JoinError, Kind, Progress, Site};
-use crate::machine::Machine;
+use crate::frame::about::{body_of, name_of};
+use crate::frame::{Header, Kind, Observer, Progress, Site, header};
+use crate::machine::{Machine, MachineHandle};
 use crate::sched::{Shared, Vp};
-use crate::sync::atomic::Ordering;
-use crate::thread::Thread;
+use crate::thread::{ScopedThread, Thread};
 pub(crate) use journal::{Genealogy, Living};
 pub use kin::{Kin, Threads};
 use tree::{Node, Tree};
@@ -134,6 +130,13 @@ impl<T> Thread<T> {
     }
 }
 
+impl<T> ScopedThread<'_, T> {
+    /// What is known of the thread; see [`Thread::kin`].
+    pub fn kin(&self) -> Kin {
+        self.thread.kin()
+    }
+}
+
 impl Machine {
     /// The threads that live, as a tree; it prints. Dead threads that two or more of them descend from are included,
     /// and marked as ended. `None`: the machine [keeps no genealogy](crate::Builder::genealogy).
@@ -159,6 +162,13 @@ impl Machine {
     }
 }
 
+impl MachineHandle {
+    /// The threads that live, as a tree; see [`Machine::threads`].
+    pub fn threads(&self) -> Option<Threads> {
+        self.machine.threads()
+    }
+}
+
 impl Shared {
     pub(crate) fn threads(&self) -> Option<Threads> {
         self.genealogy().map(Threads::of)
@@ -169,22 +179,7 @@ impl Shared {
 /// The caller keeps the frame, and so its machine.
 unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
     // SAFETY: the caller keeps the frame, and so its machine.
-    unsafe { (*frame.as_ref().vp.load(Ordering::Relaxed)).machine().genealogy() }
-}
-
-/// # Safety
-/// The caller keeps the frame, and so its machine.
-#[cfg(feature = "tracing")]
-pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
-    // SAFETY: the caller keeps the frame, and so its machine.
-    unsafe { genealogy_of(frame)?.id(frame) }
-}
-
-/// # Safety
-/// The caller keeps the frame.
-pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
-    // SAFETY: the caller keeps the frame, and the frame keeps its name.
-    unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
+    unsafe { header::observer_of(frame)?.as_any().downcast_ref() }
 }
 
 /// # Safety
@@ -243,71 +238,4 @@ fn ancestors<'a>(
     let above = std::iter::successors(tree.above(node), |node| tree.above(node));
     let kept = above.flat_map(move |node| [Some(Kin::of_node(genealogy, node)), known(node)]).flatten();
     known(node).into_iter().chain(kept)
-}
-
-/// The facts about a thread for its error.
-///
-/// # Safety
-/// The caller keeps the frame.
-#[cold]
-pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
-    // SAFETY: the caller keeps the frame.
-    let kin = unsafe { kin_of(frame) };
-    About { name: kin.name, site: kin.site, body: kin.body }
-}
-
-/// The error of the thread that is polled here, whose body has its panics caught before they get to its frame.
-#[cold]
-pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
-    let frame = Vp::current().and_then(|vp| NonNull::new(vp.running.get()));
-    // SAFETY: the thread is being polled, so its frame is alive.
-    JoinError::panicked_in(payload, frame.map_or_else(About::default, |frame| unsafe { about(frame) }))
-}
-
-/// The path of the function in which the body of the thread in `frame` was written, as far as its type tells.
-///
-/// # Safety
-/// The caller keeps the frame.
-pub(crate) unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
-    // SAFETY: the caller keeps the frame.
-    path_of(unsafe { (frame.as_ref().vtable.get().body)() })
-}
-
-/// The path of the function in which a body of this type was written.
-pub(crate) fn path_of(name: &'static str) -> Option<&'static str> {
-    let name = name.trim_end_matches("::{{closure}}");
-    // The type of a wrapped body is that of the wrapper.
-    (!name.is_empty() && !name.contains('<')).then_some(name)
-}
-
-/// Describes the thread in `frame` after `whose`: for reports of panics.
-///
-/// # Safety
-/// The caller keeps the frame, and so its machine.
-#[cold]
-pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
-    // SAFETY: the caller keeps the frame, and so its machine.
-    let (kin, ancestry) = unsafe {
-        let ancestry = look(frame, |genealogy, tree, node| {
-            ancestors(genealogy, tree, node).take(NAMED).collect::<Vec<_>>()
-        });
-        (kin_of(frame), ancestry.unwrap_or_default())
-    };
-    let mut text = whose.to_owned();
-    // Writing to a string does not fail.
-    let _ = match (kin.id, &kin.name, kin.site) {
-        (Some(id), Some(name), Some(site)) => write!(text, " ({id} '{name}', spawned at {site}"),
-        (Some(id), None, Some(site)) => write!(text, " ({id}, spawned at {site}"),
-        (_, Some(name), _) => write!(text, " ('{name}'"),
-        _ => match kin.body {
-            Some(body) => write!(text, " (of {body}"),
-            None => return text,
-        },
-    };
-    for ancestor in ancestry {
-        text.push_str(", by ");
-        let _ = ancestor.call(&mut text);
-    }
-    text.push(')');
-    text
 }

@@ -4,11 +4,10 @@
 //! let go meanwhile belonged to that thread.
 
 use super::Simulated;
-use crate::frame;
 use crate::frame::report::{Gauge, Holder, Probe, Resource};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::observe::Probes;
-use crate::sched::Vp;
+use crate::sched::{self, Vp};
 
 impl Vp {
     /// Explains which thread waits on what. With `holders`, it ends the threads one by one to see what each of them
@@ -23,13 +22,13 @@ impl Vp {
         let watched = Watched::new(snapshot.probes);
         // All tokens are taken before the first thread ends, since a handle that it lets go would wake others.
         // SAFETY: the memory of frames stays while the machine lives.
-        let claim = |(thread, frame)| unsafe { frame::claim(frame, true) }.map(|token| (thread, token));
+        let claim = |(thread, frame)| unsafe { sched::claim(frame, true) }.map(|token| (thread, token));
         let tokens: Vec<_> = snapshot.blocked.into_iter().filter_map(claim).collect();
         let mut found = Vec::new();
         // The youngest thread ends first, since a thread that lends to others, in a scope, waits for their end.
         for (thread, token) in tokens.into_iter().rev() {
             let before = watched.levels();
-            frame::cancel(token);
+            sched::cancel(token);
             found.extend(watched.freed_since(&before).map(|resource| Holder { resource, thread }));
         }
         simulated.report(snapshot.threads, &found)

@@ -27,15 +27,17 @@ pub use note::Note;
 
 use super::deadlock::numbers::Numbers;
 use super::deadlock::{Deadlock, ThreadReport};
-use crate::event::WakeList;
-use crate::frame::report::Holder;
-use crate::frame::{self, Header, Kind, catch_panic};
+use crate::event::{WakeList, is_of_user};
+use crate::frame::report::{Holder, Place, Waits};
+use crate::frame::{Header, Kind, Site, catch_panic};
 use crate::machine::Machine;
-use crate::policy::{Payload, Policy, Ready, Reason, call};
-use crate::sched::Vp;
+use crate::policy::{Policy, Ready, Reason};
+use crate::sched::policy_guard::{Payload, call};
 use crate::sched::pool::Entered;
 use crate::sched::replace::WakeSource;
+use crate::sched::simulate::Simulate;
 use crate::sched::worker::{AbortOnUnwind, Driving};
+use crate::sched::{self, Vp};
 use crate::sync::random::{self, RandomGuard};
 use crate::thread;
 
@@ -153,7 +155,7 @@ pub(crate) struct SimulatedPolicy(pub(crate) Arc<dyn Simulation>);
 impl Policy for SimulatedPolicy {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Remote)
-            && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?)))
+            && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulation()?)))
         {
             // A thread that ends wakes others when it does not run any more.
             let by = vp.running_tag().or(simulated.turn_of.get());
@@ -213,36 +215,6 @@ impl Simulated {
         }
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        self.now.get()
-    }
-
-    pub(crate) fn choose(&self, alternatives: usize) -> usize {
-        self.choices.set(self.choices.get() + 1);
-        self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
-    }
-
-    /// Number of choices that have been made so far.
-    pub(crate) fn choices(&self) -> u64 {
-        self.choices.get()
-    }
-
-    /// Tells that the last choice was not ready; another alternative was taken, or none.
-    pub(crate) fn came_to(&self, alternative: Option<usize>) {
-        self.ask((), |simulation| simulation.came_to(alternative));
-    }
-
-    pub(crate) fn is_in_place(&self) -> bool {
-        self.ask(false, |simulation| simulation.is_in_place())
-    }
-
-    /// Reports a panic that nobody will see otherwise.
-    pub(crate) fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str) {
-        if !payload.is::<Ended>() {
-            self.ask((), |simulation| simulation.panicked(whose, message));
-        }
-    }
-
     /// Asks the simulation. `nothing` is the answer when the schedule has ended, or the simulation panics.
     fn ask<R>(&self, nothing: R, question: impl FnOnce(&dyn Simulation) -> R) -> R {
         if self.ended.get() {
@@ -254,53 +226,9 @@ impl Simulated {
         })
     }
 
-    /// Notes that the simulation has panicked, which ends the schedule.
-    pub(crate) fn fail(&self, payload: Payload) {
-        self.ended.set(true);
-        if self.has_failed.replace(true) {
-            catch_panic(|| drop(payload));
-        } else {
-            self.failure.set(Some(payload));
-        }
-    }
-
     /// Whether the schedule ends here.
     fn is_over(&self) -> bool {
         self.ask(true, |simulation| simulation.is_over()) || self.ended.get()
-    }
-
-    /// Asks whether the thread pauses before an operation. True: it has been woken and must return `Pending`.
-    pub(crate) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
-        let own = frame::is_own(cx.waker());
-        let point = |nested| {
-            let thread = vp.running_tag().unwrap_or(0);
-            self.ask(true, |simulation| {
-                self.has_rung.set(false);
-                let has_timer = vp.timers.may_help();
-                if self.has_timer.replace(has_timer) != has_timer {
-                    simulation.has_timer(has_timer);
-                }
-                simulation.point(thread, nested)
-            })
-        };
-        let pauses = if self.is_over() {
-            // This holds also for another executor, which may poll again at once: a panic ends it when it blocks, or
-            // it ends at the next pause.
-            own || !self.paused.replace(true)
-        } else if !ptr::eq(vp.running.get(), self.turn.get()) {
-            point(true) && self.is_over()
-        } else if self.paused.get() {
-            // These are other operations of a thread that has been told to pause.
-            own
-        } else {
-            let pauses = point(false);
-            self.paused.set(pauses);
-            pauses
-        };
-        if pauses {
-            cx.waker().wake_by_ref();
-        }
-        pauses
     }
 
     /// Runs one turn of a ready thread, or one jump of the clock. False: nothing will ever run again.
@@ -319,7 +247,7 @@ impl Simulated {
         let budget = vp.budget.replace(0);
         vp.counters.polls.add_one();
         // SAFETY: this OS thread drives `vp`.
-        unsafe { frame::run(vp, thread) };
+        unsafe { sched::run::run(vp, thread) };
         vp.budget.set(budget);
         self.paused.set(paused);
         self.turn.set(turn);
@@ -357,26 +285,6 @@ impl Simulated {
         let outer = vp.cause.replace(WakeSource::Timer);
         catch_panic(|| wakes.queue());
         vp.cause.set(outer);
-    }
-
-    /// Steps the machine for a thread that blocks its processor, and waits to be woken.
-    ///
-    ///  # Panics
-    /// Panics if the schedule ends before.
-    pub(crate) fn step_nested(&self, vp: &Vp) {
-        if self.is_over() {
-            resume_unwind(Box::new(Ended));
-        }
-        if !self.step(vp) {
-            let snapshot = vp.snapshot(false);
-            self.stuck.set(Some(self.report(snapshot.threads, &snapshot.holders)));
-            resume_unwind(Box::new(Ended));
-        }
-    }
-
-    /// Whether the thread that blocks its processor was told to pause.
-    pub(crate) fn take_pause(&self) -> bool {
-        self.paused.replace(false)
     }
 
     /// The report of a deadlock. Channels and locks that have a number in notes keep it.
@@ -435,6 +343,130 @@ impl Simulated {
     }
 }
 
+impl Simulate for Simulated {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn choose(&self, alternatives: usize) -> usize {
+        self.choices.set(self.choices.get() + 1);
+        self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
+    }
+
+    fn choices(&self) -> u64 {
+        self.choices.get()
+    }
+
+    fn came_to(&self, alternative: Option<usize>) {
+        self.ask((), |simulation| simulation.came_to(alternative));
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.ask(false, |simulation| simulation.is_in_place())
+    }
+
+    fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
+        let own = sched::is_own(cx.waker());
+        let point = |nested| {
+            let thread = vp.running_tag().unwrap_or(0);
+            self.ask(true, |simulation| {
+                self.has_rung.set(false);
+                let has_timer = vp.timers.may_help();
+                if self.has_timer.replace(has_timer) != has_timer {
+                    simulation.has_timer(has_timer);
+                }
+                simulation.point(thread, nested)
+            })
+        };
+        let pauses = if self.is_over() {
+            // Also for another executor, which may poll again at once: it is
+            // thrown out of when it blocks, or ends at the next pause.
+            own || !self.paused.replace(true)
+        } else if !ptr::eq(vp.running.get(), self.turn.get()) {
+            point(true) && self.is_over()
+        } else if self.paused.get() {
+            // Other operations of a thread that has been told to pause.
+            own
+        } else {
+            let pauses = point(false);
+            self.paused.set(pauses);
+            pauses
+        };
+        if pauses {
+            cx.waker().wake_by_ref();
+        }
+        pauses
+    }
+
+    fn take_pause(&self) -> bool {
+        self.paused.replace(false)
+    }
+
+    fn step_nested(&self, vp: &Vp) {
+        if self.is_over() {
+            resume_unwind(Box::new(Ended));
+        }
+        if !self.step(vp) {
+            let snapshot = vp.snapshot(false);
+            self.stuck.set(Some(self.report(snapshot.threads, &snapshot.holders)));
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    fn fail(&self, payload: Payload) {
+        self.ended.set(true);
+        if self.has_failed.replace(true) {
+            catch_panic(|| drop(payload));
+        } else {
+            self.failure.set(Some(payload));
+        }
+    }
+
+    fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str) {
+        if !payload.is::<Ended>() {
+            self.ask((), |simulation| simulation.panicked(whose, message));
+        }
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.takes_notes.get() && !self.ended.get()
+    }
+
+    fn note_birth(&self, vp: &Vp, thread: u64, site: Site, name: Option<Arc<str>>) {
+        self.note(|| Note::Spawned { thread, by: vp.running_tag(), name, site });
+    }
+
+    fn note_synchronization(&self, vp: &Vp, mut waits: Waits, winner: Option<usize>, place: Option<Place>) {
+        let Some(thread) = vp.running_tag() else { return };
+        self.note(|| {
+            vp.name_joined(&mut waits);
+            let mut on = waits.list;
+            self.numbers.borrow_mut().number(&mut on);
+            let chosen = winner.filter(|winner| *winner < on.len());
+            Note::Synchronized {
+                thread,
+                on,
+                is_done: winner.is_some(),
+                chosen,
+                place: place.filter(is_of_user),
+            }
+        });
+    }
+
+    fn note_look(&self, vp: &Vp, waits: Waits) {
+        let Some(thread) = vp.running_tag() else { return };
+        let mut on = waits.list;
+        if !on.is_empty() {
+            self.numbers.borrow_mut().number(&mut on);
+            self.note(|| Note::Looked { thread, on });
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 impl Drop for Simulated {
     fn drop(&mut self) {
         // SAFETY: the simulation is dropped once, here, and not used afterwards.
@@ -443,10 +475,15 @@ impl Drop for Simulated {
 }
 
 impl Vp {
+    /// The simulation that it belongs to.
+    pub(super) fn simulation(&self) -> Option<&Simulated> {
+        self.simulated.as_ref()?.as_any().downcast_ref()
+    }
+
     /// Cancels a thread that nobody runs or is about to run.
     fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
         // SAFETY: the memory of frames stays while the machine lives.
-        unsafe { frame::claim(frame, true) }.map(frame::cancel).is_some()
+        unsafe { sched::claim(frame, true) }.map(sched::cancel).is_some()
     }
 }
 
@@ -465,7 +502,7 @@ impl Machine {
         let site = Location::caller();
         let shared = self.shared();
         let vp = &*shared.vps[0];
-        let simulated = vp.simulated.as_ref().expect("the machine was built with `Builder::simulation`");
+        let simulated = vp.simulation().expect("the machine was built with `Builder::simulation`");
         assert!(Vp::current().is_none(), "a simulation begins outside of every machine");
         let future = future.into_future();
         assert!(vp.sleeper.occupy(), "one simulation at a time");

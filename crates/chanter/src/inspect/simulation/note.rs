@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Simulated;
-use crate::event::is_of_user;
-use crate::frame::report::{Place, Waiting, Waits};
-use crate::frame::{Header, Site};
+use crate::frame::Header;
+use crate::frame::report::Waiting;
 use crate::sched::Vp;
+use crate::sched::simulate::Simulate;
 
 /// Something that happened in a schedule. Threads have their [tags](crate::policy::Ready::tag). Channels and locks
 /// have numbers in the order in which they are named, also in the report of a deadlock. (Their memory tells them
@@ -81,54 +81,11 @@ pub enum Note {
 }
 
 impl Simulated {
-    pub(crate) fn takes_notes(&self) -> bool {
-        self.takes_notes.get() && !self.ended.get()
-    }
-
     /// Tells the simulation what has happened, if it wants to know.
     pub(super) fn note(&self, note: impl FnOnce() -> Note) {
         if self.takes_notes() {
             let note = note();
             self.ask((), |simulation| simulation.note(note));
-        }
-    }
-
-    /// Notes that a thread has been spawned.
-    pub(crate) fn note_birth(&self, vp: &Vp, thread: u64, site: Site, name: Option<Arc<str>>) {
-        self.note(|| Note::Spawned { thread, by: vp.running_tag(), name, site });
-    }
-
-    /// Notes that the running thread has begun a synchronization, and whether it has committed to `winner`.
-    pub(crate) fn note_synchronization(
-        &self,
-        vp: &Vp,
-        mut waits: Waits,
-        winner: Option<usize>,
-        place: Option<Place>,
-    ) {
-        let Some(thread) = vp.running_tag() else { return };
-        self.note(|| {
-            vp.name_joined(&mut waits);
-            let mut on = waits.list;
-            self.numbers.borrow_mut().number(&mut on);
-            let chosen = winner.filter(|winner| *winner < on.len());
-            Note::Synchronized {
-                thread,
-                on,
-                is_done: winner.is_some(),
-                chosen,
-                place: place.filter(is_of_user),
-            }
-        });
-    }
-
-    /// Notes that the running thread polls something, and what it waits for.
-    pub(crate) fn note_look(&self, vp: &Vp, waits: Waits) {
-        let Some(thread) = vp.running_tag() else { return };
-        let mut on = waits.list;
-        if !on.is_empty() {
-            self.numbers.borrow_mut().number(&mut on);
-            self.note(|| Note::Looked { thread, on });
         }
     }
 

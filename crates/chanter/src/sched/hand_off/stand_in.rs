@@ -33,9 +33,9 @@ impl StandIn {
         vp.leader.set(vp.as_ptr());
         vp.is_free.store(true, Ordering::Relaxed);
         // Its frames are the principal's.
-        vp.arena.belong_to(principal);
-        if let Some(genealogy) = principal.machine().genealogy() {
-            vp.arena.tell(genealogy);
+        vp.arena.belong_to(principal.opaque());
+        if let Some(observer) = principal.machine().observer() {
+            vp.arena.tell(observer);
         }
         Self { vp }
     }

@@ -16,9 +16,8 @@ use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::control::FiberControl;
-use super::stack::Stack;
 use crate::sched::Vp;
+use crate::sched::fiber::{FiberControl, Stack};
 
 /// The parameters of a fiber's start.
 pub(super) struct Plan {

@@ -65,10 +65,6 @@
 //! follow figure 7 of STING; section 3 describes its threads and their control blocks.
 
 mod body;
-mod control;
-mod overflow;
-mod pool;
-mod stack;
 
 use std::fmt;
 use std::future::Future;
@@ -79,9 +75,9 @@ use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_named_fiber};
 use super::{Thread, ThreadBuilder};
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
+use crate::sched::fiber::default_size;
 use crate::sched::{Vp, entered};
 use body::{Body, Plan};
-pub(crate) use control::{Fibers, YIELDED};
 
 /// Spawns a fiber: a thread that the policy schedules, with a closure that may block at any call
 /// depth.
@@ -233,7 +229,7 @@ impl Builder {
         closure: F,
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
-        let size = self.size.unwrap_or_else(control::default_size);
+        let size = self.size.unwrap_or_else(default_size);
         (Body::new(closure, Plan { size, name: self.name, site }), site)
     }
 }
@@ -286,7 +282,7 @@ pub fn yield_now() {
     let Some(vp) = Vp::current() else { return std::thread::yield_now() };
     match vp.fibers.current() {
         Some(head) => head.yield_now(),
-        None => crate::sched::block_here(super::yield_now()),
+        None => crate::sched::block_here(crate::sched::yield_now()),
     }
 }
 

@@ -4,8 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::frame::run;
-use crate::sched::Vp;
+use crate::sched::{Vp, run};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::thread::join::Thread;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::fork_scope::Share;
 use super::job::{Job, steal_within};
-use crate::frame::run::demand;
 use crate::sched::Vp;
+use crate::sched::run::demand;
 
 /// The number of looks of a waiter before it sleeps between them.
 const LOOKS: u32 = 2_048;

@@ -1,8 +1,6 @@
 //! Requests: one thread asks another to suspend, block or end, and the other does so when it next
 //! enters the scheduler (STING, section 3).
 
-pub(crate) mod apply;
-mod pending_requests;
 mod speculation;
 
 #[cfg(all(test, loom))]
@@ -12,8 +10,6 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-pub(crate) use apply::{apply, close};
-pub(crate) use pending_requests::PendingRequestTable;
 pub use speculation::{Speculation, speculate};
 
 use super::join::Thread;
@@ -21,11 +17,11 @@ use super::spawn::LocalThread;
 use crate::channel::{MVar, Take};
 use crate::event::{Event, into_future};
 use crate::frame::Activity;
-use crate::frame::run::{schedule, wake_by};
 use crate::frame::state::State;
 use crate::sched::Shared;
+use crate::sched::pending_requests::{Ask, Hold, Pending, Rank, Why, refuse};
+use crate::sched::run::{schedule, wake_by};
 use crate::time::after;
-use pending_requests::{Ask, Hold, Pending, Rank, Refused as Refusal, Why};
 
 /// A request to a thread, and the event of its answer.
 ///
@@ -143,13 +139,6 @@ impl<T: Send> Ask for Valued<T> {
         if let Some(value) = self.value.take() {
             drop(self.answer.try_put(Err(Refused { why, value })));
         }
-    }
-}
-
-/// Passes a refusal on to its requester.
-fn refuse(refused: Refusal) {
-    if let Some((Pending { ask, .. }, why)) = refused {
-        ask.refuse(why);
     }
 }
 

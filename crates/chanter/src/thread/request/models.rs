@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::pending_requests::{Ask, Pending, PendingRequestTable, Rank, Step, Why};
 use crate::frame::state::{Begun, Completed, Ended, State, Woken};
+use crate::sched::pending_requests::{Ask, Pending, PendingRequestTable, Rank, Step, Why, refuse};
 use crate::sync::Cell;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -123,7 +123,7 @@ impl To {
             match self.target().state.complete(0) {
                 Completed::Requested => {
                     let (refused, _) = self.target().pending_requests.close(&self.target().state);
-                    super::refuse(refused);
+                    refuse(refused);
                 }
                 Completed::Free => return self.free(),
                 Completed::Kept => return,
@@ -188,7 +188,7 @@ impl To {
         if is_news {
             self.wake();
         }
-        super::refuse(refused);
+        refuse(refused);
     }
 
     fn resume(self) -> bool {
@@ -196,7 +196,7 @@ impl To {
         if any {
             self.wake();
         }
-        super::refuse(refused);
+        refuse(refused);
         any
     }
 }

@@ -44,7 +44,6 @@ use super::request::Request;
 use super::spawn::{OUTSIDE, spawn_borrowing};
 use crate::event::Event;
 use crate::frame::{JoinError, Site, catch_panic};
-use crate::inspect::Kin;
 use crate::sched::pool::SharedRef;
 use crate::sched::{Vp, entered};
 use task_tracker::TaskTracker;
@@ -67,7 +66,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 ///
 /// If the handle is dropped, the thread goes on, and the scope still waits for it.
 pub struct ScopedThread<'scope, T> {
-    thread: Thread<()>,
+    pub(crate) thread: Thread<()>,
     result_cell: Arc<ResultCell<T>>,
     scope: PhantomData<&'scope ()>,
 }
@@ -195,11 +194,6 @@ impl<'scope, T> ScopedThread<'scope, T> {
     /// Asks the thread to end; see [`Thread::cancel`].
     pub fn cancel(&self) -> Request {
         self.thread.cancel()
-    }
-
-    /// The facts that are known about the thread; see [`Thread::kin`].
-    pub fn kin(&self) -> Kin {
-        self.thread.kin()
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::task_tracker::{TaskTracker, Tracked};
 use crate::frame::JoinError;
-use crate::inspect::genealogy::here_panicked;
+use crate::frame::about::here_panicked;
 use crate::sync::Lock;
 
 /// The data that a scope owns and lends to its threads.

@@ -16,13 +16,12 @@ use corosensei::Yielder;
 use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
-use crate::frame::run::waker_of;
-use crate::frame::{Header, Revoked, catch_panic, claim, span};
+use crate::frame::{Header, catch_panic, span};
 use crate::policy::Ready;
+use crate::sched::run::{Revoked, claim, waker_of};
 use crate::sched::{DEPTH, Vp};
-use crate::sync::atomic::Ordering;
-use crate::sync::os_thread;
-use crate::thread::{ForkScope, stack_local};
+use crate::sync::{os_thread, stack_local};
+use crate::thread::ForkScope;
 use std::cell::{Cell, UnsafeCell};
 
 /// The least number of bytes of a stack that a nested parasite must leave free.
@@ -44,8 +43,8 @@ pub(crate) struct FiberControl {
     vp: *const Vp,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The addresses where the guard begins and ends.
-    pub(super) guard: (usize, usize),
-    pub(super) size: usize,
+    pub(crate) guard: (usize, usize),
+    pub(crate) size: usize,
     /// The address below which no parasite is nested on the stack any more.
     nest_limit: usize,
     /// The number of nested attaches on the stack.
@@ -61,8 +60,8 @@ pub(crate) struct FiberControl {
     below: Cell<*const Header>,
     outer: Cell<*const FiberControl>,
     os_thread: u32,
-    pub(super) name: Option<Arc<str>>,
-    pub(super) site: &'static Location<'static>,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) site: &'static Location<'static>,
     /// The spans of the threads that are polled on its stack, while it is suspended.
     parked: span::Parked,
     /// The stack-local values of its stack, while it is suspended: INV-STACK-LOCAL.
@@ -115,7 +114,7 @@ impl Fibers {
     }
 
     /// The fiber with the stack that the caller is on, even while it unwinds.
-    pub(super) fn running(&self) -> Option<&FiberControl> {
+    pub(crate) fn running(&self) -> Option<&FiberControl> {
         // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
         unsafe { self.current.get().as_ref() }
     }
@@ -225,7 +224,7 @@ impl FiberControl {
     ///
     /// # Errors
     /// The error of the OS, if it refuses, or if no such large stack is supported.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         vp: &Vp,
         frame: NonNull<Header>,
         size: usize,
@@ -277,7 +276,7 @@ impl FiberControl {
         let header = unsafe { frame.as_ref() };
         header.kind.set(crate::frame::Kind::Local);
         // The fiber stays with a spare worker's virtual processor, if one drives.
-        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
+        header.set_vp(vp);
         vp.has_locals.set(true);
         Ok(stack)
     }
@@ -286,7 +285,7 @@ impl FiberControl {
     ///
     /// # Safety
     /// The stack has its control block in place, and nothing else on it is in use.
-    pub(super) unsafe fn end(stack: Stack) {
+    pub(crate) unsafe fn end(stack: Stack) {
         // SAFETY: the control block is in place and ends here, once. Fibers in the list live. We
         // drive the virtual processor that it names.
         let (vp, name) = unsafe {
@@ -308,7 +307,7 @@ impl FiberControl {
     }
 
     /// Notes the yielder. This is called first on the new stack.
-    pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
+    pub(crate) fn arrive(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
     }
 
@@ -318,7 +317,7 @@ impl FiberControl {
     /// except within `switch` itself. So no user code runs on the old stack between the two changes
     /// of `current`: it would suspend the fiber where it does not run.
     #[inline(always)]
-    pub(super) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
+    pub(crate) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
         debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
@@ -340,7 +339,7 @@ impl FiberControl {
     }
 
     /// Ends the fiber early: runs `unwind`, which drops the values on its stack.
-    pub(super) fn end_early(&self, unwind: impl FnOnce()) {
+    pub(crate) fn end_early(&self, unwind: impl FnOnce()) {
         self.ending.set(true);
         // No parasite is attached on the stack from now on: see `Vp::end_local_threads`.
         self.depth.set(DEPTH);
@@ -403,7 +402,7 @@ impl FiberControl {
 
     /// Lets the other threads run first.
     #[inline]
-    pub(super) fn yield_now(&self) {
+    pub(crate) fn yield_now(&self) {
         // SAFETY: we are the thread's runner.
         let local_refs = &unsafe { self.frame.as_ref() }.local_refs;
         if local_refs.get().unsigned_abs() < BESIDE && !self.ending.get() {
@@ -415,7 +414,7 @@ impl FiberControl {
             let _running = Running { vp, outer: vp.running.get() };
             self.suspend();
         } else {
-            self.block(crate::thread::yield_now());
+            self.block(crate::sched::yield_now());
         }
     }
 }
@@ -433,7 +432,7 @@ impl Drop for Running<'_> {
 }
 
 /// The default size of a stack in bytes.
-pub(super) fn default_size() -> usize {
+pub(crate) fn default_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| (256 * 1024).max(4 * super::stack::page_size()))
 }

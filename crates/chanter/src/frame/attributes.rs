@@ -1,6 +1,11 @@
 //! Attributes: facts about a thread that a program tells to policies.
 
+use std::ptr::NonNull;
 use std::time::Instant;
+
+use super::header::Header;
+use super::schedule::scheduler;
+use crate::sync::Lock;
 
 /// Facts about a thread for its policy: its urgency, its deadline and its share.
 ///
@@ -66,5 +71,43 @@ impl Attributes {
 impl Default for Attributes {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// The attributes of the thread whose frame this is, if it has any.
+///
+/// # Safety
+/// The caller keeps the frame for as long as it uses the lock: it holds the
+/// token, even a stale one, or is the runner.
+pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
+    // SAFETY: the caller's contract.
+    unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
+}
+
+/// Changes the attributes of the thread that runs here, for its next turns.
+/// False: it was spawned without any (see [`Thread::builder`](crate::ThreadBuilder::attributes)), or there is none.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::policy::{Attributes, set_attributes};
+///
+/// # chanter::block_on(async {
+/// let thread = Thread::builder().attributes(Attributes::new().priority(3)).spawn(async {
+///     // The urgent part is done.
+///     assert!(set_attributes(Attributes::new().priority(-1)));
+///     yield_now().await;
+/// });
+/// # thread.join().await.unwrap();
+/// # });
+/// ```
+pub fn set_attributes(attributes: Attributes) -> bool {
+    let Some(frame) = scheduler().and_then(|scheduler| scheduler.running()) else { return false };
+    // SAFETY: it is being polled by us.
+    match unsafe { attributes_of(frame) } {
+        Some(place) => {
+            *place.lock() = attributes;
+            true
+        }
+        None => false,
     }
 }

@@ -4,8 +4,8 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-use crate::frame::{self, catch_panic};
-use crate::sched::Turn;
+use super::{Turn, run};
+use crate::frame::catch_panic;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl WakeList {
     fn queue_now(&mut self) {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
-            turn => self.each(|waker| frame::wake_next(waker, turn)),
+            turn => self.each(|waker| run::wake_next(waker, turn)),
         }
     }
 
@@ -77,10 +77,10 @@ impl WakeList {
     fn deliver_now(&mut self, owner: &Waker) {
         if self.rest.is_none() {
             if let Some(only) = self.first.take() {
-                frame::wake_at(only, owner, self.turn);
+                run::wake_at(only, owner, self.turn);
             }
-        } else if frame::is_own(owner) {
-            self.each(frame::wake_attached);
+        } else if run::is_own(owner) {
+            self.each(run::wake_attached);
         } else {
             // The caller has a result to deliver, whatever a foreign waker does.
             catch_panic(|| self.each(Waker::wake));

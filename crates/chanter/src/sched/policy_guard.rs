@@ -23,10 +23,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::slot::{Held, Visit};
-use super::{Others, Policy, QUANTUM, Ready, Reason, WorkStealing};
-use crate::frame::{JoinError, catch_panic};
-use crate::sched::{Replacement, Vp};
+use super::{Replacement, Vp};
+use crate::frame::catch_panic;
+use crate::policy::{Held, Others, Policy, QUANTUM, Ready, Reason, Visit, WorkStealing, report};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The payload of a policy's panic.
@@ -128,16 +127,6 @@ pub(crate) fn policy_panicked(vp: &Vp, is_first: bool, payload: Payload) {
         vp.counters.failed.add_one_shared();
     }
     report(is_first, payload);
-}
-
-/// Reports the first panic of each policy.
-#[cold]
-pub(super) fn report(is_first: bool, payload: Payload) {
-    if is_first {
-        JoinError::panicked(payload).report("a policy");
-    } else {
-        catch_panic(|| drop(payload));
-    }
 }
 
 /// Answers that a policy gives once, when it comes into force.

@@ -31,11 +31,11 @@ use crate::frame::state::State;
 use crate::sync::{Guard, Lock};
 
 /// The condition that a held thread waits for; `None`: it waits for its resumption.
-pub(super) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(crate) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// The strength of a request (INV-ORDER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(crate) enum Rank {
     Block,
     Suspend,
     Terminate,
@@ -43,14 +43,14 @@ pub(super) enum Rank {
 
 /// The reason why a request was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     Overruled,
     Withdrawn,
     Determined,
 }
 
 /// A request with its types erased.
-pub(super) trait Ask: Send {
+pub(crate) trait Ask: Send {
     /// The place of the value that the thread is to end with, if there is one. A caller that moves
     /// the value out calls [`Ask::grant`] next.
     fn value(&mut self) -> Option<NonNull<()>>;
@@ -61,10 +61,10 @@ pub(super) trait Ask: Send {
 }
 
 /// A request that the thread has not acted on.
-pub(super) struct Pending {
-    pub(super) rank: Rank,
-    pub(super) hold: Hold,
-    pub(super) ask: Box<dyn Ask>,
+pub(crate) struct Pending {
+    pub(crate) rank: Rank,
+    pub(crate) hold: Hold,
+    pub(crate) ask: Box<dyn Ask>,
 }
 
 /// Whether the thread is kept from running, and by what request.
@@ -76,13 +76,13 @@ enum Held {
 }
 
 /// The pending requests of one thread.
-pub(super) struct PendingRequests {
+pub(crate) struct PendingRequests {
     pending: Option<Pending>,
     held: Held,
 }
 
 /// The next step of a runner.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Poll the body.
     Run,
     /// End the thread, and grant the request.
@@ -97,10 +97,17 @@ pub(super) enum Step {
 }
 
 /// An immediate refusal, which the caller must pass on; `None`: no request was refused.
-pub(super) type Refused = Option<(Pending, Why)>;
+pub(crate) type Refused = Option<(Pending, Why)>;
+
+/// Passes a refusal on.
+pub(crate) fn refuse(refused: Refused) {
+    if let Some((Pending { ask, .. }, why)) = refused {
+        ask.refuse(why);
+    }
+}
 
 impl PendingRequests {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { pending: None, held: Held::No }
     }
 
@@ -209,7 +216,7 @@ impl PendingRequestTable {
     }
 
     /// Requester: makes a request. True: the thread must be woken. The requester has a reference.
-    pub(super) fn ask(&self, state: &State, request: Pending) -> (bool, Refused) {
+    pub(crate) fn ask(&self, state: &State, request: Pending) -> (bool, Refused) {
         let mut all = self.all.lock();
         if !state.request() {
             return (false, Some((request, Why::Determined)));
@@ -219,7 +226,7 @@ impl PendingRequestTable {
 
     /// Anyone with a reference: resumes the thread. True: the thread must be woken, so that it goes
     /// on.
-    pub(super) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
+    pub(crate) fn resume(&self, state: &State) -> (bool, Refused, Hold) {
         let mut all = self.all.lock();
         let Some(pending_requests) = all.get_mut(&key(state)) else { return (false, None, None) };
         let result = pending_requests.resume();
@@ -228,12 +235,12 @@ impl PendingRequestTable {
     }
 
     /// The request that holds the thread, if there is one.
-    pub(super) fn is_suspended(&self, state: &State) -> Option<Rank> {
+    pub(crate) fn is_suspended(&self, state: &State) -> Option<Rank> {
         self.all.lock().get(&key(state)).and_then(PendingRequests::held_for)
     }
 
     /// Runner: the next step. After [`Step::Run`] no request is left.
-    pub(super) fn step(&self, state: &State) -> Step {
+    pub(crate) fn step(&self, state: &State) -> Step {
         let mut all = self.all.lock();
         let step = all.get_mut(&key(state)).map_or(Step::Run, PendingRequests::step);
         Self::tidy(&mut all, state);
@@ -241,12 +248,12 @@ impl PendingRequestTable {
     }
 
     /// Runner: the thread goes on waiting. False: a request has come, and `hold` may be left.
-    pub(super) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
+    pub(crate) fn wait_on(&self, state: &State, hold: &mut Hold) -> bool {
         self.all.lock().get_mut(&key(state)).is_some_and(|pending_requests| pending_requests.wait_on(hold))
     }
 
     /// Runner: the condition that the thread waited for is ready.
-    pub(super) fn arrived(&self, state: &State) {
+    pub(crate) fn arrived(&self, state: &State) {
         let mut all = self.all.lock();
         if let Some(pending_requests) = all.get_mut(&key(state)) {
             pending_requests.arrived();
@@ -256,7 +263,7 @@ impl PendingRequestTable {
 
     /// Completer, or the caller that frees the frame: removes the entry, since no request can be
     /// granted any more.
-    pub(super) fn close(&self, state: &State) -> (Refused, Hold) {
+    pub(crate) fn close(&self, state: &State) -> (Refused, Hold) {
         let mut all = self.all.lock();
         let gone = all.remove(&key(state));
         state.forget_requests();

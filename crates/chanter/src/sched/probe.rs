@@ -9,11 +9,11 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use super::Vp;
+use super::apply::apply;
 use super::run::{WAKER, arrive, settle};
-use super::state::Begun;
+use crate::frame::state::Begun;
 use crate::policy::Ready;
-use crate::sched::Vp;
-use crate::thread::request::apply;
 
 /// The vtable of a borrowed waker: only its clones own a reference.
 static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());

@@ -4,17 +4,13 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::body::{Evaluated, catch_panic};
-use super::header::{self, Header, Kind};
-use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
-use super::{deferred_drop, span};
-use crate::event::WakeList;
+use super::apply::{apply, close};
+use super::fiber::YIELDED;
+use super::{Turn, Vp};
+use crate::frame::body::Evaluated;
+use crate::frame::state::{Begun, Completed, Demanded, Ended, Left, Woken};
+use crate::frame::{Header, Kind, catch_panic, deferred_drop, span};
 use crate::policy::{Ready, Reason};
-use crate::sched::{Turn, Vp};
-use crate::sync::atomic::Ordering;
-use crate::thread::fiber::YIELDED;
-use crate::thread::join::Joiners;
-use crate::thread::request::{apply, close};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `local_refs`).
@@ -73,7 +69,7 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
 /// Notes that the thread runs on `vp` now. The caller is its runner, and drives `vp`.
 #[inline(always)]
 pub(super) fn arrive(vp: &Vp, header: &Header) {
-    let from = header.vp.load(Ordering::Relaxed);
+    let from = header.vp();
     if !ptr::eq(from, vp) {
         header.state.unbias();
         let has_run = header.rest.has_run();
@@ -81,7 +77,7 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
         // On a spare worker's virtual processor it runs for the principal.
         let vp_of = vp.principal();
         if !ptr::eq(from, vp_of) {
-            header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
+            header.set_vp(vp_of);
             vp.counters.migrated.add_one();
             if has_run {
                 // SAFETY: the frame names a virtual processor of its machine, and the caller drives
@@ -182,7 +178,7 @@ unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
     unsafe {
         complete_and(frame, local_refs, || {
             if frame.as_ref().vtable.get().needs_no_drop {
-                header::free_here(vp, frame);
+                vp.arena.free_here(frame);
             } else {
                 drop_frame(frame);
             }
@@ -206,20 +202,9 @@ unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnc
             }
             Completed::Free => free(),
             Completed::Kept => (),
-            Completed::Inherited => {
-                if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame)
-                    && let Some(waker) = Joiners::complete_heir(joiners.as_ptr())
-                {
-                    // A foreign waker may panic, and this must not end our thread's completion.
-                    catch_panic(|| waker.wake());
-                }
-            }
+            Completed::Inherited => (frame.as_ref().vtable.get().complete_owner)(frame),
             Completed::Awaited { inherited } => {
-                let mut wakes = WakeList::new();
-                if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame) {
-                    joiners.as_ref().complete_all(inherited, &mut wakes);
-                }
-                catch_panic(|| wakes.queue());
+                (frame.as_ref().vtable.get().complete_all)(frame, inherited);
                 release(frame);
             }
         }
@@ -307,7 +292,7 @@ impl Revoked {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
         // stays.
         let header = unsafe { frame.as_ref() };
-        let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp.load(Ordering::Relaxed), vp);
+        let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp(), vp);
         let is_misplaced = !is_bound && !header.rest.seems_to_rest() && header.state.revoke_thread(true);
         is_misplaced.then_some(Self(frame))
     }
@@ -360,7 +345,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     let header = unsafe { frame.as_ref() };
     // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
     // processor.
-    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    let home = unsafe { &*header.vp() };
     let here = Vp::current().filter(|vp| vp.is_of_same_machine(home));
     let may_run_here = |vp: &&Vp| {
         let is_free = matches!(header.kind.get(), Kind::Host) || ptr::eq(*vp, home);
@@ -416,7 +401,7 @@ unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
-    let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
+    let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp()) };
     let Some(vp) = Vp::current() else { return false };
     if !ptr::eq(vp, home) || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place()) {
         // The usual way covers these cases.
@@ -431,7 +416,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
             span::close(frame);
-            header::free_here(vp, frame);
+            vp.arena.free_here(frame);
             return true;
         }
         leave_evaluated(vp, frame, evaluated)
@@ -474,7 +459,7 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     }
     // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
     // processor.
-    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    let home = unsafe { &*header.vp() };
     // SAFETY: `Token` says that the token is ours.
     let thread = unsafe { Ready::from_frame(frame) };
     match Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
@@ -482,7 +467,7 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
         _ => {
             let there = on.unwrap_or(home);
             // The thread must count as one of that processor, or it would be sent home.
-            header.vp.store(ptr::from_ref(there).cast_mut(), Ordering::Relaxed);
+            header.set_vp(there);
             there.push(thread);
         }
     }
@@ -611,7 +596,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
     let header = unsafe { frame.as_ref() };
     // SAFETY: a frame's machine, and so the virtual processor that it names, lives as long as the
     // frame.
-    let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    let last = unsafe { &*header.vp() };
     if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(last)) {
         // SAFETY: `vp` is current and of the frame's machine. The token is ours where the state
         // word says so, and `Free` makes the frame ours.
@@ -648,7 +633,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
     if let Some(thread) = token {
         // SAFETY: the frame keeps its machine, and so every virtual processor that it names. The
         // pointer is read again, since the thread's last run is over only now.
-        let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
+        let last = unsafe { &*header.vp() };
         last.push(thread);
     }
     if GIVE_UP {
@@ -665,7 +650,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
 #[cold]
 unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
-    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
+    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp()) };
     let rested = header.state.revoke(&header.rest, last.home_of(home));
     if GIVE_UP {
         // The reference is not given back to `local_refs`, since the thread may have been revoked.
@@ -693,7 +678,7 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
     // the state word says so.
     unsafe {
         let header = frame.as_ref();
-        let last = header.vp.load(Ordering::Relaxed).as_ref()?;
+        let last = header.vp().as_ref()?;
         let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
         let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.home))
             || header.state.claim(delayed);
@@ -726,7 +711,7 @@ fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
         Kind::Parasite | Kind::Host => vp.enqueue_woken(thread, turn),
         Kind::Pinned | Kind::Local => {
             // SAFETY: the token keeps its frame, and the frame keeps its machine.
-            let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
+            let home = unsafe { &*thread.header().vp() };
             if ptr::eq(home, vp) {
                 vp.enqueue_woken(thread, turn);
             } else {

@@ -20,9 +20,9 @@ use corosensei::stack::{Stack as CorosenseiStack, StackPointer};
 use super::control::FiberControl;
 
 /// The size of the smallest stack in bytes, without its guard.
-pub(super) const SMALLEST: usize = 16 * 1024;
+pub(crate) const SMALLEST: usize = 16 * 1024;
 /// The size of the largest stack in bytes, without its guard.
-pub(super) const LARGEST: usize = 1 << 30;
+pub(crate) const LARGEST: usize = 1 << 30;
 /// The least size of a guard in bytes. It is more than a page, because some frames skip pages: C
 /// compilers may omit stack probes.
 const GUARD: usize = 16 * 1024;
@@ -40,7 +40,7 @@ struct Top {
 }
 
 /// A stack, which is unmapped when it is dropped.
-pub(super) struct Stack(NonNull<Top>);
+pub(crate) struct Stack(NonNull<Top>);
 
 // SAFETY: a stack that is not in use is plain memory.
 unsafe impl Send for Stack {}
@@ -50,7 +50,7 @@ impl Stack {
     ///
     /// # Errors
     /// If the OS has no memory, or no more mappings, for it.
-    pub(super) fn new(size: usize) -> io::Result<Self> {
+    pub(crate) fn new(size: usize) -> io::Result<Self> {
         let guard = GUARD.max(page_size());
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | MAP_STACK;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -84,27 +84,27 @@ impl Stack {
 
     /// The size of the stack in bytes, without the guard.
     #[inline(always)]
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.top().size
     }
 
     /// The addresses where the guard begins and ends.
     #[inline(always)]
-    pub(super) fn guard(&self) -> (usize, usize) {
+    pub(crate) fn guard(&self) -> (usize, usize) {
         let low = self.top().low.as_ptr() as usize;
         (low, low + self.top().guard)
     }
 
     /// The place of the control block.
     #[inline(always)]
-    pub(super) fn head(&self) -> NonNull<FiberControl> {
+    pub(crate) fn head(&self) -> NonNull<FiberControl> {
         // SAFETY: this is the address of a field of the record, and not null.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).head) }.cast()
     }
 
     /// Gives the pages back to the OS, except the topmost one, and keeps the addresses. Nothing on
     /// the stack is in use.
-    pub(super) fn forget_contents(&self) {
+    pub(crate) fn forget_contents(&self) {
         let (_, start) = self.guard();
         let end = self.0.as_ptr() as usize & !(page_size() - 1);
         // SAFETY: these are pages of our own mapping, and their contents do not matter.
@@ -163,7 +163,7 @@ unsafe fn mark_guard(low: *mut libc::c_void, len: usize) -> bool {
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
-pub(super) fn page_size() -> usize {
+pub(crate) fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     // SAFETY: this only reads a setting of the system.
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))

@@ -5,12 +5,11 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use super::pending_requests::{Pending, Step};
-use super::refuse;
+use super::Vp;
+use super::pending_requests::{Pending, Step, refuse};
+use super::run::{complete, polling, settle};
 use crate::frame::report::Waiting;
-use crate::frame::run::{complete, polling, settle};
 use crate::frame::{Header, JoinError, catch_panic};
-use crate::sched::Vp;
 
 /// Acts on the pending requests of a thread. True: the caller, its runner, must poll the body.
 /// False: the caller must not touch the frame any more.

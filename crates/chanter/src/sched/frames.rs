@@ -1,0 +1,152 @@
+//! What frames and the scheduler know of each other: a frame names a virtual processor, and asks the scheduler by
+//! the trait [`Schedule`].
+
+use std::any::Any;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::{Shared, Vp, run};
+use crate::frame::{Activity, Header, Kind, Observer, OpaqueVp, Schedule, Site, span};
+use crate::policy::{Policy, Processors, Ready};
+use crate::sync::atomic::Ordering;
+
+impl Header {
+    /// The virtual processor on which the thread ran last, or is to run. A frame that is free may name none.
+    ///
+    /// A frame keeps its machine, and so the virtual processor.
+    #[inline(always)]
+    pub(crate) fn vp(&self) -> *const Vp {
+        self.vp.load(Ordering::Relaxed).cast_const().cast()
+    }
+
+    /// The thread runs on `vp`, or is to run there.
+    #[inline(always)]
+    pub(crate) fn set_vp(&self, vp: &Vp) {
+        self.vp.store(vp.opaque().cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The machine that the frame belongs to; the caller keeps the frame.
+    pub(crate) fn machine(&self) -> &Shared {
+        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
+        unsafe { &*self.vp() }.machine()
+    }
+
+    /// What the thread does, unless a request holds it.
+    pub(crate) fn activity(&self) -> Activity {
+        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
+        let vp = unsafe { &*self.vp() };
+        match self.state.activity() {
+            Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
+            Activity::Ready if vp.seems_to_run(self) => Activity::Running,
+            activity => activity,
+        }
+    }
+}
+
+impl Shared {
+    /// A thread has been made, and has not run.
+    #[inline(always)]
+    pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
+        self.note_birth(frame, site);
+        // SAFETY: the caller has made it.
+        unsafe { span::open(frame, site) };
+    }
+
+    /// As [`spawned`](Self::spawned), of a thread whose frame does not know its type yet.
+    #[inline(always)]
+    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
+        if let Some(observer) = self.observer() {
+            self.write_birth(observer, frame, site);
+        }
+    }
+
+    #[cold]
+    fn write_birth(&self, observer: &dyn Observer, frame: NonNull<Header>, site: Site) {
+        let id = observer.born(frame, site);
+        // SAFETY: nobody else knows the new thread.
+        let header = unsafe { frame.as_ref() };
+        let vtable = header.vtable.get();
+        // A parasite that begins in place has no table of its own yet, and one
+        // that is promoted is no host to `Stats`: nobody can join it.
+        // SAFETY: as above; where the kind says so, the table is the body's.
+        let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
+        if is_host {
+            self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
+        }
+        let vp = &self.vps[0];
+        if let Some(simulated) = &vp.simulated {
+            header.tag.set(id);
+            // SAFETY: the new thread is nobody else's.
+            let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
+            simulated.note_birth(vp, id, site, name);
+        }
+    }
+}
+
+impl Vp {
+    /// The time, by the clock of the machine.
+    #[inline]
+    pub(crate) fn now(&self) -> std::time::Instant {
+        match &self.simulated {
+            None => std::time::Instant::now(),
+            Some(simulated) => simulated.now(),
+        }
+    }
+
+    /// The virtual processor, as frames name it.
+    #[inline(always)]
+    pub(crate) fn opaque(&self) -> *const OpaqueVp {
+        ptr::from_ref(self).cast()
+    }
+}
+
+impl Processors for Shared {
+    fn count(&self) -> usize {
+        self.vps.len()
+    }
+
+    fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready> {
+        self.vps[index].give(stealer)
+    }
+
+    fn is_asleep(&self, index: usize) -> bool {
+        self.vps[index].is_asleep()
+    }
+}
+
+/// This scheduler.
+pub(super) struct Scheduler;
+
+impl Schedule for Scheduler {
+    fn running(&self) -> Option<NonNull<Header>> {
+        NonNull::new(Vp::current()?.running.get())
+    }
+
+    fn is_in_test(&self) -> bool {
+        Vp::current().is_some_and(|vp| vp.machine().is_in_test())
+    }
+
+    fn is_unwinding(&self) -> bool {
+        Vp::current().is_some_and(|vp| vp.fibers.is_ending())
+    }
+
+    fn takes_panic(&self, whose: &str, payload: &(dyn Any + Send), message: Option<&str>) -> bool {
+        let Some(vp) = Vp::current() else { return false };
+        if let Some(simulated) = &vp.simulated {
+            simulated.panicked(whose, payload, message.unwrap_or("no message"));
+            return true;
+        }
+        // One without a message is none: it unwinds a fiber on whose stack a parasite ran.
+        message.is_none() && vp.fibers.is_ending()
+    }
+
+    unsafe fn give_up(&self, frame: NonNull<Header>) {
+        // SAFETY: the caller's contract.
+        run::give_up(unsafe { Ready::from_frame(frame) });
+    }
+
+    unsafe fn send_home(&self, frame: NonNull<Header>) {
+        // SAFETY: the caller's contract.
+        Vp::send_home(unsafe { Ready::from_frame(frame) });
+    }
+}
