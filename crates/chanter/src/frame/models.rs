@@ -794,14 +794,11 @@ impl Joined {
             Completed::Kept => (),
             Completed::Inherited => {
                 // SAFETY: the thread is complete, and the joiners live as long as `self`.
-                let waker = unsafe { Joiners::complete_heir(&self.joiners) };
-                waker.into_iter().for_each(Waker::wake);
+                unsafe { Joiners::complete_owner(NonNull::from(&self.joiners)) };
             }
             Completed::Awaited { inherited } => {
-                let mut wakes = WakeList::new();
                 // SAFETY: the thread is complete, and the joiners live as long as `self`.
-                unsafe { self.joiners.complete_all(inherited, &mut wakes) };
-                wakes.queue();
+                unsafe { self.joiners.complete_all(inherited) };
                 let _ = self.state.release();
             }
         }
