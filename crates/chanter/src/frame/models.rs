@@ -10,6 +10,7 @@ use std::task::Waker;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::body::Completion;
 use super::header::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
