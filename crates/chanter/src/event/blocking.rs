@@ -34,19 +34,20 @@ impl Wake for Unpark {
 
 thread_local! {
     static UNPARK: Arc<Unpark> = Unpark::new();
-    /// How many waits of `block_on_thread` this OS thread is in.
+    /// The number of waits of `block_on_thread` that this OS thread is in.
     static WAITS: Cell<u32> = const { Cell::new(0) };
-    /// The fiber that must not be suspended now, if there is one.
+    /// The fiber that must not be suspended now, or null.
     static BOUND: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 
-/// Whether the calling OS thread polls for the sake of a wait that keeps it from everything else.
+/// Whether the calling OS thread polls for a wait that keeps it from everything else.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_blocked() -> bool {
     WAITS.get() > 0 || sched::Vp::current().is_some()
 }
 
-/// While it lives, the fiber that the caller runs on may not be suspended: something of this OS thread is as the fiber left it.
+/// A guard. While it lives, the fiber that the caller runs on may not be suspended: some state of this OS thread
+/// belongs to that fiber.
 #[cfg(feature = "tokio")]
 pub(crate) struct Bound {
     outer: *const (),
@@ -68,10 +69,10 @@ impl Drop for Bound {
     }
 }
 
-/// The fiber `fiber` is about to be suspended, if it has to wait.
+/// Called when the fiber `fiber` is about to be suspended, if it has to wait.
 ///
 /// # Panics
-/// If it is bound.
+/// Panics if the fiber is bound.
 #[inline(always)]
 pub(crate) fn before_a_fiber_blocks<F>(fiber: &F) {
     if cfg!(feature = "tokio") && ptr::addr_eq(BOUND.get(), fiber) {
@@ -86,7 +87,7 @@ fn refuse() -> ! {
     );
 }
 
-/// One more wait of this OS thread.
+/// A guard that counts one more wait of this OS thread.
 struct Waits;
 
 impl Waits {
@@ -107,7 +108,8 @@ impl Unpark {
         Arc::new(Self { thread: std::thread::current(), woken: AtomicBool::new(false) })
     }
 
-    /// That of the calling OS thread; while its values are being destroyed, perhaps a new one.
+    /// The `Unpark` of the calling OS thread. While the thread's local values are being destroyed, it may be a new
+    /// one.
     fn mine() -> Arc<Self> {
         UNPARK.try_with(Arc::clone).unwrap_or_else(|_| Self::new())
     }
@@ -123,8 +125,8 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     let _waits = Waits::begin();
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
-            // If we are nested in another wait of this OS thread, we may have
-            // taken its wake-up: it looks once more.
+            // If this wait is nested in another one of this OS thread, it may have taken the outer wake-up. So the
+            // outer wait is told to look once more.
             unpark.woken.store(true, Ordering::Release);
             return value;
         }
@@ -135,8 +137,7 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Inlined: each function that a fiber returns from after it was suspended
-/// costs a return that the processor has not predicted.
+/// Inlined, because each function that a fiber returns from after it was suspended costs a mispredicted return.
 #[inline]
 pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
     let sync = event.sync();
