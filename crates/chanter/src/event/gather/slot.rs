@@ -10,7 +10,8 @@
 //!
 //! | field          | who may touch it                                       |
 //! |----------------|--------------------------------------------------------|
-//! | `stage`        | the member while BUSY, until it leaves; the owner after an abort of an IDLE slot, or once it saw the member leave |
+//! | `stage`        | the member while BUSY, until it leaves; the owner after an abort of an IDLE slot; |
+//! |                | a thread that has seen the member leave                |
 //! | `waker`        | the threads that may touch `stage`                     |
 //!
 //! * INV-SLOT: the future is dropped once, by the member or by the owner. An output is never overwritten: it stays
