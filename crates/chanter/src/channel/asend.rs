@@ -99,7 +99,7 @@ impl<T> Reified<T> {
         Ok(())
     }
 
-    /// Sends `message`, or offers it and forgets it.
+    /// Sends `message`, or offers it in a frame that has no owner.
     #[inline(never)]
     fn offer(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         let vp = Vp::current().filter(|_| fits::<Self>());
@@ -179,8 +179,8 @@ impl<T> Reified<T> {
     unsafe fn end(data: *const (), in_arena: bool) {
         // SAFETY: the pointer is that of a frame that `offer` made, so it is not null.
         let this = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Self>()) };
-        // SAFETY: the publication was the partner's last access, so the frame is ours alone. Its message was taken
-        // out.
+        // SAFETY: the publication was the partner's last access, so the frame is ours alone. The message is taken out
+        // first.
         let message = unsafe {
             let message = this.as_ref().slot.take();
             Self::free(this, in_arena);

@@ -12,9 +12,9 @@ use crate::sync::History;
 
 /// The greatest number of blocks that a cache keeps.
 const MOST: u32 = 1024;
-/// The cost of a revoked bias, in channels: so long it takes until biased locks have saved what one revocation costs.
-/// No lock takes its history over while biases of this OS thread (on any lock) are revoked more often than once in
-/// that many channels.
+/// The cost of a revoked bias, in channels: the locks of that many channels, without a bias, cost as much as one
+/// revocation. No lock takes its history over while biases of this OS thread (on any lock) are revoked more often
+/// than once in that many channels.
 const PRICE: i32 = 200;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 

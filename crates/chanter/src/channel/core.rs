@@ -16,7 +16,7 @@
 //! A partner never gives up another's share, so an event's channel is alive until its owner has ended the event.
 //! There are three exceptions. A *counted* offer leaves its share to its partner, since the owner is told of the last
 //! such offer only. A *detached* offer does too, since it has no owner. A message that lies in the channel itself
-//! (`left.rs`) keeps the share of its send.
+//! (`left.rs`) keeps the share of its send, and the receiver that takes it gives the share up.
 //!
 //! **The end.** A message that was committed to a waiting receiver may still come back. Until it is taken, no thread
 //! is told that the channel is closed.
@@ -39,9 +39,9 @@ use crate::sync::{BiasedGuard, BiasedLock, History};
 /// out. A bit that is set promises nothing.
 pub(super) struct Core<T>(BiasedLock<State<T>>, #[allow(dead_code, reason = "for its size")] Apart);
 
-/// Padding of 32 bytes. Channels are made one after the other, each of 80 bytes with a word before it. The padding
-/// sets them so far apart that none shares a cache line of 64 bytes with the next, wherever the first one lies: two
-/// processors may use them. To align them would cost five times the memory.
+/// Padding of 32 bytes. Channels are made one after the other, each of 80 bytes with a word before it. With the
+/// padding, none shares a cache line of 64 bytes with the next, wherever the first one lies. Two processors may use
+/// them. To align them would cost five times the memory.
 type Apart = MaybeUninit<[u8; 32]>;
 
 impl<T> Core<T> {

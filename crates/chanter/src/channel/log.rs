@@ -226,7 +226,8 @@ impl<T> Drop for Share<T> {
 }
 
 // SAFETY: the queues are in the state, which stays behind the lock. A reader's queue lives as long as the reader has
-// shares, and is empty when it moves. Values are only moved under the lock, so no user code runs there.
+// shares. It may move when readers are added, but no offer points to its queue. Values are only moved under the lock,
+// so no user code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl<T> Place for Arc<Share<T>> {
     type Note = Note<T>;

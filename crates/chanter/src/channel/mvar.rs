@@ -14,8 +14,7 @@ use crate::sync::{Arc, Lock};
 ///
 /// [`take`](Self::take) waits until it is full and empties it. [`put`](Self::put) waits until it is empty and fills
 /// it. So a value is always with one thread, or in the variable. All operations are events, and each kind is served
-/// in order. A value that is put goes to all that wait to [`read`](Self::read), then to the first that waits to take
-/// or to swap.
+/// in order. A new value goes to all waiting [`read`](Self::read)s, then to the first waiting take or swap.
 ///
 /// Law: `m.take()` and `m.put(v)` alternate, however many threads use them.
 ///

@@ -45,8 +45,8 @@ pub unsafe trait Place {
     /// Whether an operation with this note can commit now.
     fn is_ready(&self, state: &Self::State, note: &Self::Note) -> bool;
 
-    /// Applies an operation that was ready and has committed: changes the state, and serves the operations that wait
-    /// for that.
+    /// Applies an operation that was ready and has committed. It changes the state, and serves the operations that
+    /// waited for the change.
     fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
     /// Called when an operation begins to wait (true), or stops without having been served (false).
@@ -55,8 +55,8 @@ pub unsafe trait Place {
     /// Reverts an operation that was served, but dropped before it took its result.
     fn undo(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
-    /// Commits if that is possible, for the group that `own` belongs to, or for an operation that has offered nothing
-    /// if `own` is `None`. Returns `None` if the operation has to wait.
+    /// Commits for the group of `own`, if that is possible. `own` is `None` for an operation that has offered
+    /// nothing. Returns `None` if the operation has to wait.
     fn meet(
         &self,
         state: &mut Self::State,
@@ -233,8 +233,8 @@ impl<N> Queue<N> {
     /// The lock is held. The slot is pinned and not queued. Its owner takes it out, under this lock, before it or its
     /// group dies.
     unsafe fn push(&mut self, slot: &Slot<N>, own: &Offering<'_>) {
-        // SAFETY: the caller promises that the lock is held, that the slot is pinned and not queued, and that its
-        // owner takes it out under this lock before it or its group dies.
+        // SAFETY: the lock is held, and the slot is pinned and not queued, as the caller promises. Its owner takes it
+        // out under this lock, before it or its group dies.
         unsafe { self.offers.push(NonNull::from(slot).cast(), own) };
     }
 }

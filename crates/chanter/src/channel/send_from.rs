@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * INV-PLACED: once the synchronization has ended, in whatever way, the message is in the place, or has been given
-//!   away: never both, never neither. The place is borrowed until then, so no code looks too early.
+//!   away: never both, never neither. The place is borrowed until then, so nobody looks too early.
 //!
 //! **Why it holds.** A partner takes the message out of the offer's slot under the lock of the queue, and unlinks the
 //! offer there. The owner leaves under the same lock (`Branch::settle`), and looks into the slot afterwards. So the

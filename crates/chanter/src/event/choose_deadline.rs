@@ -15,8 +15,8 @@ use crate::time::{After, at};
 /// The event that commits one of `events`: among ready events, the one that is due first.
 ///
 /// Branches state a deadline with [`Event::due`]. Branches without one are tried last. None is preferred among
-/// several that are due at the same time. A deadline orders branches, and ends nothing: see [`Event::by`] for that. A
-/// deadline on a nested choice holds for all its events that are not due earlier. It takes one allocation.
+/// several that are due at the same time. A deadline orders branches, and ends nothing. See [`Event::by`] for an end.
+/// A deadline on a nested choice holds for all its events that are not due earlier. It takes one allocation.
 ///
 /// Law: without deadlines, or with equal ones, it is [`choose`](super::choose).
 ///

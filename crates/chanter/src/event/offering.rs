@@ -99,12 +99,13 @@ impl Offering<'_> {
         let group = unsafe { theirs.group() };
         // A single synchronization has no other part, except for the set itself.
         let may_be = if self.single { self.kept.is_some() } else { self.kept.is_some() || group.is_kept() };
-        // SAFETY: `group` is that of `theirs`, which is linked in a queue whose lock the caller holds.
+        // SAFETY: `group` is that of `theirs`. The caller promises that `theirs` is linked, and that its queue's lock
+        // is held.
         may_be && unsafe { kept::is_own(group, self) }
     }
 
-    /// Gets the group ready, before anything is linked. A waker of Chanter's own is copied only at this last moment:
-    /// the copy runs no user code, so it may be made under a lock, and often it is not needed.
+    /// Gets the group ready, before anything is linked. A waker of Chanter's own is copied only at this last moment,
+    /// since often no copy is needed. The copy runs no user code, so it may be made under a lock.
     #[inline(always)]
     pub(crate) fn arm(&self) {
         if self.kept.is_some() {

@@ -559,8 +559,8 @@ impl Offer {
     /// # Safety
     /// The caller satisfies the conditions of `take`, or it is the partner of a prepared offer.
     unsafe fn take_patiently(&self) -> bool {
-        // SAFETY: the caller promises that the offer is linked and its queue locked, or that it is the partner for
-        // which the offer was prepared. In both cases the owner keeps offer and group alive.
+        // SAFETY: the offer is linked and its queue locked, or it was prepared for the caller, as the caller
+        // promises. In both cases the owner keeps offer and group alive.
         patiently(|| unsafe { self.take() })
     }
 

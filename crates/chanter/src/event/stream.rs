@@ -102,8 +102,8 @@ impl<T> Sender<T> {
     ///
     /// The sink takes one item more than the channel has room for. That item is offered at once, and is sent when a
     /// receiver takes it, whether the sink is polled or not. The sink is *ready* and *flushed* when that item has
-    /// been sent. *Closing* flushes, and does not close the channel for others: drop the sink for that. Dropping the
-    /// sink drops an item that no receiver has taken.
+    /// been sent. *Closing* flushes, and does not close the channel for others. To give up this sender, drop the
+    /// sink. An item that no receiver has taken is dropped with it.
     ///
     /// An error gives the item back: see [`SendError`].
     ///

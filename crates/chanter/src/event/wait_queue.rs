@@ -46,7 +46,8 @@ impl WaitQueue {
     }
 
     /// Takes `offer` back, if it was made. `won` says that the owner has seen it complete. If not, a partner may be
-    /// completing it at this moment, even if it is unlinked already. The lock waits for that partner (INV-LAST).
+    /// completing it at this moment, even if it is unlinked already. To take the lock is to wait for such a partner
+    /// (INV-LAST).
     pub(crate) fn retract(&self, offer: &Offer, won: bool) {
         if !offer.was_made() {
             return;

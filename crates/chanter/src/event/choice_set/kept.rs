@@ -219,8 +219,8 @@ pub(in crate::event) unsafe fn take(group: &Group) -> Take {
     Take::Lost
 }
 
-/// Whether `theirs` belongs to a member that takes part in the synchronization of `own`. The member is of the same
-/// set, or of one that is live for that synchronization.
+/// Whether `theirs` belongs to a member that takes part in the synchronization of `own`. That is a member of the same
+/// set, or of a set whose live synchronization is this one.
 ///
 /// # Safety
 /// `theirs` is the group of a linked offer, and the caller holds its queue's

@@ -149,8 +149,8 @@ impl<P: Gathers> Direct<P> {
     /// The gathering is pinned and has begun. Before it dies it is settled by `await_end` or `stop`: see
     /// [`GatherLatch::prepare`].
     pub(super) unsafe fn offer(&self, at: &Offering<'_>) -> Offered {
-        // SAFETY: the caller promises that the gathering is pinned, has begun, and is settled before it dies, which
-        // is what `prepare` asks for.
+        // SAFETY: the caller promises that the gathering is pinned and has begun. It also promises to settle it
+        // before it dies.
         unsafe { self.gather_latch.prepare(at) }
     }
 

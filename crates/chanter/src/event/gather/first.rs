@@ -10,8 +10,8 @@ use crate::frame::catch_panic;
 /// The first `k` of `events` to commit. The rest never happen.
 ///
 /// No event may commit beyond the `k`-th. So there is no thread for each event, as in [`gather`](super::gather), but
-/// one choice after another over the events that are left. Events are cloned for that. Each round runs guards anew,
-/// and enables the nacks of the events that it has not chosen. A round costs as much as a choice over the remaining
+/// one choice after another over the events that are left. Each round works on clones. It runs guards anew, and
+/// enables the nacks of the events that it has not chosen. A round costs as much as a choice over the remaining
 /// events.
 ///
 /// **Cancel safety.** Each round commits one event, whose result is kept in this value. Dropping
