@@ -7,10 +7,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{
-    deadlock::{Watchdog, dump},
-    sync::CVar,
-};
+use chanter::{deadlock::{Watchdog, dump}, sync::CVar};
 use common::{machine, until_blocked, watchdog};
 
 /// Threads of every kind that wait, each on something else.

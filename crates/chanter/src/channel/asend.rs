@@ -1,15 +1,13 @@
-//! Asynchronous sends: parasites of which only the message is left.
+//! Asynchronous sends: parasites that consist of their message only.
 //!
-//! A parasite whose whole body is a send has nothing to do when the send has
-//! committed. So when it blocks, it is reified to its offer alone, and the
-//! partner that takes the message frees it instead of attaching it: it is never
-//! polled again, and nobody waits for it.
+//! A parasite whose whole body is a send has nothing to do when the send has committed. So when it blocks, it is
+//! reified to its offer alone. The partner that takes the message frees it instead of attaching it. The parasite is
+//! never polled again, and no thread waits for it.
 //!
-//! And where nobody waits and the message is small, not even an offer is needed: it is left in the channel
-//! itself (`left.rs`).
+//! A small message that finds no waiter needs not even an offer: it is left in the channel itself (`left.rs`).
 //!
-//! The offer is woken like any other, by a waker of its own: waking it is its
-//! end. INV-LAST holds because its owner, once it has offered, never looks.
+//! The offer is woken like any other, by a waker of its own. To wake it is to end it. INV-LAST holds because its
+//! owner never looks once it has offered.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -37,22 +35,20 @@ pub(super) struct Reified<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends `message` asynchronously: returns at once, whether it has been
-    /// taken, kept, or waits for its receiver.
+    /// Sends `message` asynchronously. Returns at once, whether the message was taken, is kept, or waits for its
+    /// receiver.
     ///
-    /// This is what `spawn_parasite(tx.send(message).sync())` does, for half the
-    /// price. Messages that wait keep their order, and count as senders: they
-    /// keep the channel open. If it is closed before they are taken, they are
-    /// dropped, as by a thread that ignores its error: a panic of a destructor is
-    /// reported, and goes no further.
+    /// This does the same as `spawn_parasite(tx.send(message).sync())`, for half the cost. Messages that wait keep
+    /// their order, and count as senders: they keep the channel open. If it is closed before they are taken, they are
+    /// dropped, as by a thread that ignores its error. A panic of a destructor is reported, and goes no further.
     ///
-    /// Where nobody waits at a rendezvous channel, a message of up to two words is
-    /// left in the channel itself, which allocates nothing; others take a frame.
+    /// On a rendezvous channel without waiters, a message of up to two words is left in the channel itself, which
+    /// allocates nothing. Other messages take a frame.
     ///
-    /// May be called anywhere, also outside of a machine.
+    /// It may be called anywhere, also outside of a machine. It never blocks.
     ///
     /// # Errors
-    /// If the channel is closed already: gives the message back.
+    /// Returns the message in the error if the channel is closed already.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -82,7 +78,7 @@ impl<T> Reified<T> {
     const IN_BOX: &'static RawWakerVTable =
         &RawWakerVTable::new(Self::never_cloned, Self::end_in_box, Self::never_cloned_wake, Self::end_in_box);
 
-    /// Sends `message`, or leaves it alone, with the share of an event.
+    /// Sends `message`, or leaves it in the channel, with the share of an event.
     #[inline(always)]
     pub(super) fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         match lent.core().leave(message, 0) {
@@ -91,7 +87,7 @@ impl<T> Reified<T> {
         }
     }
 
-    /// The message has been left in its channel.
+    /// Counts a message that has been left in its channel.
     #[inline(always)]
     fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Vp::current() {
@@ -103,23 +99,24 @@ impl<T> Reified<T> {
         Ok(())
     }
 
-    /// Sends `message`, or offers it and leaves it alone.
+    /// Sends `message`, or offers it in a frame that has no owner.
     #[inline(never)]
     fn offer(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         let vp = Vp::current().filter(|_| fits::<Self>());
         let place = match vp {
-            // SAFETY: we drive `vp`; the class is large enough.
+            // SAFETY: the calling thread runs `vp`, and the class is large enough for a `Reified<T>`.
             Some(vp) => unsafe { vp.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
             None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
         };
         let vtable = if vp.is_some() { Self::IN_ARENA } else { Self::IN_BOX };
         let home = vp.map_or(std::ptr::null(), Vp::opaque);
-        // SAFETY: the vtable's functions take pointers to a `Reified<T>`.
+        // SAFETY: the functions of the vtable take pointers to a `Reified<T>`, which `place` is, and never clone the
+        // waker.
         let waker = unsafe { Waker::new(place.as_ptr().cast(), vtable) };
-        // SAFETY: the place is ours, large enough, and never moves.
+        // SAFETY: the place is ours and large enough. It never moves, and stays allocated until `free`.
         let this = unsafe {
             place.write(Self {
-                // Complete, with one reference: the scheduler leaves it alone.
+                // The state is complete, with one reference, so the scheduler does not touch the frame.
                 header: Header::new(State::new_complete(), crate::frame::body::NONE, Kind::Parasite, home),
                 group: Group::new_detached(waker),
                 slot: Slot::new(Some(message)),
@@ -128,15 +125,15 @@ impl<T> Reified<T> {
         };
         let at = Offering { group: &this.group, leaf: 0, single: true, waker: None, task: None, kept: None };
         let mut wakes = WakeList::new();
-        // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
-        // the end of the channel, ends it.
+        // SAFETY: the event's share is given up by the send, or by its partner. The slot is pinned. No owner retracts
+        // it: its partner, or the end of the channel, ends it, and it is not freed before.
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
             vp.parasites.add_one();
         }
         if offered == Offered::Linked {
-            // Not ours any more.
+            // The frame belongs to the partner now.
             if let Some(vp) = vp {
                 vp.counters.reified.add_one();
                 vp.counters.reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
@@ -145,10 +142,11 @@ impl<T> Reified<T> {
             return Ok(());
         }
         // Taken or kept at once, or closed. The commit gave the share up.
-        // SAFETY: not linked, so it is ours.
+        // SAFETY: the offer is not linked, so the slot is ours.
         let message = unsafe { this.slot.take() };
         let closed = this.slot.offer.verdict.get() == Verdict::Closed;
-        // SAFETY: as above; the waker is the place's own.
+        // SAFETY: the offer is not linked, so no other thread refers to the place. The waker refers to the place
+        // itself, and is forgotten. The message was taken out.
         unsafe {
             let _ = ManuallyDrop::new(this.group.disarm());
             Self::free(place, vp.is_some());
@@ -161,9 +159,10 @@ impl<T> Reified<T> {
     }
 
     /// # Safety
-    /// Nobody refers to it any more, and nothing in it has to be dropped.
+    /// No other thread refers to the frame, and nothing in it has to be dropped.
     unsafe fn free(this: NonNull<Self>, in_arena: bool) {
-        // SAFETY: the caller's contract; made in `offer`.
+        // SAFETY: `offer` made the frame, in the arena or in a box as `in_arena` says. The caller promises that no
+        // other thread refers to it.
         unsafe {
             if in_arena {
                 header::free(this.cast());
@@ -173,32 +172,33 @@ impl<T> Reified<T> {
         }
     }
 
-    /// A partner has completed the offer, and given its share up.
+    /// Ends a send. A partner has completed the offer, and given its share up.
     ///
     /// # Safety
-    /// `data` is the waker's, which is given up: nobody else refers to it.
+    /// `data` is the waker's pointer. The waker is given up, so no other thread refers to the frame.
     unsafe fn end(data: *const (), in_arena: bool) {
-        // SAFETY: made in `offer`.
+        // SAFETY: the pointer is that of a frame that `offer` made, so it is not null.
         let this = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Self>()) };
-        // SAFETY: the publication was the partner's last access, so all is ours.
+        // SAFETY: the publication was the partner's last access, so the frame is ours alone. The message is taken out
+        // first.
         let message = unsafe {
             let message = this.as_ref().slot.take();
             Self::free(this, in_arena);
             message
         };
         if let Some(message) = message {
-            // The channel was closed.
+            // The message is still there, so the channel was closed.
             catch_panic(|| drop(message));
         }
     }
 
     unsafe fn end_in_arena(data: *const ()) {
-        // SAFETY: the waker is given up.
+        // SAFETY: the waker of a frame in the arena is given up here.
         unsafe { Self::end(data, true) };
     }
 
     unsafe fn end_in_box(data: *const ()) {
-        // SAFETY: the waker is given up.
+        // SAFETY: the waker of a frame in a box is given up here.
         unsafe { Self::end(data, false) };
     }
 

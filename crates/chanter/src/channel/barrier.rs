@@ -1,4 +1,4 @@
-//! `Barrier`: so many parties go on together.
+//! `Barrier`: a number of parties go on together.
 
 use std::fmt;
 use std::ops::DerefMut;
@@ -9,18 +9,16 @@ use crate::event::protocol::Take;
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::sync::{Arc, Lock, spin};
 
-/// A meeting of a number of parties: their waits commit together, or none does.
-/// It can be used again at once; clones share it.
+/// A meeting of a number of parties: their waits commit together, or none does. It can be used again at once. Clones
+/// share it.
 ///
-/// A wait is an event like any other. A party whose choice commits to something
-/// else, or whose synchronization is dropped, has left, and the others go on
-/// waiting for as many as are needed. So this is the rendezvous of *n* parties,
-/// which cannot be made of channels (which join two): all *n* are in it at the
-/// moment of the commit, and none of them ever commits to anything else.
+/// A wait is an event like any other. A party has left if its choice commits to something else, or its
+/// synchronization is dropped. The others then go on waiting for the number that is needed. So this is the rendezvous
+/// of *n* parties. It cannot be made of channels, which join two. All *n* take part at the moment of the commit, and
+/// none of them ever commits to anything else.
 ///
-/// Like every partner of a rendezvous, a party counts while it waits, whether or
-/// not it is polled; what a party is granted is only the right to go on, so
-/// nothing is lost when it is dropped after the commit.
+/// Like every partner of a rendezvous, a party counts while it waits, whether or not it is polled. A party is granted
+/// only the right to go on, so nothing is lost when it is dropped after the commit.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -33,9 +31,8 @@ use crate::sync::{Arc, Lock, spin};
 /// assert!(barrier.wait().try_sync().is_none());
 /// ```
 ///
-/// The synchronization is that of Donnelly and Fluet's transactional events,
-/// for this one case; Concurrent ML has none (Reppy, *Concurrent Programming in
-/// ML*, section 6.4).
+/// The synchronization is that of Donnelly and Fluet's transactional events, for this one case. Concurrent ML has
+/// none (Reppy, *Concurrent Programming in ML*, section 6.4).
 #[derive(Clone)]
 pub struct Barrier {
     cell: Arc<Cell>,
@@ -49,19 +46,20 @@ struct Cell {
 #[doc(hidden)]
 pub struct State {
     waiting: Queue<BarrierPass>,
-    /// At least as many as wait could still commit: a choice that waits here
-    /// twice counts twice, and one that commits elsewhere counts until it leaves.
+    /// An upper bound of the number of waiters that could still commit. A choice that waits here twice counts twice,
+    /// and one that commits elsewhere counts until it leaves.
     count: usize,
-    /// Kept for its memory.
+    /// The offers that are reserved. The vector is kept for its memory.
     reserved: Reserved,
 }
 
 struct Reserved(Vec<NonNull<Offer>>);
 
-// SAFETY: filled and emptied within one critical section.
+// SAFETY: the vector is filled and emptied within one critical section, so it is empty when the state changes
+// threads.
 unsafe impl Send for Reserved {}
 
-/// What a party learns when it has passed a [`Barrier`].
+/// The result of passing a [`Barrier`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierPass {
     leader: bool,
@@ -75,7 +73,7 @@ impl BarrierPass {
 }
 
 impl Barrier {
-    /// A barrier for `parties` parties. For 0 or 1, waits commit at once.
+    /// Makes a barrier for `parties` parties. For 0 or 1, waits commit at once.
     pub fn new(parties: usize) -> Self {
         let reserved = Reserved(Vec::with_capacity(parties.saturating_sub(1)));
         let state = Lock::new(State { waiting: Queue::new(), count: 0, reserved });
@@ -84,14 +82,13 @@ impl Barrier {
 
     /// The event of passing the barrier together with the other parties.
     ///
-    /// Commits together with as many other waits as are needed; those that came
-    /// first go first. A choice that waits twice is one party. Not chosen, or
-    /// dropped before the commit: the party has left.
+    /// It commits together with the number of other waits that is needed. Those that came first go first. A choice
+    /// that waits twice is one party. If it is not chosen, or dropped before the commit, the party has left.
     pub fn wait(&self) -> BarrierWait {
         BarrierWait { place: self.clone(), note: BarrierPass { leader: false } }
     }
 
-    /// How many parties are needed.
+    /// The number of parties that are needed.
     pub fn parties(&self) -> usize {
         self.cell.parties
     }
@@ -103,7 +100,8 @@ impl fmt::Debug for Barrier {
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queue is a field of the state, which stays behind the lock. Values are only moved under it, so no user
+// code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl Place for Barrier {
     const MEETS: bool = true;
@@ -143,7 +141,7 @@ unsafe impl Place for Barrier {
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Option<Offered> {
-        // SAFETY: the slot is the caller's: not queued.
+        // SAFETY: the slot belongs to the caller, and is not queued.
         let note = unsafe { slot.note() };
         if !self.is_ready(state, note) {
             return None;
@@ -156,7 +154,7 @@ unsafe impl Place for Barrier {
             if choice.is_some_and(|own| !own.group.claim()) {
                 return Some(Offered::Lost);
             }
-            // SAFETY: the lock is held; published below if they are reserved.
+            // SAFETY: the lock is held. Offers that are reserved are published below, before the lock is released.
             let reserved = unsafe { waiting.offers().reserve(own.map(|own| own.group), others, reserved) };
             if reserved == Take::Won {
                 break;
@@ -167,8 +165,7 @@ unsafe impl Place for Barrier {
             if reserved == Take::Lost {
                 return None;
             }
-            // With our claims given up, those who are in the middle of something
-            // get on.
+            // With our claims given up, the owners of busy groups make progress.
             spin(&mut turn);
         }
         if let Some(own) = own {
@@ -177,7 +174,7 @@ unsafe impl Place for Barrier {
         note.leader = true;
         for offer in reserved.drain(..) {
             *count -= 1;
-            // SAFETY: in the list, reserved by us, and in a slot of this place.
+            // SAFETY: the offer is in the list, reserved by us, and in a slot of this place. The lock is held.
             unsafe {
                 waiting.offers().unlink(offer);
                 offer.cast::<Slot<BarrierPass>>().as_ref().note().leader = false;

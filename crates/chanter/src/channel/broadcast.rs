@@ -9,12 +9,10 @@ use super::place::operation;
 use crate::event::Event;
 use crate::sync::Arc;
 
-/// A broadcast channel, which keeps up to `capacity` messages: each
-/// [`subscriber`](Broadcast::subscribe) gets every message that is sent after it
-/// subscribed, and is told how many it missed if it was too slow.
+/// Makes a broadcast channel, which keeps up to `capacity` messages. Each [`subscriber`](Broadcast::subscribe) gets
+/// every message that is sent after it subscribed. A subscriber that is too slow is told how many it missed.
 ///
-/// Sends never block: the oldest message goes. If all messages matter, use
-/// [`multicast`](crate::sync::multicast()).
+/// Sends never block: the oldest message is dropped. If all messages matter, use [`multicast`](crate::sync::multicast()).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -27,7 +25,7 @@ use crate::sync::Arc;
 /// ```
 ///
 /// # Panics
-/// If `capacity` is 0.
+/// Panics if `capacity` is 0.
 pub fn broadcast<T>(capacity: usize) -> Broadcast<T> {
     assert!(capacity > 0, "a broadcast channel keeps a message at least");
     Broadcast { log: Writer::new(capacity) }
@@ -39,21 +37,20 @@ pub struct Broadcast<T> {
 }
 
 impl<T> Broadcast<T> {
-    /// Sends `message` to every subscriber, and says how many there are. Never
-    /// blocks.
+    /// Sends `message` to every subscriber, and returns the number of subscribers. Never blocks.
     ///
     /// # Errors
-    /// There is no subscriber; gives `message` back.
+    /// Returns `message` in the error if there is no subscriber.
     pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
         self.log.write(message)
     }
 
-    /// A subscriber to every message that is sent from now on.
+    /// Makes a subscriber to every message that is sent from now on.
     pub fn subscribe(&self) -> Subscriber<T> {
         Subscriber { share: self.log.reader() }
     }
 
-    /// How many subscribers there are.
+    /// The number of subscribers.
     pub fn subscribers(&self) -> usize {
         self.log.readers()
     }
@@ -71,19 +68,18 @@ impl<T> fmt::Debug for Broadcast<T> {
     }
 }
 
-/// A receiving end; see [`broadcast`]. A clone is a subscriber of its own,
-/// which is where this one is.
+/// A receiving end; see [`broadcast`]. A clone is a subscriber of its own, at the same position.
 pub struct Subscriber<T> {
     share: Arc<Share<T>>,
 }
 
-/// Why a subscriber got no message.
+/// The reason why a subscriber got no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BroadcastError {
-    /// So many were dropped before it came; the next `recv` gets the oldest that
-    /// is left.
+    /// This number of messages were dropped before the subscriber received them. The next `recv` gets the oldest one
+    /// that is left.
     Missed(u64),
-    /// The last sender has gone, and everything has been received.
+    /// The last sender is gone, and everything has been received.
     Closed,
 }
 
@@ -101,20 +97,18 @@ impl Error for BroadcastError {}
 impl<T> Subscriber<T> {
     /// The event of receiving the next message, of which it makes a copy.
     ///
-    /// Commits when there is one; to [`Missed`](BroadcastError::Missed), once,
-    /// when some were dropped before they were received; or to
-    /// [`Closed`](BroadcastError::Closed). Not chosen, or dropped: nothing is
-    /// lost that was not lost before. A message that comes back to a subscriber
-    /// from a dropped synchronization is kept beside the others.
+    /// It commits when there is a message. It commits to [`Missed`](BroadcastError::Missed), once, when messages were
+    /// dropped before they were received. It commits to [`Closed`](BroadcastError::Closed) at the end. If it is not
+    /// chosen, or dropped, nothing more is lost. A message that comes back to a subscriber from a dropped
+    /// synchronization is kept beside the others.
     pub fn recv(&self) -> SubscriberRecv<T> {
         SubscriberRecv { place: Arc::clone(&self.share), note: Note::new() }
     }
 
-    /// Receives the next message if there is one; `None` if there is none now.
-    /// Never blocks.
+    /// Receives the next message if there is one. Returns `None` if there is none now. Never blocks.
     ///
     /// # Errors
-    /// As for [`recv`](Self::recv).
+    /// Returns the error that [`recv`](Self::recv) would commit to.
     pub fn try_recv(&self) -> Result<Option<T>, BroadcastError>
     where
         T: Clone,
@@ -122,7 +116,7 @@ impl<T> Subscriber<T> {
         self.recv().try_sync().transpose()
     }
 
-    /// How many messages wait for this subscriber.
+    /// The number of messages that wait for this subscriber.
     pub fn len(&self) -> usize {
         self.share.len()
     }

@@ -1,17 +1,16 @@
-//! What a channel keeps: messages, and those who watch for messages.
+//! The buffer of a channel: messages, and streams that watch for messages.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
 use super::returned::{Returned, Ticket};
 
-/// Allocated when a channel first keeps something.
+/// The buffer of a channel, allocated when the channel first keeps something.
 pub(super) struct Buffer<T> {
-    /// Messages that came back: they go before the rest.
+    /// Messages that came back. They come before the rest.
     returned: Returned<T>,
     queue: VecDeque<T>,
-    /// Streams that wait. They take nothing while nobody polls them: they are
-    /// woken when there is something to take.
+    /// Streams that wait. They take no message while they are not polled, and are woken when there is one to take.
     watchers: Vec<(u64, Waker)>,
     next_watcher: u64,
 }
@@ -41,7 +40,7 @@ impl<T> Buffer<T> {
         self.returned.pop().map(|(_, message)| message)
     }
 
-    /// A message comes back: before all that were sent later.
+    /// Takes a message that comes back. It goes before all that were sent later.
     pub(super) fn give_back(&mut self, ticket: Ticket, message: T) {
         self.returned.push(ticket, message);
     }
@@ -50,8 +49,8 @@ impl<T> Buffer<T> {
         !self.watchers.is_empty()
     }
 
-    /// The watcher `id` (0: a new one) waits with `waker`. Returns its id, and
-    /// the waker that it had before, to be dropped when no lock is held.
+    /// Makes the watcher `id` (0: a new one) wait with `waker`. Returns its id, and its old waker, to be dropped when
+    /// no lock is held.
     pub(super) fn watch(&mut self, id: u64, waker: Waker) -> (u64, Option<Waker>) {
         if let Some(watcher) = self.watchers.iter_mut().find(|watcher| watcher.0 == id) {
             return (id, Some(std::mem::replace(&mut watcher.1, waker)));

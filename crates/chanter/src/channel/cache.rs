@@ -1,10 +1,8 @@
-//! The memory of channels that are gone, for the next ones.
+//! A cache of the memory of channels that are gone, for the next ones.
 //!
-//! Many channels carry one answer. What such a channel costs is mostly its
-//! memory, and a lock that is new each time, so that it never earns a bias
-//! ([`BiasedLock`](crate::sync::BiasedLock)). So a virtual processor keeps the
-//! blocks of some channels that ended there, together with what their locks
-//! have earned.
+//! Many channels carry one answer. The cost of such a channel is mostly its memory, and a lock that is new each time,
+//! so it never earns a bias ([`BiasedLock`](crate::sync::BiasedLock)). So a virtual processor keeps the blocks of
+//! some channels that ended there, together with the history of their locks.
 
 use std::alloc::{Layout, dealloc};
 use std::cell::Cell;
@@ -12,24 +10,26 @@ use std::ptr::{self, NonNull};
 
 use crate::sync::History;
 
-/// So many are kept.
+/// The greatest number of blocks that a cache keeps.
 const MOST: u32 = 1024;
-/// Channels that are worth a revoked bias, with what their locks cost without one. No lock takes anything over while
-/// biases of the driver's (of whatever locks) have been revoked more often than that.
+/// The cost of a revoked bias, in channels: the locks of that many channels, without a bias, cost as much as one
+/// revocation. No lock takes its history over while biases of this OS thread (on any lock) are revoked more often
+/// than once in that many channels.
 const PRICE: i32 = 200;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
-/// The driver's, of a virtual processor.
+/// The cache of a virtual processor. Only the worker that runs the processor uses it.
 pub(crate) struct ChannelCache {
     first: Cell<*mut Spare>,
     kept: Cell<u32>,
-    /// Channels that were made here, less the price of biases that were revoked; at most one price.
+    /// The number of channels that were made here, less `PRICE` for each bias that was revoked. It is at most
+    /// `PRICE`.
     credit: Cell<i32>,
-    /// How many had been revoked at the last look.
+    /// The number of revoked biases at the last look.
     revoked: Cell<u32>,
 }
 
-/// What is in a block meanwhile.
+/// The content of a block while it is in the cache.
 struct Spare {
     next: *mut Spare,
     history: History,
@@ -47,8 +47,8 @@ impl ChannelCache {
         }
     }
 
-    /// A block for a `Core`, and what its lock may take over. The driver is the OS thread `me`, of whose biases so many
-    /// have been `revoked`.
+    /// Takes a block for a `Core`, and the history that its lock may take over. `me` is the OS thread of the worker,
+    /// and `revoked` the number of its biases that have been revoked.
     #[inline(always)]
     pub(super) fn take<Core>(&self, me: u32, revoked: u32) -> Option<(NonNull<Core>, History)> {
         let (block, history) = self.take_any()?;
@@ -56,12 +56,13 @@ impl ChannelCache {
         Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
     }
 
-    /// Another OS thread is the driver: so many of its biases have been `revoked` before.
+    /// Called when another OS thread begins to run the processor. `revoked` is the number of its biases that were
+    /// revoked before.
     pub(crate) fn begin(&self, revoked: u32) {
         self.revoked.set(revoked);
     }
 
-    /// Counts one more channel, and what has been revoked. True: that is too much.
+    /// Counts one more channel, and the biases that have been revoked. Returns true if those are too many.
     #[cold]
     fn charge(&self, revoked: u32) -> bool {
         let lost = revoked.wrapping_sub(self.revoked.replace(revoked)).min(10) as i32;
@@ -75,34 +76,34 @@ impl ChannelCache {
             return None;
         }
         let spare = NonNull::new(self.first.get())?;
-        // SAFETY: written by `keep`, and nobody else has it.
+        // SAFETY: `keep` wrote the block, and the cache owns it.
         let Spare { next, history } = unsafe { spare.read() };
         self.first.set(next);
         self.kept.set(self.kept.get() - 1);
         Some((spare.cast(), history))
     }
 
-    /// Takes the block of a `Core`; false: it is the caller's still.
+    /// Keeps the block of a `Core`. Returns false if it still belongs to the caller.
     ///
     /// # Safety
-    /// The block was made by `Box`, and is the caller's. Nothing in it has to be dropped.
+    /// The block was made by `Box`, and belongs to the caller. Nothing in it has to be dropped.
     #[inline(always)]
     pub(super) unsafe fn keep<Core>(&self, block: NonNull<Core>, history: History) -> bool {
         if Layout::new::<Core>() != LAYOUT || self.kept.get() == MOST {
             return false;
         }
         let spare = block.cast::<Spare>();
-        // SAFETY: the block is large enough, and the caller's.
+        // SAFETY: the block is as large as a `Core`, so a `Spare` fits, and it belongs to the caller.
         unsafe { spare.write(Spare { next: self.first.get(), history }) };
         self.first.set(spare.as_ptr());
         self.kept.set(self.kept.get() + 1);
         true
     }
 
-    /// Frees them all.
+    /// Frees all blocks.
     pub(crate) fn shrink(&self) {
         while let Some((block, _)) = self.take_any::<super::core::Core<()>>() {
-            // SAFETY: made by `Box`, with this layout.
+            // SAFETY: the block was made by `Box`, with this layout, and the cache owned it.
             unsafe { dealloc(block.as_ptr().cast(), LAYOUT) };
         }
     }

@@ -1,26 +1,25 @@
 //! The channel itself: one lock, two wait queues, a buffer.
 //!
-//! Rendezvous, bounded channels and mailboxes differ in their capacity only:
-//! 0, *n*, and none. A message that was committed to a receiver that never
-//! took it goes back to the head of the buffer, whatever the capacity.
+//! Rendezvous channels, bounded channels and mailboxes differ in their capacity only: 0, *n*, and none. A message
+//! that was committed to a receiver may not be taken by it. Then it goes back to the head of the buffer, whatever the
+//! capacity.
 //!
-//! * INV-MATCH: while the lock is free, no offer that can still commit waits
-//!   beside a message, a place or a partner that it could have.
-//! * INV-SIDE: a side (senders, receivers) is gone when it was closed, or when
-//!   no handle and no event of it is left.
+//! * INV-MATCH: while the lock is free, no offer that can still commit waits beside a message, a place or a partner
+//!   that it could have.
+//! * INV-SIDE: a side (senders, receivers) is gone when it was closed, or when no handle and no event of it is left.
 //!
-//! **Counting.** Events own a share of their side, or a message could be lost
-//! to a receiver that still waits. A handle counts the events that it lends
-//! with a plain store (`handle.rs`) and reports the sum now and then, and when
-//! it is dropped; events subtract one when they end, if possible under the lock
-//! that they hold then anyway. A partner never gives up another's share, so an
-//! event's channel is alive while its owner has not ended it. (Some offers *leave
-//! their share* to their partner: of those that are counted the owner is told of the
-//! last one only, and a detached one has no owner. A message that is left, `left.rs`, keeps
-//! the share of its send.) So the count of events wraps while a handle lives, and is exact when there is none.
+//! **Counting.** Events own a share of their side. If they did not, a message could be lost to a receiver that still
+//! waits. A handle counts the events that it lends with a plain store (`handle.rs`). It reports the sum now and then,
+//! and when it is dropped. An event subtracts one when it ends, if possible under the lock that it holds then anyway.
+//! So the count of events wraps while a handle lives, and is exact when there is none.
 //!
-//! **The end.** A message that was committed to a waiting receiver may still
-//! come back. Until it is taken, nobody is told that the channel is closed.
+//! A partner never gives up another's share, so an event's channel is alive until its owner has ended the event.
+//! There are three exceptions. A *counted* offer leaves its share to its partner, since the owner is told of the last
+//! such offer only. A *detached* offer does too, since it has no owner. A message that lies in the channel itself
+//! (`left.rs`) keeps the share of its send, and the receiver that takes it gives the share up.
+//!
+//! **The end.** A message that was committed to a waiting receiver may still come back. Until it is taken, no thread
+//! is told that the channel is closed.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -34,38 +33,39 @@ use crate::frame::report::Census;
 use crate::sched::{Turn, Vp};
 use crate::sync::{BiasedGuard, BiasedLock, History};
 
-/// What the handles and events of a channel share.
+/// The state that the handles and events of a channel share.
 ///
-/// The lock's hint is what the poll phase can know without it: a bit that is
-/// not set denies; one that is set promises nothing.
+/// The lock's hint tells the poll phase what it can know without the lock. A bit that is clear rules an operation
+/// out. A bit that is set promises nothing.
 pub(super) struct Core<T>(BiasedLock<State<T>>, #[allow(dead_code, reason = "for its size")] Apart);
 
-/// Nothing. Channels that are made one after the other, each of 80 bytes with a word before it, are so far apart by it that
-/// none of them shares a cache line of 64 bytes with the next, wherever the first one lies: two processors may use them. To
-/// align them would cost five times the memory.
+/// Padding of 32 bytes. Channels are made one after the other, each of 80 bytes with a word before it. With the
+/// padding, none shares a cache line of 64 bytes with the next, wherever the first one lies. Two processors may use
+/// them. To align them would cost five times the memory.
 type Apart = MaybeUninit<[u8; 32]>;
 
 impl<T> Core<T> {
-    /// One that a first handle of each side will share; made by the OS thread `me`.
+    /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
         let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>(me, vp.revoked())) {
             Some(spare) => spare,
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
         };
-        // In place: a copy would wait for the stores.
-        // SAFETY: the block is large enough, and ours.
+        // Built in place, since a copy would wait for the stores.
+        // SAFETY: the block is large enough, and no other thread has it.
         unsafe { place.write(Self::new(capacity, history)) };
         place
     }
 
-    /// Frees what `boxed` has made.
+    /// Frees a channel that `boxed` has made.
     ///
     /// # Safety
-    /// Nobody refers to it any more, and what was in it has been taken out.
+    /// No handle and no event refers to the channel, and its content has been taken out.
     #[inline(always)]
     unsafe fn free(core: NonNull<Self>, history: History) {
-        // SAFETY: the caller's contract; of a state only what was in it has to be dropped.
+        // SAFETY: the caller promises that no handle and no event refers to the channel. The content of the state has
+        // been taken out, and nothing else in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
             let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
@@ -83,20 +83,20 @@ impl<T> Core<T> {
         )
     }
 
-    /// How many senders and receivers there are, not counting events.
+    /// The numbers of senders and receivers, not counting events.
     pub(super) fn handles(&self) -> [u32; 2] {
         let state = self.lock();
         [state.tx.handles(), state.rx.handles()]
     }
 
-    /// Counts those who share the channel. `None` if one of `offers`, which are
-    /// of this channel, does not wait any more.
+    /// Counts the handles and events that share the channel. Returns `None` if one of `offers`, which are of this
+    /// channel, does not wait any more.
     ///
     /// # Safety
     /// The offers are alive, and their owners cannot run.
     pub(super) unsafe fn census(&self, offers: &[NonNull<()>]) -> Option<[Census; 2]> {
         let state = self.lock();
-        // SAFETY: the caller's contract, and the lock is held.
+        // SAFETY: the caller promises that the offers are alive and their owners cannot run, and the lock is held.
         let waiting = offers.iter().all(|offer| unsafe { offer.cast::<Offer>().as_ref() }.is_waiting());
         let count = |side: &Side| Census { handles: side.handles(), events: side.events() };
         waiting.then(|| [count(&state.tx), count(&state.rx)])
@@ -107,17 +107,16 @@ impl<T> Core<T> {
         self.0.lock()
     }
 
-    /// Whether an operation might commit now (a hint: ask under the lock).
+    /// Whether an operation might commit now. A hint: ask again under the lock.
     #[inline(always)]
     pub(super) fn may_commit(&self, end: End) -> bool {
         let bit = if end == End::Tx { SENDABLE } else { RECEIVABLE };
-        // What it promises is looked for under the lock, and what it denies is
-        // looked for again when the offer is made.
+        // A set bit is checked under the lock, and a clear one is checked again when the offer is made.
         self.0.hint() & bit != 0
     }
 
-    /// Ends a critical section that changed the queues or the buffer. Then
-    /// anything may be possible: whoever tries in vain says what is not.
+    /// Ends a critical section that changed the queues or the buffer. Any operation may be possible then, so both
+    /// bits are set. An attempt that fails clears those that do not hold.
     #[inline(always)]
     fn unlock(mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
         state.set_hint(SENDABLE | RECEIVABLE);
@@ -126,7 +125,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Ends a critical section that nobody watches, with a precise hint.
+    /// Ends a critical section of a channel that has no watchers, with a precise hint.
     #[inline(always)]
     fn unlock_precisely(state: BiasedGuard<'_, State<T>>) {
         let sendable = if state.is_sendable() { SENDABLE } else { 0 };
@@ -134,8 +133,8 @@ impl<T> Core<T> {
         state.set_hint(sendable | receivable);
     }
 
-    /// Leaves a small message that is sent asynchronously in the channel, if it may be left there. Otherwise gives
-    /// it back. It has the share of the caller's event, or (`lends` 1) of the caller's handle.
+    /// Leaves a small message that is sent asynchronously in the channel, if that is possible. If not, returns it.
+    /// The message has the share of the caller's event, or, if `lends` is 1, one of the caller's handle.
     #[inline(always)]
     pub(super) fn leave(&self, message: T, lends: u32) -> Option<T> {
         if const { !Left::<T>::FITS } || self.0.hint() != 0 {
@@ -153,12 +152,12 @@ impl<T> Core<T> {
         None
     }
 
-    /// One try to send the slot's message, then, if `own` may wait, an offer.
-    /// On a commit the event's share of the side is given up.
+    /// Tries once to send the slot's message. If that fails and `own` may wait, makes an offer. A commit gives up the
+    /// event's share of the side.
     ///
     /// # Safety
-    /// The caller has a share. The slot is pinned, not linked, and the caller's
-    /// own. If the result is `Linked`, the owner retracts it before it dies.
+    /// The caller has a share. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
+    /// the owner retracts the slot before it dies.
     #[inline(always)]
     pub(super) unsafe fn send<S: Share<T>>(
         core: NonNull<Self>,
@@ -166,7 +165,7 @@ impl<T> Core<T> {
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Offered {
-        // SAFETY: the caller's share keeps it alive.
+        // SAFETY: the caller's share keeps the channel alive.
         let this = unsafe { core.as_ref() };
         let mut state = this.lock();
         'open: {
@@ -176,10 +175,11 @@ impl<T> Core<T> {
                 }
                 slot.offer.verdict.set(Verdict::Closed);
             } else {
-                // SAFETY: the lock is held.
+                // SAFETY: the lock of the list is held.
                 match unsafe { meet(&mut state.receivers, own) } {
                     Meet::Won(offer) => {
-                        // SAFETY: the slot is ours, the partner's is won.
+                        // SAFETY: the slot belongs to the caller, and the partner's offer is won. So both messages
+                        // are ours under the lock.
                         unsafe {
                             let message = slot.take().expect("a message is sent once");
                             offer.cast::<Slot<T>>().as_ref().put(message);
@@ -190,7 +190,8 @@ impl<T> Core<T> {
                         }
                     }
                     Meet::WithShare(offer) => {
-                        // SAFETY: the slot is ours, the partner's is won.
+                        // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
+                        // lock is held. The caller's share is given up by this.
                         unsafe { Self::send_with_share::<S>(core, state, slot, offer, own.is_none(), wakes) };
                         return Offered::Committed;
                     }
@@ -199,7 +200,7 @@ impl<T> Core<T> {
                         if !commit(own) {
                             break 'open;
                         }
-                        // SAFETY: the slot is ours.
+                        // SAFETY: the slot belongs to the caller, and is not linked.
                         state.keep(unsafe { slot.take() }.expect("a message is sent once"));
                     }
                     Meet::Nobody => {
@@ -207,7 +208,8 @@ impl<T> Core<T> {
                             Self::unlock_precisely(state);
                             return Offered::Linked;
                         };
-                        // SAFETY: the caller's contract.
+                        // SAFETY: the lock is held. The slot is pinned and not linked, and its owner retracts it
+                        // before it dies, as the caller promises.
                         unsafe { state.senders.push(slot.as_offer(), own) };
                         Self::unlock(state, wakes);
                         return Offered::Linked;
@@ -215,7 +217,7 @@ impl<T> Core<T> {
                 }
                 slot.offer.verdict.set(Verdict::Committed);
             }
-            // SAFETY: the share goes with the commit.
+            // SAFETY: the event has committed, so its share is given up here, and the channel is not used afterwards.
             unsafe { Self::give_up::<S>(core, state, End::Tx, own.is_none(), wakes) };
             return Offered::Committed;
         }
@@ -223,11 +225,12 @@ impl<T> Core<T> {
         Offered::Lost
     }
 
-    /// One try to receive into the slot, then, if `own` may wait, an offer.
-    /// On a commit the event's share of the side is given up.
+    /// Tries once to receive into the slot. If that fails and `own` may wait, makes an offer. A commit gives up the
+    /// event's share of the side.
     ///
     /// # Safety
-    /// As for [`Core::send`].
+    /// The caller has a share. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
+    /// the owner retracts the slot before it dies.
     #[inline(always)]
     pub(super) unsafe fn receive<S: Share<T>>(
         core: NonNull<Self>,
@@ -235,7 +238,7 @@ impl<T> Core<T> {
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Offered {
-        // SAFETY: the caller's share keeps it alive.
+        // SAFETY: the caller's share keeps the channel alive.
         let this = unsafe { core.as_ref() };
         let mut state = this.lock();
         'open: {
@@ -244,14 +247,14 @@ impl<T> Core<T> {
                     break 'open;
                 }
                 let message = state.buffer.as_mut().and_then(|buffer| buffer.pop());
-                // SAFETY: the slot is ours.
+                // SAFETY: the slot belongs to the caller, and is not linked.
                 unsafe { slot.put(message.expect("not empty")) };
                 slot.offer.verdict.set(Verdict::Committed);
                 if !state.senders.is_empty() && state.refill(wakes) {
                     if S::OWNED {
                         state.side(End::Rx).give_up();
                     }
-                    // SAFETY: the share went with the commit.
+                    // SAFETY: the event has committed, and its share, if it has one, was given up above.
                     unsafe { Self::finish(core, state, wakes) };
                     return Offered::Committed;
                 }
@@ -260,22 +263,23 @@ impl<T> Core<T> {
                     break 'open;
                 }
                 let message = state.take_left();
-                // SAFETY: the slot is ours.
+                // SAFETY: the slot belongs to the caller, and is not linked.
                 unsafe { slot.put(message) };
                 slot.offer.verdict.set(Verdict::Committed);
                 if !state.tx.has_handles() {
                     if S::OWNED {
                         state.side(End::Rx).give_up();
                     }
-                    // SAFETY: the share went with the commit.
+                    // SAFETY: the event has committed, and its share, if it has one, was given up above.
                     unsafe { Self::finish(core, state, wakes) };
                     return Offered::Committed;
                 }
             } else {
-                // SAFETY: the lock is held.
+                // SAFETY: the lock of the list is held.
                 match unsafe { meet(&mut state.senders, own) } {
                     Meet::Won(offer) => {
-                        // SAFETY: the slot is ours, the partner's is won.
+                        // SAFETY: the slot belongs to the caller, and the partner's offer is won. So both messages
+                        // are ours under the lock.
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
@@ -285,7 +289,8 @@ impl<T> Core<T> {
                         slot.offer.verdict.set(Verdict::Committed);
                     }
                     Meet::WithShare(offer) => {
-                        // SAFETY: the slot is ours, the partner's is won.
+                        // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
+                        // lock is held. The caller's share is given up by this.
                         unsafe {
                             Self::receive_with_share::<S>(core, state, slot, offer, own.is_none(), wakes)
                         };
@@ -303,14 +308,15 @@ impl<T> Core<T> {
                             Self::unlock_precisely(state);
                             return Offered::Linked;
                         };
-                        // SAFETY: the caller's contract.
+                        // SAFETY: the lock is held. The slot is pinned and not linked, and its owner retracts it
+                        // before it dies, as the caller promises.
                         unsafe { state.receivers.push(slot.as_offer(), own) };
                         Self::unlock(state, wakes);
                         return Offered::Linked;
                     }
                 }
             }
-            // SAFETY: the share goes with the commit.
+            // SAFETY: the event has committed, so its share is given up here, and the channel is not used afterwards.
             unsafe { Self::give_up::<S>(core, state, End::Rx, own.is_none(), wakes) };
             return Offered::Committed;
         }
@@ -318,11 +324,11 @@ impl<T> Core<T> {
         Offered::Lost
     }
 
-    /// Ends a critical section in which an event committed, which gives its
-    /// share up, if it has one of its own. `chosen`: others are likely to ask for the hint.
+    /// Ends a critical section in which an event committed. The event gives its share up, if it has one of its own.
+    /// `chosen` says that other threads are likely to ask for the hint.
     ///
     /// # Safety
-    /// The share is the caller's, who does not use the channel afterwards.
+    /// The share belongs to the caller, which does not use the channel afterwards.
     #[inline(always)]
     unsafe fn give_up<S: Share<T>>(
         core: NonNull<Self>,
@@ -334,16 +340,16 @@ impl<T> Core<T> {
         if S::OWNED {
             state.side(end).give_up();
         }
-        // An event that borrows its handle has that beside it.
+        // An event that borrows its handle has that handle beside it.
         let has_handles = !S::OWNED || state.side(end).has_handles();
         if chosen && has_handles && state.capacity & WATCHED == 0 {
-            // SAFETY: a handle keeps it alive until the lock is released.
+            // SAFETY: a handle keeps the channel alive until the lock is released.
             Self::unlock_precisely(state);
         } else if has_handles {
-            // SAFETY: as above.
+            // SAFETY: a handle keeps the channel alive until the lock is released.
             Self::unlock(state, wakes);
         } else {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller's share was given up above, and the caller does not use the channel afterwards.
             unsafe { Self::finish(core, state, wakes) };
         }
     }
@@ -351,7 +357,8 @@ impl<T> Core<T> {
     /// Sends the slot's message to an offer that has been won and leaves its share.
     ///
     /// # Safety
-    /// As for `end_both`; the slot is the caller's own.
+    /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
+    /// unlinked `theirs`, and holds the lock.
     #[inline(never)]
     unsafe fn send_with_share<S: Share<T>>(
         core: NonNull<Self>,
@@ -361,7 +368,8 @@ impl<T> Core<T> {
         chosen: bool,
         wakes: &mut WakeList,
     ) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
+        // messages are ours. The promises about share and lock pass on to `end_both`.
         unsafe {
             let message = slot.take().expect("a message is sent once");
             theirs.cast::<Slot<T>>().as_ref().put(message);
@@ -373,7 +381,8 @@ impl<T> Core<T> {
     /// Receives the message of an offer that has been won and leaves its share.
     ///
     /// # Safety
-    /// As for `send_with_share`.
+    /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
+    /// unlinked `theirs`, and holds the lock.
     #[inline(never)]
     unsafe fn receive_with_share<S: Share<T>>(
         core: NonNull<Self>,
@@ -383,7 +392,8 @@ impl<T> Core<T> {
         chosen: bool,
         wakes: &mut WakeList,
     ) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
+        // messages are ours. The promises about share and lock pass on to `end_both`.
         unsafe {
             let message = theirs.cast::<Slot<T>>().as_ref().take();
             slot.put(message.expect("a waiting sender has its message"));
@@ -392,11 +402,12 @@ impl<T> Core<T> {
         }
     }
 
-    /// Ends a critical section in which an event of the side `end` committed
-    /// with an offer that leaves its share: both go.
+    /// Ends a critical section in which an event of the side `end` committed with an offer that leaves its share.
+    /// Both shares are given up.
     ///
     /// # Safety
-    /// As for `give_up`, and for [`State::end_with_share`].
+    /// The share belongs to the caller, which does not use the channel afterwards. It has won and unlinked `theirs`,
+    /// and holds the lock.
     #[inline(always)]
     unsafe fn end_both<S: Share<T>>(
         core: NonNull<Self>,
@@ -407,20 +418,20 @@ impl<T> Core<T> {
         wakes: &mut WakeList,
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has won and unlinked the offer, and holds the lock.
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
         match end {
             End::Tx => wakes.push_for(waiter, Turn::Given),
             End::Rx => wakes.push_for(waiter, Turn::Taken),
         }
         if state.side(other).has_handles() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the share belongs to the caller, which does not use the channel afterwards.
             return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };
         }
         if S::OWNED {
             state.side(end).give_up();
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's share was given up above, and the caller does not use the channel afterwards.
         unsafe { Self::finish(core, state, wakes) };
     }
 
@@ -431,11 +442,11 @@ impl<T> Core<T> {
     #[inline(never)]
     unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
         if !state.is_quiet() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller has no share of the channel any more.
             return unsafe { Self::finish_and_tell(core, state, wakes) }.drop_quietly();
         }
         if state.is_unreferenced() {
-            // SAFETY: the caller's contract.
+            // SAFETY: no share is left, the caller's included. A quiet channel has no content.
             unsafe { Self::finish_for_good(core, state) };
         } else {
             state.close_sides();
@@ -443,23 +454,23 @@ impl<T> Core<T> {
         }
     }
 
-    /// As `finish`, of a channel that nobody refers to.
+    /// Frees the channel. No handle and no event refers to it.
     ///
     /// # Safety
-    /// As for `finish`; what was in it has been taken out.
+    /// No share of the channel is left, and its content has been taken out.
     #[inline(always)]
     unsafe fn finish_for_good(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
         debug_assert!(state.buffer.is_none() && !state.has_left(), "it is with the unread");
         let history = state.history();
         drop(state);
-        // SAFETY: made by `handle::pair`; one critical section is the last.
+        // SAFETY: `Core::boxed` made the channel. No share is left, and only one critical section finds that.
         unsafe { Self::free(core, history) };
     }
 
-    /// As `finish`, where somebody may wait, or something be kept. What nobody will receive is the caller's to drop.
+    /// Like `finish`, for a channel with waiters or content. The caller drops the messages that no receiver will get.
     ///
     /// # Safety
-    /// As for `finish`.
+    /// The caller has no share of the channel any more.
     #[cold]
     #[inline(never)]
     unsafe fn finish_and_tell(
@@ -469,21 +480,21 @@ impl<T> Core<T> {
     ) -> Unread<T> {
         let unread = state.sides_changed(wakes);
         if state.is_unreferenced() {
-            // SAFETY: the caller's contract; it has been taken out.
+            // SAFETY: no share is left, the caller's included, and `sides_changed` has taken the content out.
             unsafe { Self::finish_for_good(core, state) };
         } else {
-            // The last touch: whoever comes next may find that nobody refers to it.
+            // The last access: the next thread to take the lock may find that no share is left.
             Self::unlock(state, wakes);
         }
         unread
     }
 
-    /// An event gives its share up, and nothing else: a partner has completed
-    /// it, or it was never offered. `arrived`: it is a receive that has its
-    /// message from a partner, so that the end of the channel may be told.
+    /// Gives up an event's share, and does nothing else: a partner has completed the event, or it was never offered.
+    /// `arrived` says that it is a receive which has its message from a partner. Then waiters may be told of the
+    /// channel's end.
     ///
     /// # Safety
-    /// As for `give_up`.
+    /// The share belongs to the caller, which does not use the channel afterwards.
     #[inline(always)]
     pub(super) unsafe fn part<S: Share<T>>(
         core: NonNull<Self>,
@@ -494,7 +505,7 @@ impl<T> Core<T> {
         if !S::OWNED && !arrived {
             return;
         }
-        // SAFETY: the caller's share keeps it alive.
+        // SAFETY: the caller's share keeps the channel alive.
         let mut state = unsafe { core.as_ref() }.lock();
         if arrived {
             state.taken = state.taken.wrapping_add(1);
@@ -505,17 +516,18 @@ impl<T> Core<T> {
             ends |= state.side(end).is_unreferenced();
         }
         if ends {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
+            // channel afterwards.
             unsafe { Self::finish(core, state, wakes) };
         }
     }
 
-    /// An event that did not win ends: unlinks it, and gives its share up. A
-    /// message that a partner committed to it goes back to the head of the
-    /// channel.
+    /// Ends an event that did not win: unlinks it, and gives its share up. A message that a partner committed to it
+    /// goes back to the head of the channel.
     ///
     /// # Safety
-    /// As for `give_up`; the slot is the caller's own, of the side `end`.
+    /// The share belongs to the caller, which does not use the channel afterwards. The slot is the caller's own, of
+    /// the side `end`.
     #[inline(never)]
     pub(super) unsafe fn retract<S: Share<T>>(
         core: NonNull<Self>,
@@ -523,19 +535,19 @@ impl<T> Core<T> {
         end: End,
         wakes: &mut WakeList,
     ) {
-        // SAFETY: the caller's share keeps it alive.
+        // SAFETY: the caller's share keeps the channel alive.
         let mut guard = unsafe { core.as_ref() }.lock();
         let state = &mut *guard;
         let mut ends = false;
         if slot.offer.is_linked() {
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
-            // SAFETY: linked, under the lock of its list.
+            // SAFETY: the offer is linked, and the lock of its list is held.
             unsafe { list.unlink(NonNull::from(&slot.offer)) };
         } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
-            // SAFETY: unlinked, so it is the owner's.
+            // SAFETY: the offer is unlinked, so the message belongs to the owner.
             if let Some(message) = unsafe { slot.take() } {
                 state.taken = state.taken.wrapping_add(1);
-                // SAFETY: a partner has completed it, with a ticket.
+                // SAFETY: a partner has completed the offer with a ticket, and the caller is its owner.
                 let ticket = unsafe { slot.offer.stamp() };
                 ends = state.give_back(ticket, message, wakes);
             }
@@ -545,7 +557,8 @@ impl<T> Core<T> {
             ends |= !state.side(end).has_handles();
         }
         if ends {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
+            // channel afterwards.
             return unsafe { Self::finish_and_tell(core, guard, wakes) }.end();
         }
         if guard.capacity & WATCHED == 0 {
@@ -555,7 +568,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// An offer leaves its queue, and nothing else. False: it is in none.
+    /// Takes an offer out of its queue, and does nothing else. Returns false if it is in none.
     ///
     /// # Safety
     /// The slot is the caller's own, of the side `end`.
@@ -564,7 +577,7 @@ impl<T> Core<T> {
         let linked = slot.offer.is_linked();
         if linked {
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
-            // SAFETY: linked, under the lock of its list.
+            // SAFETY: the offer is linked, and the lock of its list is held.
             unsafe { list.unlink(NonNull::from(&slot.offer)) };
         }
         linked
@@ -574,38 +587,38 @@ impl<T> Core<T> {
     pub(super) fn close(&self, wakes: &mut WakeList) {
         let mut state = self.lock();
         state.capacity |= CLOSED;
-        // The caller refers to the channel.
+        // The caller has a handle, so the channel stays alive.
         let unread = state.sides_changed(wakes);
         Self::unlock(state, wakes);
         unread.end();
     }
 
-    /// A handle goes, and leaves what it has lent.
+    /// Drops a handle, and adds the events that it has lent to the channel's count.
     ///
     /// # Safety
     /// The caller does not use the channel afterwards.
     pub(super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32) {
-        // SAFETY: the handle keeps it alive.
+        // SAFETY: the handle keeps the channel alive.
         let mut state = unsafe { core.as_ref() }.lock();
         state.side(end).drop_handle(lent);
         if state.side(end).is_unreferenced() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the handle is not counted any more, and the caller does not use the channel afterwards.
             unsafe { Self::drop_last(core, state) };
         }
     }
 
-    /// The last handle of a side has gone, and no event of it is left.
+    /// Ends a side: its last handle is gone, and no event of it is left.
     ///
     /// # Safety
-    /// As for `finish`.
+    /// The caller has no share of the channel any more.
     #[inline(never)]
     unsafe fn drop_last(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
         if state.is_quiet() && state.is_unreferenced() {
-            // SAFETY: the caller's contract.
+            // SAFETY: no share is left, the caller's included. A quiet channel has no content.
             return unsafe { Self::finish_for_good(core, state) };
         }
         let mut wakes = WakeList::new();
-        // SAFETY: as above.
+        // SAFETY: the caller has no share of the channel any more.
         let unread = unsafe { Self::finish_and_tell(core, state, &mut wakes) };
         wakes.queue();
         unread.end();

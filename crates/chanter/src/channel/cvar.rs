@@ -2,7 +2,7 @@
 
 use super::ivar::{Get, IVar};
 
-/// A condition that is set once, and stays set; clones share it.
+/// A condition that is set once, and stays set. Clones share it.
 ///
 /// Law: once `set` has returned, every `wait` is ready, for ever.
 ///
@@ -15,22 +15,21 @@ use super::ivar::{Get, IVar};
 /// over.wait().sync_blocking();
 /// ```
 ///
-/// The condition variable of Concurrent ML's implementation (`CVar.cvar`),
-/// which is what its nacks and thread ends are made of. It is not the condition
-/// variable of a monitor.
+/// The condition variable of Concurrent ML's implementation (`CVar.cvar`), from which its nacks and thread ends are
+/// made. It is not the condition variable of a monitor.
 #[derive(Clone, Debug, Default)]
 pub struct CVar {
     set: IVar<()>,
 }
 
 impl CVar {
-    /// A condition that is not set.
+    /// Makes a condition that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the condition and wakes all who wait for it; true: nobody had set
-    /// it before. Never blocks.
+    /// Sets the condition, and wakes all threads that wait for it. Returns true if it was not set before. Never
+    /// blocks.
     pub fn set(&self) -> bool {
         self.set.put(()).is_ok()
     }
@@ -40,7 +39,7 @@ impl CVar {
         self.set.try_get().is_some()
     }
 
-    /// The event that the condition is set. Not chosen: nothing happens.
+    /// The event that the condition is set. If it is not chosen, nothing happens.
     pub fn wait(&self) -> Get<()> {
         self.set.get()
     }

@@ -1,9 +1,9 @@
-//! What channels say when they cannot do it.
+//! The errors of channel operations.
 
 use std::error::Error;
 use std::fmt;
 
-/// The channel is closed, or no sender is left, and it is empty.
+/// The error of a receive: the channel is empty, and it is closed or no sender is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
@@ -15,7 +15,7 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// The channel is closed, or no receiver is left; here is the message.
+/// The error of a send, with the message: the channel is closed, or no receiver is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
@@ -33,17 +33,17 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> Error for SendError<T> {}
 
-/// Why `try_send` did not send; here is the message.
+/// The error of `try_send`, with the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// Nobody takes it now, and there is no room.
+    /// No receiver takes the message now, and there is no room.
     Full(T),
-    /// Nobody ever will.
+    /// No receiver will ever take the message.
     Closed(T),
 }
 
 impl<T> TrySendError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_message(self) -> T {
         match self {
             Self::Full(message) | Self::Closed(message) => message,
@@ -71,12 +71,12 @@ impl<T> fmt::Display for TrySendError<T> {
 
 impl<T> Error for TrySendError<T> {}
 
-/// Why `try_recv` did not receive.
+/// The error of `try_recv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// No message is there now.
+    /// There is no message now.
     Empty,
-    /// None will ever be.
+    /// There will never be a message.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! Handles' and events' shares of a channel.
+//! The shares of a channel that handles and events have.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -12,45 +12,41 @@ use crate::sync::os_thread;
 
 /// A sender's or receiver's share of its channel.
 ///
-/// The OS thread that made the handle counts the events that it lends with
-/// plain stores; any other takes the channel's lock. Both sums meet in
-/// `Side::lent` when the handle is dropped, which needs exclusive access.
+/// The OS thread that made the handle counts the events that it lends with plain stores. Any other thread takes the
+/// channel's lock. Both sums meet in `Side::lend` when the handle is dropped, which needs exclusive access.
 pub(super) struct Handle<T, const END: bool> {
     core: NonNull<Core<T>>,
     /// The OS thread that may count without a lock.
     owner: u32,
-    /// Events lent by the owner since it last reported to the channel.
+    /// The number of events that the owner has lent since it last reported to the channel.
     lent: AtomicU32,
 }
 
-/// A handle reports what it has lent in parts of this size, so that the sums
-/// stay small.
+/// The number of lent events after which a handle reports, so that the sums stay small.
 const REPORT: u32 = 4096;
 
-/// `END` of a [`Handle`]: a const parameter, so that handles are small.
+/// Values of `END` of a [`Handle`]. It is a const parameter, so that handles are small.
 pub(super) const TX: bool = true;
 pub(super) const RX: bool = false;
 
-/// An event's share of its channel. The event gives it up in one of its
-/// critical sections, or leaves it to its partner; there is no destructor.
+/// An event's share of its channel. The event gives it up in one of its critical sections, or leaves it to its
+/// partner. There is no destructor.
 pub struct Lent<T> {
     core: NonNull<Core<T>>,
 }
 
-/// A handle's share, used by an event that borrows the handle: nothing to
-/// count, and nothing to give up.
+/// A handle's share, used by an event that borrows the handle. Nothing is counted, and nothing is given up.
 ///
-/// If the event is leaked, the handle may go before it, but then nobody ever
-/// touches the event's side of it again, and the memory of what was pinned
-/// stays.
+/// If the event is leaked, the handle may be dropped before it. But then no thread touches the event's side of the
+/// channel again, and the memory of the pinned event stays.
 pub struct Borrowed<'a, T> {
     lent: Lent<T>,
     handle: PhantomData<&'a ()>,
 }
 
-/// How an event refers to its channel.
+/// The way in which an event refers to its channel.
 pub trait Share<T> {
-    /// The event has a share of its own, and gives it up.
+    /// Whether the event has a share of its own, and gives it up.
     const OWNED: bool;
     #[doc(hidden)]
     fn lent(&self) -> &Lent<T>;
@@ -72,7 +68,7 @@ impl<T> Share<T> for Borrowed<'_, T> {
     }
 }
 
-/// A channel's first two handles.
+/// Makes a channel's first two handles.
 // Inlined, so that handles are made where they stay: a copy would wait for the stores.
 #[inline(always)]
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
@@ -91,30 +87,29 @@ impl<T, const END: bool> Handle<T, END> {
 
     #[inline(always)]
     pub(super) fn core(&self) -> &Core<T> {
-        // SAFETY: the handle's share keeps it alive.
+        // SAFETY: the handle's share keeps the channel alive.
         unsafe { self.core.as_ref() }
     }
 
-    /// For a report, while the handle exists.
+    /// The channel for a report, while the handle exists.
     #[cold]
     pub(super) fn probe(&self) -> Probe {
         Lent { core: self.core }.probe()
     }
 
-    /// For a report: what the handle counts for. Its thread cannot run.
+    /// The handle's counts for a report. Its thread cannot run meanwhile.
     #[cold]
     pub(super) fn held(&self) -> Held {
-        // ORDER: Relaxed: as in `drop`.
+        // ORDER: Relaxed: the owner's thread cannot run, and other threads do not write.
         let lent = self.lent.load(Ordering::Relaxed);
         Held { channel: self.core.as_ptr() as usize, sends: END == TX, lent }
     }
 
-    /// A share for an event.
+    /// Makes a share for an event.
     #[inline(always)]
     pub(super) fn lend(&self) -> Lent<T> {
         if os_thread() == self.owner {
-            // ORDER: Relaxed: only this OS thread writes, and `drop` reads
-            // with exclusive access.
+            // ORDER: Relaxed: only this OS thread writes, and `drop` reads with exclusive access.
             let lent = self.lent.load(Ordering::Relaxed) + 1;
             self.lent.store(lent, Ordering::Relaxed);
             if lent == REPORT {
@@ -126,7 +121,7 @@ impl<T, const END: bool> Handle<T, END> {
         Lent { core: self.core }
     }
 
-    /// The handle's own share, for an event that borrows the handle.
+    /// Returns the handle's own share, for an event that borrows the handle.
     #[inline(always)]
     pub(super) fn borrow(&self) -> Borrowed<'_, T> {
         Borrowed { lent: Lent { core: self.core }, handle: PhantomData }
@@ -149,7 +144,7 @@ impl<T, const END: bool> Clone for Handle<T, END> {
 impl<T, const END: bool> Drop for Handle<T, END> {
     fn drop(&mut self) {
         let lent = self.lent.load(Ordering::Relaxed);
-        // SAFETY: the handle ends here.
+        // SAFETY: the handle ends here, and does not use the channel afterwards.
         unsafe { Core::drop_handle(self.core, Self::SIDE, lent) };
     }
 }
@@ -162,16 +157,15 @@ impl<T> Lent<T> {
 
     #[inline(always)]
     pub(super) fn core(&self) -> &Core<T> {
-        // SAFETY: the share keeps it alive; whoever gives the share up does
-        // not call this again.
+        // SAFETY: the share keeps the channel alive. An event that has given the share up does not call this again.
         unsafe { self.core.as_ref() }
     }
 
-    /// For a report, while the share is held.
+    /// The channel for a report, while the share is held.
     #[cold]
     pub(super) fn probe(&self) -> Probe {
-        // SAFETY: in all of them the caller knows that the channel lives: it has
-        // a share, or whoever waits there has.
+        // SAFETY: the caller of each function knows that the channel is alive: it has a share itself, or a thread
+        // that waits there has one.
         unsafe {
             Probe {
                 channel: self.core.cast(),
@@ -193,7 +187,7 @@ impl<T> Lent<T> {
         }
     }
 
-    /// Another share for an event's copy.
+    /// Makes another share, for an event's copy.
     pub(super) fn again(&self, end: End) -> Self {
         self.core().lock().side(end).lend(1);
         Self { core: self.core }

@@ -8,7 +8,7 @@ use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::Arc;
 
-/// A write-once variable; clones share it.
+/// A write-once variable. Clones share it.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -28,15 +28,15 @@ struct Cell<T> {
 }
 
 impl<T> IVar<T> {
-    /// An empty variable.
+    /// Makes an empty variable.
     pub fn new() -> Self {
         Self { cell: Arc::new(Cell { value: OnceLock::new(), waiters: WaitQueue::new() }) }
     }
 
-    /// Writes the value and wakes all who wait for it. Never blocks.
+    /// Writes the value, and wakes all threads that wait for it. Never blocks.
     ///
     /// # Errors
-    /// The variable has a value already; gives `value` back.
+    /// Returns `value` in the error if the variable has a value already.
     pub fn put(&self, value: T) -> Result<(), T> {
         self.cell.value.set(value)?;
         let mut wakes = WakeList::new();
@@ -45,14 +45,14 @@ impl<T> IVar<T> {
         Ok(())
     }
 
-    /// The value, if it has been written.
+    /// Returns the value, if it has been written.
     pub fn try_get(&self) -> Option<&T> {
         self.cell.value.get()
     }
 
-    /// The event that the variable is written; yields a copy of the value.
+    /// The event that the variable is written. It yields a copy of the value.
     ///
-    /// Ready for ever afterwards. Not chosen: nothing happens.
+    /// It is ready for ever afterwards. If it is not chosen, nothing happens.
     pub fn get(&self) -> Get<T>
     where
         T: Clone,
@@ -88,8 +88,8 @@ pub struct Get<T> {
 
 into_future!([T: Clone] Get<T>, T);
 
-// SAFETY: the branch holds the variable and an offer, which is `Send` by the
-// protocol.
+// SAFETY: the branch holds the variable, as the event does, and an offer. Partners reach the offer under the queue's
+// lock only, on whatever thread the owner is.
 unsafe impl<T: Clone> Event for Get<T> {
     type Branch = GetBranch<T>;
 
@@ -98,7 +98,8 @@ unsafe impl<T: Clone> Event for Get<T> {
     }
 }
 
-// SAFETY: one leaf, in a queue that unlinks before it asks again.
+// SAFETY: the branch has one leaf, neither walked nor retried. A partner that passes its offer over unlinks it, so it
+// may be offered again.
 unsafe impl<T: Clone> BaseEvent for Get<T> {
     const LASTS: bool = true;
     fn is_last(_: &Self::Branch) -> bool {
@@ -122,7 +123,7 @@ impl<T> GetBranch<T> {
     }
 }
 
-// SAFETY: `settle` and `drop` retract the offer.
+// SAFETY: `settle` and `drop` retract the offer, and no user code runs under the queue's lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T: Clone> Branch for GetBranch<T> {
     type Output = T;
@@ -133,7 +134,8 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // SAFETY: pinned, and retracted in `drop` at the latest.
+        // SAFETY: the offer is pinned with the branch, and is retracted in `drop` at the latest, before the branch
+        // dies.
         unsafe { self.ivar.cell.waiters.offer(&self.offer, at, || self.is_written()) }
     }
 

@@ -1,19 +1,19 @@
 //! The place in a channel for one message that was sent asynchronously.
 //!
-//! Many channels carry one answer, which is there before anybody waits for it. A small message
-//! that would be the first to wait is left in the channel itself, and needs no offer for its partner to find:
-//! no frame, no queue, nobody to tell when it is taken.
+//! Many channels carry one answer, which is there before any thread waits for it. A small message that would be the
+//! first to wait is left in the channel itself. It needs no offer for its partner to find: no frame, no queue, and no
+//! waker.
 //!
-//! INV-LEFT: a message is left only in a rendezvous channel that is open, where nobody waits and
-//! nothing is buffered. So it comes before all who wait to send, and after what has come back. It counts as an
-//! event of the senders, and goes when the channel is closed, as the offer would.
+//! INV-LEFT: a message is left only in an open rendezvous channel that has no waiters and no buffered messages. So it
+//! comes before all senders that wait, and after messages that came back. It counts as an event of the senders. It is
+//! dropped when the channel is closed, as the offer would be.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 type Place = [usize; 2];
 
-/// Room for a `T`, if that is small: of the same size for all types, as all channels use the same blocks.
+/// Room for a `T`, if `T` is small. It has the same size for all types, since all channels use the same blocks.
 pub(super) struct Left<T> {
     place: MaybeUninit<Place>,
     message: PhantomData<T>,
@@ -29,15 +29,15 @@ impl<T> Left<T> {
     #[inline(always)]
     pub(super) fn put(&mut self, message: T) {
         assert!(Self::FITS);
-        // SAFETY: it fits.
+        // SAFETY: `FITS` says that the place is large enough and aligned for a `T`.
         unsafe { self.place.as_mut_ptr().cast::<T>().write(message) };
     }
 
     /// # Safety
-    /// Something was put there, and has not been taken since.
+    /// A message was put there, and has not been taken since.
     #[inline(always)]
     pub(super) unsafe fn take(&mut self) -> T {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that a message is there, and `put` wrote it as a `T`.
         unsafe { self.place.as_ptr().cast::<T>().read() }
     }
 }

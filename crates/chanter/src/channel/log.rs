@@ -1,9 +1,7 @@
-//! A log of messages that each of its readers reads whole: what multicast and
-//! broadcast have in common.
+//! A log of messages, which each of its readers reads whole. It is the common part of multicast and broadcast.
 //!
-//! The log keeps what some reader has yet to read. A message counts those
-//! readers; since all read in order, the first message that nobody wants any
-//! more is the oldest.
+//! The log keeps the messages that some reader has yet to read. A message counts those readers. Since all read in
+//! order, the first message that no reader wants any more is the oldest.
 
 use std::collections::VecDeque;
 use std::ops::DerefMut;
@@ -18,47 +16,47 @@ use crate::sync::{Arc, Lock};
 #[doc(hidden)]
 pub struct State<T> {
     kept: VecDeque<Kept<T>>,
-    /// The number of the first that is kept, or of the next one.
+    /// The number of the first message that is kept, or of the next one if none is kept.
     first: u64,
-    /// By index; the free places are reused.
+    /// The readers, by index. Free places are reused.
     readers: Vec<Option<Reader<T>>>,
     writers: usize,
-    /// How many messages are kept at most.
+    /// The greatest number of messages that are kept.
     capacity: usize,
 }
 
 struct Kept<T> {
     message: Shared<T>,
-    /// How many readers have yet to read it.
+    /// The number of readers that have yet to read the message.
     wanted: usize,
 }
 
 struct Reader<T> {
-    /// The number of the message that it reads next.
+    /// The number of the message that the reader reads next.
     next: u64,
-    /// Messages that were given to it and came back.
+    /// Messages that were given to the reader and came back.
     returned: Returned<Shared<T>>,
-    /// How many were given to those who waited, and may come back.
+    /// The number of messages that were given to waiting reads, and may come back.
     given: usize,
     waiting: Queue<Note<T>>,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 #[doc(hidden)]
 pub struct Note<T> {
     got: Option<Got<T>>,
-    /// A writer gave it: the reader counts it until it is taken.
+    /// Whether a writer gave the message. The reader counts it until it is taken.
     given: bool,
 }
 
 enum Got<T> {
     Message(u64, Shared<T>),
-    /// So many were dropped before it read them.
+    /// This number of messages were dropped before the reader read them.
     Missed(u64),
     Closed,
 }
 
-/// What a read yields.
+/// The result of a read.
 pub(super) enum Reading<T> {
     Message(T),
     Missed(u64),
@@ -70,7 +68,7 @@ pub(super) struct Writer<T> {
     log: Arc<Lock<State<T>>>,
 }
 
-/// A reader's share, its handle's and its events'.
+/// A reader's share, of its handle and its events.
 #[doc(hidden)]
 pub struct Share<T> {
     log: Arc<Lock<State<T>>>,
@@ -87,7 +85,7 @@ impl<T> State<T> {
         self.readers[index].as_mut().expect("its shares are alive")
     }
 
-    /// A new reader that wants all messages from `next` on.
+    /// Adds a reader that wants all messages from `next` on. Returns its index.
     fn add(&mut self, next: u64, returned: Returned<Shared<T>>) -> usize {
         let unread = next.saturating_sub(self.first) as usize;
         self.kept.iter_mut().skip(unread).for_each(|kept| kept.wanted += 1);
@@ -101,7 +99,7 @@ impl<T> State<T> {
         index
     }
 
-    /// INV-PLACE: those who wait are told that nothing will come.
+    /// Tells reads that wait that no message will come (INV-PLACE), if no writer is left.
     fn tell_closed(&mut self, wakes: &mut WakeList) {
         if self.writers > 0 {
             return;
@@ -118,7 +116,7 @@ impl<T> Writer<T> {
         Self { log: Arc::new(Lock::new(state)) }
     }
 
-    /// A reader of all that is written from now on.
+    /// Makes a reader of all that is written from now on.
     pub(super) fn reader(&self) -> Arc<Share<T>> {
         let mut state = self.log.lock();
         let end = state.end();
@@ -131,7 +129,7 @@ impl<T> Writer<T> {
         self.log.lock().readers.iter().flatten().count()
     }
 
-    /// Gives `message` to every reader, and says how many there are.
+    /// Gives `message` to every reader, and returns the number of readers.
     pub(super) fn write(&self, message: T) -> Result<usize, SendError<T>> {
         let message = Shared::new(message);
         let mut wakes = WakeList::new();
@@ -154,7 +152,7 @@ impl<T> Writer<T> {
                 }
             }
             if wanted == 0 {
-                // Nobody wants older ones either.
+                // No reader wants older messages either.
                 state.first = number + 1;
                 None
             } else {
@@ -193,7 +191,7 @@ impl<T> Drop for Writer<T> {
 }
 
 impl<T> Share<T> {
-    /// Another reader, which is where this one is.
+    /// Makes another reader, at the same position.
     pub(super) fn fork(&self) -> Arc<Self> {
         let mut state = self.log.lock();
         let reader = state.reader(self.index);
@@ -203,7 +201,7 @@ impl<T> Share<T> {
         Arc::new(Self { log: Arc::clone(&self.log), index })
     }
 
-    /// How many messages it could read at once.
+    /// The number of messages that the reader could read at once.
     pub(super) fn len(&self) -> usize {
         let mut state = self.log.lock();
         let (end, first) = (state.end(), state.first);
@@ -227,7 +225,9 @@ impl<T> Drop for Share<T> {
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queues are in the state, which stays behind the lock. A reader's queue lives as long as the reader has
+// shares. It may move when readers are added, but no offer points to its queue. Values are only moved under the lock,
+// so no user code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl<T> Place for Arc<Share<T>> {
     type Note = Note<T>;
@@ -263,7 +263,7 @@ unsafe impl<T> Place for Arc<Share<T>> {
             kept.wanted -= 1;
             let message = Shared::clone(&kept.message);
             if kept.wanted == 0 {
-                // The oldest; we have a share of it, so it is not dropped here.
+                // It is the oldest. We have a share of it, so it is not dropped here.
                 state.kept.pop_front();
                 state.first += 1;
             }
@@ -295,13 +295,13 @@ impl<T> Note<T> {
         Self { got: None, given: false }
     }
 
-    /// What a committed read yields: a copy, unless nobody else wants it.
+    /// Returns the result of a committed read: a copy, unless no other reader wants the message.
     pub(super) fn read(&mut self, share: &Arc<Share<T>>) -> Reading<T>
     where
         T: Clone,
     {
         if self.given {
-            // It will not come back: who waits for the end may be told.
+            // The message will not come back, so reads that wait for the end may be told.
             let mut wakes = WakeList::new();
             {
                 let mut state = share.log.lock();

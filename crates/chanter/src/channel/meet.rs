@@ -1,5 +1,4 @@
-//! Meeting: an operation looks for its partner among those who wait at the
-//! other end (INV-MATCH).
+//! Meeting: an operation looks for its partner among the waiters at the other end (INV-MATCH).
 
 use std::ptr::NonNull;
 
@@ -7,43 +6,43 @@ use crate::event::protocol::Take;
 use crate::event::{Offer, OfferList, Offered, Offering};
 use crate::sync::spin;
 
-/// What looking for a partner brought.
+/// The outcome of the search for a partner.
 pub(super) enum Meet {
-    /// It has been won and unlinked, and our own offer is committed.
+    /// The partner's offer has been won and unlinked, and our own is committed.
     Won(NonNull<Offer>),
-    /// As `Won`, and its share is the caller's to give up.
+    /// As for `Won`. The caller also gives the partner's share up.
     WithShare(NonNull<Offer>),
     Nobody,
     /// Another offer of our own group committed meanwhile.
     Lost,
 }
 
-/// Looks for a partner in `list`, in order, for the group that `own` belongs
-/// to (`None`: for one that has offered nothing yet).
+/// Looks for a partner in `list`, in order, for the group that `own` belongs to. If `own` is `None`, it looks for an
+/// operation that has offered nothing yet.
 ///
 /// # Safety
 /// The caller holds the lock of `list`.
 #[inline(always)]
 pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
     let Some(first) = list.front() else { return Meet::Nobody };
-    // SAFETY: INV-LIVE, and the lock is held.
+    // SAFETY: the lock of the list is held, as the caller promises. So `first` is alive and linked (INV-LIVE).
     unsafe {
         if own.is_none_or(|own| own.single) && first.as_ref().group().is_single() {
             list.unlink(first);
             return Meet::Won(first);
         }
-        // By value: a reference would have it made for every call.
+        // Passed by value: a reference would force it into memory for every call.
         meet_others(list, first, own.copied())
     }
 }
 
-/// As `meet`, where the first is not a single one, or we are not.
+/// Like `meet`, where the first offer is not a single one, or ours is not.
 ///
 /// # Safety
-/// As for `meet`; `first` is the first offer of the list.
+/// The caller holds the lock of `list`, and `first` is its first offer.
 #[inline(never)]
 unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
-    // SAFETY: INV-LIVE, and the lock is held.
+    // SAFETY: the lock of the list is held, as the caller promises. So `first` is alive and linked (INV-LIVE).
     unsafe {
         let theirs = first.as_ref();
         if own.as_ref().is_none_or(|own| own.single)
@@ -57,35 +56,35 @@ unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<O
     }
 }
 
-/// As `meet`, where claims are needed.
+/// Like `meet`, where claims are needed.
 ///
 /// # Safety
-/// As for `meet_others`.
+/// The caller holds the lock of `list`, and `first` is its first offer.
 #[inline(never)]
 unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
     let mut next = Some(first);
     let mut turn = 0;
     while let Some(offer) = next {
-        // SAFETY: INV-LIVE, and the lock is held.
+        // SAFETY: the lock of the list is held, and the offer is in it, so it is alive (INV-LIVE).
         let theirs = unsafe { offer.as_ref() };
-        // SAFETY: in the list.
+        // SAFETY: the offer is linked in the list, whose lock is held.
         if own.is_some_and(|own| unsafe { own.is_own(theirs) }) {
-            // SAFETY: in the list.
+            // SAFETY: the offer is linked in the list, whose lock is held.
             next = unsafe { list.after(offer) };
             continue;
         }
         if own.is_some_and(|own| !own.single && !own.claim()) {
             return Meet::Lost;
         }
-        // SAFETY: linked.
+        // SAFETY: the offer is linked in the list, whose lock is held.
         match unsafe { theirs.take() } {
             Take::Won => {
-                // SAFETY: in the list.
+                // SAFETY: the offer is linked in the list, whose lock is held.
                 unsafe { list.unlink(offer) };
                 if let Some(own) = own {
                     own.commit();
                 }
-                // SAFETY: won, so its owner waits.
+                // SAFETY: the offer is won, so its owner waits for the publication, and the group is alive.
                 let leaves_its_share = unsafe { theirs.group() }.leaves_its_share();
                 return if leaves_its_share { Meet::WithShare(offer) } else { Meet::Won(offer) };
             }
@@ -94,11 +93,11 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     own.unclaim();
                 }
                 if lost == Take::Busy {
-                    // Its owner tries to match another offer: with our own
-                    // claim given up, one of us gets on.
+                    // The partner's owner tries to match another offer. With our own claim given up, one of the two
+                    // makes progress.
                     spin(&mut turn);
                 } else {
-                    // SAFETY: in the list.
+                    // SAFETY: the offer is linked in the list, whose lock is held.
                     unsafe {
                         next = list.after(offer);
                         list.unlink(offer);
@@ -110,7 +109,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
     Meet::Nobody
 }
 
-/// Commits our own offer to something that needs no partner; false: lost.
+/// Commits our own offer to something that needs no partner. Returns false if it has lost.
 #[inline(always)]
 pub(super) fn commit(own: Option<&Offering<'_>>) -> bool {
     own.is_none_or(|own| own.single || own.commit_alone() == Offered::Committed)
@@ -124,7 +123,7 @@ mod tests {
     use crate::channel::mailbox;
     use crate::event::{Event, choose};
 
-    /// Else each partner would look at all the choices that nobody polls.
+    /// If lost offers stayed, each partner would look at all the choices that are not polled.
     #[test]
     fn lost_offers_are_looked_at_once() {
         let (a, from_a) = mailbox();

@@ -1,19 +1,15 @@
 //! Channels, whose sends *and* receives are events.
 //!
-//! [`channel`] is a rendezvous: a send commits when it is received.
-//! [`bounded`] keeps up to *n* messages, [`mailbox`] any number. All look the
-//! same. An [`IVar`] is written once and read by all.
+//! [`channel`] is a rendezvous: a send commits when it is received. [`bounded`] keeps up to *n* messages, [`mailbox`]
+//! any number. All have the same interface. An [`IVar`] is written once and read by all.
 //!
-//! **Closing.** A channel closes when one side has neither handle nor event
-//! left, or when `close` is called. Sends then commit to an error that gives
-//! the message back; receives deliver what is buffered, then [`Closed`].
+//! **Closing.** A channel closes when one side has neither handle nor event left, or when `close` is called. Sends
+//! then commit to an error that gives the message back. Receives deliver buffered messages, then [`Closed`].
 //!
-//! **The one guarantee.** A send that commits has handed its message to the
-//! channel or to one receiver. (Its sender sees that at its next poll, and, with
-//! [`Sender::send_from`], also if there is none.) If that receiver's synchronization is dropped
-//! before it takes the message, the message goes back to the head of the
-//! channel, before all others; until it is taken, nobody is told `Closed`. It is
-//! dropped only when no receiver is left.
+//! **The one guarantee.** A send that commits has handed its message to the channel or to one receiver. The sender
+//! sees that at its next poll. With [`Sender::send_from`] it sees that even without a next poll. If the receiver's
+//! synchronization is dropped before it takes the message, the message goes back to the head of the channel, before
+//! all others. Until it is taken, no thread is told `Closed`. It is dropped only when no receiver is left.
 //!
 //! Channels of other kinds, with several readers or with answers, are in [`sync`](crate::sync).
 
@@ -70,16 +66,16 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(0)
 }
 
-/// A channel that keeps up to `capacity` messages; 0 is a rendezvous.
+/// A channel that keeps up to `capacity` messages. A capacity of 0 is a rendezvous.
 ///
 /// # Panics
-/// If `capacity` is 2^27 - 1 or more; use [`mailbox`].
+/// Panics if `capacity` is 2^27 - 1 or more. Use [`mailbox`] then.
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let capacity = u32::try_from(capacity).ok().filter(|capacity| *capacity < state::UNBOUNDED);
     with_capacity(capacity.expect("a bounded channel keeps fewer than 2^27 - 1 messages"))
 }
 
-/// A channel that keeps any number of messages: sends never block.
+/// A channel that keeps any number of messages, so that sends never block.
 #[inline]
 pub fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(state::UNBOUNDED)

@@ -15,8 +15,8 @@ use crate::Event;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
 
-/// INV-MATCH, INV-LAST: a message arrives once, whole, whoever comes first; both
-/// sides commit; and the channel is freed after both are done with it.
+/// INV-MATCH, INV-LAST: a message arrives once, whole, whichever side comes first. Both sides commit, and the channel
+/// is freed after both are done with it.
 fn rendezvous() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
@@ -40,8 +40,7 @@ fn rendezvous_needs_observe() {
     needs("group_observe", Relaxed, rendezvous);
 }
 
-/// INV-MATCH: of two senders each meets its receive; no message is lost, and
-/// none comes twice.
+/// INV-MATCH: each of two senders meets its receive. No message is lost, and none comes twice.
 #[test]
 fn two_senders_one_receiver() {
     check_wide(|| {
@@ -57,9 +56,8 @@ fn two_senders_one_receiver() {
     });
 }
 
-/// The one guarantee: a receive that waits is dropped while a message is sent.
-/// Either the send does not commit, and the sender has its message, or the
-/// message is at the head of the channel.
+/// The one guarantee: a receive that waits is dropped while a message is sent. Either the send does not commit, and
+/// the sender has its message, or the message is at the head of the channel.
 fn dropped_receive() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || (tx.try_send(Message::new(1)), tx));
@@ -82,8 +80,8 @@ fn dropped_receives_lose_nothing() {
     check(dropped_receive);
 }
 
-/// The one guarantee, with another receiver that waits: it gets the message, be
-/// it sent to the first, which is dropped meanwhile, or to itself.
+/// The one guarantee, with another receiver that waits. It gets the message, whether that is sent to the first
+/// receiver, which is dropped meanwhile, or to itself.
 #[test]
 fn dropped_receives_pass_on() {
     check(|| {
@@ -99,8 +97,8 @@ fn dropped_receives_pass_on() {
     });
 }
 
-/// A send that waits is dropped while it is received: the message arrives, or
-/// the receive waits on, until the channel closes. It is never in both places.
+/// A send that waits is dropped while it is received. The message arrives, or the receive waits on, until the channel
+/// closes. The message is never in both places.
 #[test]
 fn dropped_sends_arrive_or_not() {
     check(|| {
@@ -120,8 +118,7 @@ fn dropped_sends_arrive_or_not() {
     });
 }
 
-/// Closing races with a send and a receive: both commit, or both fail and the
-/// sender has its message back.
+/// Closing races with a send and a receive. Both commit, or both fail and the sender has its message back.
 #[test]
 fn closing_tells_both() {
     check_wide(|| {
@@ -154,9 +151,8 @@ fn closing_gives_messages_back() {
     });
 }
 
-/// INV-SIDE: the last sender goes while a receive waits, whose receiver has
-/// gone already. The receive is told, and the last of the two frees the channel
-/// with the message in it.
+/// INV-SIDE: the last sender is dropped while a receive waits whose receiver is gone already. The receive is told,
+/// and the last of the two frees the channel with the message in it.
 fn last_handle() {
     let (tx, rx) = bounded(2);
     tx.try_send(Message::new(1)).unwrap();
@@ -176,7 +172,7 @@ fn last_handles_free_the_channel() {
     check(last_handle);
 }
 
-/// INV-SIDE: the last sender goes while a receive waits.
+/// INV-SIDE: the last sender is dropped while a receive waits.
 #[test]
 fn last_senders_close() {
     check(|| {
@@ -187,8 +183,8 @@ fn last_senders_close() {
     });
 }
 
-/// INV-SIDE: events are counted whoever lends them: the handle's own thread
-/// with plain stores, another one under the lock.
+/// INV-SIDE: events are counted, whichever thread lends them: the handle's own thread with plain stores, another one
+/// under the lock.
 #[test]
 fn shared_handles_count_every_event() {
     check(|| {
@@ -208,8 +204,7 @@ fn shared_handles_count_every_event() {
     });
 }
 
-/// INV-MATCH: a bounded channel keeps the order, and a sender that waits for a
-/// place gets the one that is freed.
+/// INV-MATCH: a bounded channel keeps the order, and a sender that waits for a place gets the one that is freed.
 #[test]
 fn bounded_refills_in_order() {
     check(|| {
@@ -225,8 +220,8 @@ fn bounded_refills_in_order() {
     });
 }
 
-/// A stream watches instead of offering: a message that comes while it looks is
-/// seen, or wakes it; so does the end.
+/// A stream watches instead of offering. A message that comes while it looks is seen, or wakes it, and so does the
+/// end.
 #[test]
 fn streams_miss_nothing() {
     check(|| {
@@ -239,8 +234,7 @@ fn streams_miss_nothing() {
     });
 }
 
-/// A single wait that moves to another waker while it commits: the new one is
-/// woken, or the poll sees the result.
+/// A single wait moves to another waker while it commits. The new one is woken, or the poll sees the result.
 #[test]
 fn renewed_receives_are_woken() {
     check(|| {
@@ -256,8 +250,8 @@ fn renewed_receives_are_woken() {
     });
 }
 
-/// INV-LAST of an asynchronous send, which has no owner left: its partner frees
-/// it, whoever comes first, and what nobody takes is dropped with the channel.
+/// INV-LAST of an asynchronous send, which has no owner left. Its partner frees it, whichever comes first. A message
+/// that nobody takes is dropped with the channel.
 fn detached() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || {
@@ -275,8 +269,7 @@ fn detached_sends_arrive_in_order() {
     check(detached);
 }
 
-/// An asynchronous send meets the end of its channel: the message comes back,
-/// or is dropped.
+/// An asynchronous send meets the end of its channel. The message comes back, or is dropped.
 #[test]
 fn detached_sends_end_with_their_channel() {
     check(|| {
@@ -289,7 +282,7 @@ fn detached_sends_end_with_their_channel() {
     });
 }
 
-/// INV-LAST when both last shares go in the receive: the channel is gone before the frame of its sender.
+/// INV-LAST when the receive gives up both last shares: the channel is gone before the frame of its sender.
 #[test]
 fn detached_sends_outlive_their_channel() {
     check(|| {
@@ -302,7 +295,7 @@ fn detached_sends_outlive_their_channel() {
     });
 }
 
-/// INV-SIDE when a detached send moves into a place while the last handle goes.
+/// INV-SIDE when a detached send moves into a place while the last handle is dropped.
 #[test]
 fn detached_sends_refill() {
     check(|| {
@@ -317,7 +310,7 @@ fn detached_sends_refill() {
     });
 }
 
-/// INV-LEFT, INV-MATCH: a message is left, or met, while a receive that waits goes away.
+/// INV-LEFT, INV-MATCH: a message is left, or met, while a receive that waits is dropped.
 #[test]
 fn left_messages_outlive_receives() {
     check(|| {
@@ -337,7 +330,8 @@ fn left_messages_outlive_receives() {
     });
 }
 
-/// INV-LEFT, INV-SIDE: of two receivers one takes what the last sender has left, and both hear of the end.
+/// INV-LEFT, INV-SIDE: one of two receivers takes the message that the last sender has left, and both hear of the
+/// end.
 #[test]
 fn left_messages_end_their_side() {
     check_wide(|| {
@@ -353,8 +347,8 @@ fn left_messages_end_their_side() {
     });
 }
 
-/// INV-LAST of events that borrow their handle, which is dropped right after
-/// them: the partner is done with the channel, or keeps it by itself.
+/// INV-LAST of events that borrow their handle, which is dropped right after them. The partner is done with the
+/// channel, or keeps it alive by itself.
 #[test]
 fn borrowed_events_end_before_their_handle() {
     check(|| {

@@ -8,11 +8,11 @@ use super::place::operation;
 use crate::event::Event;
 use crate::sync::Arc;
 
-/// A multicast channel: each of its [`port`](Multicast::port)s gets every
-/// message that is sent after the port was made.
+/// Makes a multicast channel. Each of its [`port`](Multicast::port)s gets every message that is sent after the port
+/// was made.
 ///
-/// Sends never block: a message is kept until the slowest port has received it.
-/// For a bound see [`broadcast`](crate::sync::broadcast()).
+/// Sends never block. A message is kept until the slowest port has received it. For a bound see
+/// [`broadcast`](crate::sync::broadcast()).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -37,20 +37,20 @@ pub struct Multicast<T> {
 }
 
 impl<T> Multicast<T> {
-    /// Sends `message` to every port, and says how many there are. Never blocks.
+    /// Sends `message` to every port, and returns the number of ports. Never blocks.
     ///
     /// # Errors
-    /// There is no port; gives `message` back.
+    /// Returns `message` in the error if there is no port.
     pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
         self.log.write(message)
     }
 
-    /// A new port, which gets every message that is sent from now on.
+    /// Makes a port, which gets every message that is sent from now on.
     pub fn port(&self) -> Port<T> {
         Port { share: self.log.reader() }
     }
 
-    /// How many ports there are.
+    /// The number of ports.
     pub fn ports(&self) -> usize {
         self.log.readers()
     }
@@ -70,8 +70,8 @@ impl<T> fmt::Debug for Multicast<T> {
 
 /// A receiving end; see [`multicast`].
 ///
-/// A clone is a port of its own, which is where this one is: it gets what this
-/// one has not received yet, and all that follows (CML's `copy`).
+/// A clone is a port of its own, at the same position. It gets the messages that this port has not received yet, and
+/// all that follow (CML's `copy`).
 pub struct Port<T> {
     share: Arc<Share<T>>,
 }
@@ -79,8 +79,8 @@ pub struct Port<T> {
 impl<T> Port<T> {
     /// The event of receiving the next message, of which it makes a copy.
     ///
-    /// Commits when there is one, or to [`Closed`] when there is none and the
-    /// last sender has gone. Not chosen, or dropped: no message is lost.
+    /// It commits when there is a message, or to [`Closed`] when there is none and the last sender is gone. If it is
+    /// not chosen, or dropped, no message is lost.
     pub fn recv(&self) -> PortRecv<T> {
         PortRecv { place: Arc::clone(&self.share), note: Note::new() }
     }
@@ -88,7 +88,7 @@ impl<T> Port<T> {
     /// Receives the next message if there is one. Never blocks.
     ///
     /// # Errors
-    /// `Empty` if there is none now, `Closed` if none will ever be.
+    /// Returns `Empty` if there is no message now, `Closed` if there will never be one.
     pub fn try_recv(&self) -> Result<T, TryRecvError>
     where
         T: Clone,
@@ -99,7 +99,7 @@ impl<T> Port<T> {
         }
     }
 
-    /// How many messages wait for this port.
+    /// The number of messages that wait for this port.
     pub fn len(&self) -> usize {
         self.share.len()
     }

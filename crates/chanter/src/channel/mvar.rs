@@ -1,4 +1,4 @@
-//! `MVar`: a place for one value, taken and put.
+//! `MVar`: a place for one value, which is taken and put.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,19 +10,16 @@ use super::send_from::Giving;
 use crate::event::{Event, WakeList};
 use crate::sync::{Arc, Lock};
 
-/// A variable that is full or empty; clones share it.
+/// A variable that is full or empty. Clones share it.
 ///
-/// [`take`](Self::take) waits until it is full and empties it;
-/// [`put`](Self::put) waits until it is empty and fills it. So a value is
-/// always with one thread, or in the variable. All operations are events, and
-/// each kind is served in order: a value that is put goes to all who wait to
-/// [`read`](Self::read), then to the first who waits to take or to swap.
+/// [`take`](Self::take) waits until it is full and empties it. [`put`](Self::put) waits until it is empty and fills
+/// it. So a value is always with one thread, or in the variable. All operations are events, and each kind is served
+/// in order. A new value goes to all waiting [`read`](Self::read)s, then to the first waiting take or swap.
 ///
 /// Law: `m.take()` and `m.put(v)` alternate, however many threads use them.
 ///
-/// **Cancel safety.** A synchronization that is dropped before its commit never
-/// happened. One that is dropped after it was given the value gives it back,
-/// before every other.
+/// **Cancel safety.** A synchronization that is dropped before its commit never happened. If it is dropped after it
+/// was given the value, the value goes back, before every other.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -36,24 +33,24 @@ use crate::sync::{Arc, Lock};
 /// assert_eq!(place.try_put(4), Err(4));
 /// ```
 ///
-/// Concurrent ML's `SyncVar.mvar`. There, `mPut` fails if the variable is full:
-/// that is [`try_put`](Self::try_put).
+/// Concurrent ML's `SyncVar.mvar`. There, `mPut` fails if the variable is full, as [`try_put`](Self::try_put) does
+/// here.
 pub struct MVar<T> {
     cell: Arc<Lock<State<T>>>,
 }
 
-/// A value, perhaps with readers who have yet to copy it.
+/// A value, perhaps with readers that have yet to copy it.
 enum Held<T> {
     Own(T),
-    /// With the way to copy it, which only readers are sure to know.
+    /// A shared value, with the function that copies it, which only readers are sure to know.
     Shared(std::sync::Arc<T>, fn(&T) -> T),
 }
 
-// SAFETY: values are shared by reads only, for which they are `Sync`.
+// SAFETY: values are shared by reads only, which require that they are `Sync`.
 unsafe impl<T: Send> Send for Held<T> {}
 
 impl<T> Held<T> {
-    /// The value; a copy of it if somebody else is still reading.
+    /// Returns the value, or a copy of it if another thread is still reading.
     fn into_inner(self) -> T {
         match self {
             Self::Own(value) => value,
@@ -66,13 +63,12 @@ impl<T> Held<T> {
 
 #[doc(hidden)]
 pub struct State<T> {
-    /// The value, first; behind it those that had been taken and put in its
-    /// stead when it came back.
+    /// The first value. `behind` holds the values that were put in its stead while it was taken, before it came back.
     value: Option<Held<T>>,
     behind: VecDeque<Held<T>>,
-    /// Counts the operations on the value.
+    /// The number of operations on the value.
     version: u64,
-    /// Those who wait to take or to swap.
+    /// Operations that wait to take or to swap.
     takers: Queue<Note<T>>,
     readers: Queue<Note<T>>,
     putters: Queue<Note<T>>,
@@ -88,7 +84,7 @@ enum Kind<T> {
         got: Option<Held<T>>,
         copy: fn(&T) -> T,
     },
-    /// Brings the new value, takes the old one away; the version that it made.
+    /// A swap brings the new value and takes the old one away. `version` is the one that it made.
     Swap {
         value: Option<Held<T>>,
         version: u64,
@@ -96,7 +92,7 @@ enum Kind<T> {
 }
 
 impl<T> State<T> {
-    /// INV-PLACE.
+    /// Serves waiting operations until none can commit (INV-PLACE).
     fn serve(&mut self, wakes: &mut WakeList) {
         loop {
             if self.value.is_none() {
@@ -150,7 +146,8 @@ impl<T> Note<T> {
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queues are fields of the state, which stays behind the lock. Values are only moved under it, so no user
+// code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl<T> Place for MVar<T> {
     type Note = Note<T>;
@@ -187,21 +184,21 @@ unsafe impl<T> Place for MVar<T> {
                 state.version += 1;
                 state.serve(wakes);
             }
-            // Nobody has seen the new value: the old one is back.
+            // No operation has used the new value, so the old one is back.
             Kind::Swap { value, version } if *version == state.version => {
                 std::mem::swap(value, &mut state.value);
-                // As if it had never been: a swap before it may come back, too.
-                // (No other note can have the number that is used again.)
+                // The swap leaves no trace, so a swap before it may come back, too. (No other note can have the
+                // number that is used again.)
                 state.version -= 1;
             }
-            // A read or a put that has happened has happened.
+            // A read or a put that has committed has happened.
             Kind::Swap { .. } | Kind::Read { .. } | Kind::Put(_) => (),
         }
     }
 }
 
 impl<T> Note<T> {
-    /// The value that a committed operation took away.
+    /// Returns the value that a committed operation took away.
     fn take(&mut self) -> T {
         let (Kind::Take(got) | Kind::Read { got, .. } | Kind::Swap { value: got, .. }) = &mut self.0 else {
             unreachable!("a put takes nothing");
@@ -223,37 +220,37 @@ impl<T> MVar<T> {
         Self { cell: Arc::new(Lock::new(state)) }
     }
 
-    /// A full variable.
+    /// Makes a full variable.
     pub fn new(value: T) -> Self {
         Self::with(Some(value))
     }
 
-    /// An empty variable.
+    /// Makes an empty variable.
     pub fn empty() -> Self {
         Self::with(None)
     }
 
     /// The event of taking the value, which leaves the variable empty.
     ///
-    /// Commits when it is full and nobody came first. Not chosen: nothing
-    /// happens. Dropped after the commit: the value is back, before every other.
+    /// It commits when the variable is full and nobody came first. If it is not chosen, nothing happens. If it is
+    /// dropped after the commit, the value is back, before every other.
     pub fn take(&self) -> Take<T> {
         Take { place: self.clone(), note: Note(Kind::Take(None)) }
     }
 
     /// The event of putting a value.
     ///
-    /// Commits when the variable is empty and nobody came first. Not chosen, or
-    /// dropped before the commit: `value` is dropped. Where another library may drop
-    /// the future, [`put_from`](Self::put_from) tells whether it was put.
+    /// It commits when the variable is empty and nobody came first. If it is not chosen, or dropped before the
+    /// commit, `value` is dropped. Where another library may drop the future, [`put_from`](Self::put_from) tells
+    /// whether it was put.
     pub fn put(&self, value: T) -> Put<T> {
         Put { place: self.clone(), note: Note(Kind::Put(Some(value))) }
     }
 
     /// The event of reading a copy of the value, which stays.
     ///
-    /// Commits when the variable is full. The copy is made afterwards, when no
-    /// lock is held. Not chosen: nothing happens.
+    /// It commits when the variable is full. The copy is made afterwards, when no lock is held. If it is not chosen,
+    /// nothing happens.
     pub fn read(&self) -> Read<T>
     where
         T: Clone + Sync,
@@ -261,13 +258,11 @@ impl<T> MVar<T> {
         Read { place: self.clone(), note: Note(Kind::Read { got: None, copy: T::clone }) }
     }
 
-    /// The event of taking the value and putting `value` instead, in one step:
-    /// nobody sees the variable empty.
+    /// The event of taking the value and putting `value` instead, in one step. No thread sees the variable empty.
     ///
-    /// Commits when it is full and nobody came first. Not chosen, or dropped
-    /// before the commit: `value` is dropped. Dropped after the commit: it never
-    /// happened, unless somebody has used the new value meanwhile; then the old
-    /// one is dropped.
+    /// It commits when the variable is full and nobody came first. If it is not chosen, or dropped before the commit,
+    /// `value` is dropped. If it is dropped after the commit, it never happened, unless the new value has been used
+    /// meanwhile. Then the old value is dropped.
     pub fn swap(&self, value: T) -> Replace<T> {
         let value = Some(Held::Own(value));
         Replace { place: self.clone(), note: Note(Kind::Swap { value, version: 0 }) }
@@ -281,7 +276,7 @@ impl<T> MVar<T> {
     /// Puts a value if there is none. Never blocks.
     ///
     /// # Errors
-    /// The variable is full; gives `value` back.
+    /// Returns `value` in the error if the variable is full.
     pub fn try_put(&self, value: T) -> Result<(), T> {
         match try_now(self, Note(Kind::Put(Some(value)))) {
             Err(Note(Kind::Put(Some(value)))) => Err(value),
@@ -300,7 +295,7 @@ impl<T> MVar<T> {
     /// Takes the value and puts `value` instead, if there is one. Never blocks.
     ///
     /// # Errors
-    /// The variable is empty; gives `value` back.
+    /// Returns `value` in the error if the variable is empty.
     pub fn try_swap(&self, value: T) -> Result<T, T> {
         match try_now(self, Note(Kind::Swap { value: Some(Held::Own(value)), version: 0 })) {
             Ok(mut note) => Ok(note.take()),

@@ -1,15 +1,12 @@
-//! Places: what one waits at that is neither a channel nor written once.
+//! Places: objects that threads wait at, other than channels and variables that are written once.
 //!
-//! A place is a state behind a lock, with queues of operations that wait until
-//! the state lets them commit. Each operation has a *note*: what it brings, and
-//! what it takes away.
+//! A place is a state behind a lock, with queues of operations that wait until the state lets them commit. Each
+//! operation has a *note*, which holds the values that it brings and takes away.
 //!
-//! * INV-PLACE: while the lock is free, no operation waits that could commit.
-//!   So whoever changes the state serves those who wait, in its critical
-//!   section, and whoever comes later cannot overtake them.
-//! * Notes, like the slots of channels, belong to their owners, but while they
-//!   are queued, to the holder of the lock. What must not be dropped under the
-//!   lock leaves in a note.
+//! * INV-PLACE: while the lock is free, no operation waits that could commit. So a change of the state serves the
+//!   waiters in its own critical section, and a later operation cannot overtake them.
+//! * A note, like the slot of a channel, belongs to its owner. While it is queued, it belongs to the holder of the
+//!   lock. A value that must not be dropped under the lock leaves in a note.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,39 +23,40 @@ use crate::sync::UnsafeCell;
 /// A share of a place at which operations wait.
 ///
 /// # Safety
-/// [`queue`](Self::queue) gives the same queue for a note as long as its operation waits, and that queue neither moves nor ends
-/// meanwhile. It is behind the lock, and whoever has the state has the lock. No user code runs under it.
+/// [`queue`](Self::queue) gives the same queue for a note as long as its operation waits. That queue neither moves
+/// nor ends meanwhile. It is behind the lock, so a thread that has the state has the lock. No user code runs under
+/// it.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub unsafe trait Place {
-    /// It has a `meet` of its own: one that is not ready may commit, too.
+    /// Whether the place has a `meet` of its own, so that an operation that is not ready may commit, too.
     const MEETS: bool = false;
 
-    /// What an operation brings and takes away.
+    /// The values that an operation brings and takes away.
     type Note;
-    /// What is behind the lock.
+    /// The state behind the lock.
     type State;
 
     /// Takes the lock.
     fn lock(&self) -> impl DerefMut<Target = Self::State>;
 
-    /// Where an operation like this one waits.
+    /// The queue in which an operation with this note waits.
     fn queue<'a>(&self, state: &'a mut Self::State, note: &Self::Note) -> &'a mut Queue<Self::Note>;
 
-    /// Whether it can commit now.
+    /// Whether an operation with this note can commit now.
     fn is_ready(&self, state: &Self::State, note: &Self::Note) -> bool;
 
-    /// It has committed, being ready: changes the state, and serves those who
-    /// wait for that.
+    /// Applies an operation that was ready and has committed. It changes the state, and serves the operations that
+    /// waited for the change.
     fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
-    /// An operation begins to wait, or stops without having been served.
+    /// Called when an operation begins to wait (true), or stops without having been served (false).
     fn waits(&self, _state: &mut Self::State, _waits: bool) {}
 
-    /// It was served, and dropped before it took what it was given.
+    /// Reverts an operation that was served, but dropped before it took its result.
     fn undo(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
-    /// Commits if that is possible, for the group that `own` belongs to
-    /// (`None`: one that has offered nothing). `None`: it has to wait.
+    /// Commits for the group of `own`, if that is possible. `own` is `None` for an operation that has offered
+    /// nothing. Returns `None` if the operation has to wait.
     fn meet(
         &self,
         state: &mut Self::State,
@@ -66,7 +64,7 @@ pub unsafe trait Place {
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Option<Offered> {
-        // SAFETY: the slot is the caller's: not queued.
+        // SAFETY: the slot belongs to the caller, and is not queued.
         let note = unsafe { slot.note() };
         if !self.is_ready(state, note) {
             return None;
@@ -81,28 +79,29 @@ pub unsafe trait Place {
 
 /// The event of an operation at a place.
 pub trait Operation {
-    /// Where it waits.
+    /// The place where the operation waits.
     type Place: Place;
-    /// What it yields.
+    /// The result of the operation.
     type Output;
-    /// Once it has committed and is finished, nothing of its place and its note is left to drop. Then it is polled where it is
-    /// awaited, as the operations of channels are.
+    /// Whether nothing of its place and its note is left to drop once it has committed and is finished. Then it is
+    /// polled where it is awaited, as the operations of channels are.
     const LEAN: bool = false;
-    /// It has a shorter way to commit where it is awaited alone.
+    /// Whether it has a shorter way to commit where it is awaited alone.
     const PROMPT: bool = false;
-    /// Commits, if that is possible now without an offer. False: nothing has happened. Takes the lock itself.
+    /// Commits, if that is possible now without an offer. Returns false if nothing has happened. It takes the lock
+    /// itself.
     #[inline(always)]
     fn at_once(_place: &Self::Place, _note: &mut NoteOf<Self>, _wakes: &mut WakeList) -> bool {
         false
     }
-    /// What it yields once it has committed. No lock is held.
+    /// Returns the result of an operation that has committed. No lock is held.
     fn finish(place: &Self::Place, note: &mut NoteOf<Self>) -> Self::Output;
 }
 
 /// The note of an operation.
 pub(super) type NoteOf<O> = <<O as Operation>::Place as Place>::Note;
 
-/// Performs an operation if it can commit now; gives the note back in any case.
+/// Performs an operation if it can commit now. Returns the note in any case.
 pub(super) fn try_now<P: Place>(place: &P, note: P::Note) -> Result<P::Note, P::Note> {
     let slot = Slot::new(note);
     let mut wakes = WakeList::new();
@@ -115,7 +114,7 @@ pub(super) fn try_now<P: Place>(place: &P, note: P::Note) -> Result<P::Note, P::
 /// An operation's offer and its note.
 #[repr(C)]
 pub struct Slot<N> {
-    /// First, so that a pointer to it is a pointer to the slot.
+    /// The first field, so that a pointer to it is a pointer to the slot.
     offer: Offer,
     note: UnsafeCell<N>,
 }
@@ -125,37 +124,37 @@ impl<N> Slot<N> {
         Self { offer: Offer::new(), note: UnsafeCell::new(note) }
     }
 
-    /// The note of a slot that was never queued.
+    /// Returns the note of a slot that was never queued.
     fn into_note(self) -> N {
         self.note.into_inner()
     }
 
     /// # Safety
-    /// The caller owns the note: it is the owner and not queued, or it holds the
-    /// lock and has won the offer. No other borrow of the note is in use.
+    /// The note belongs to the caller: it is the owner and the note is not queued, or it holds the lock and has won
+    /// the offer. No other borrow of the note is in use.
     #[allow(clippy::mut_from_ref, reason = "as a cell")]
     pub(super) unsafe fn note(&self) -> &mut N {
-        // SAFETY: the caller's contract.
+        // SAFETY: the note belongs to the caller, as it promises, and no other borrow of it is in use.
         self.note.with_mut(|note| unsafe { &mut *note })
     }
 }
 
-/// The operations of one kind that wait, in order; lives under the place's lock.
+/// The operations of one kind that wait, in order. It lives under the place's lock.
 #[repr(transparent)]
 pub struct Queue<N> {
     offers: OfferList,
-    /// Those who serve the queue move notes between threads.
+    /// Threads that serve the queue move notes between threads.
     notes: PhantomData<N>,
 }
 
 impl<N> Queue<N> {
-    /// An empty one.
+    /// Makes an empty queue.
     #[allow(clippy::new_without_default, reason = "hidden")]
     pub fn new() -> Self {
         Self { offers: OfferList::new(), notes: PhantomData }
     }
 
-    /// Whether nobody waits.
+    /// Whether no operation waits.
     pub fn is_empty(&self) -> bool {
         self.offers.is_empty()
     }
@@ -164,54 +163,54 @@ impl<N> Queue<N> {
         &mut self.offers
     }
 
-    /// The same queue, of operations with notes of another type.
+    /// Views the queue as one of operations with notes of another type.
     ///
     /// # Safety
     /// The operations that wait in it have notes of type `M`.
     pub(super) unsafe fn with_notes<M>(&mut self) -> &mut Queue<M> {
-        // SAFETY: a list of offers, whatever `N` is; the rest is the caller's
-        // contract.
+        // SAFETY: the queue is a list of offers, whatever `N` is. The caller promises that the operations in it have
+        // notes of type `M`.
         unsafe { NonNull::from(self).cast::<Queue<M>>().as_mut() }
     }
 
-    /// Commits the first that still can: `f` fills its note in. `None`: nobody
-    /// waits. The caller has claimed no group.
+    /// Commits the first operation that still can. `f` fills its note in. Returns `None` if no operation waits. The
+    /// caller has claimed no group.
     pub fn serve<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, _, result) = self.commit_first(f)?;
         wakes.push(waiter);
         Some(result)
     }
 
-    /// As `serve`, where `f` gives a message: who has got it runs next.
+    /// Like `serve`, where `f` gives a message. The thread that has got it runs next.
     pub fn give<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, turn, result) = self.commit_first(f)?;
         wakes.push_for(waiter, turn);
         Some(result)
     }
 
-    /// What `f` says of the note of the first. `None`: nobody waits.
+    /// Applies `f` to the note of the first operation. Returns `None` if no operation waits.
     pub fn peek<R>(&mut self, f: impl FnOnce(&N) -> R) -> Option<R> {
         let first = self.offers.front()?;
-        // SAFETY: as in `commit_first`, but that this one need not be won: while it is queued, its note belongs to the
-        // holder of the lock.
+        // SAFETY: the exclusive borrow of the queue means that the lock is held. While the first offer is queued, its
+        // owner waits, so it is alive, and its note belongs to the holder of the lock.
         Some(f(unsafe { first.cast::<Slot<N>>().as_ref().note() }))
     }
 
-    /// As [`serve`](Self::serve), but the first only. `None`: it has lost elsewhere, and is out of the queue; or nobody
-    /// waits.
+    /// Like [`serve`](Self::serve), but tries the first operation only. Returns `None` if that has lost elsewhere,
+    /// and was taken out of the queue, or if no operation waits.
     pub fn serve_first<R>(&mut self, wakes: &mut WakeList, f: impl FnOnce(&mut N) -> R) -> Option<R> {
-        // SAFETY: as in `commit_first`.
+        // SAFETY: the exclusive borrow of the queue means that the lock is held, and the caller has claimed no group.
         let offer = unsafe { self.offers.win_first() }?;
-        // SAFETY: as there.
+        // SAFETY: the offer was in this queue, and `win_first` has won it.
         let (waiter, result) = unsafe { Self::commit(offer, f) };
         wakes.push(waiter);
         Some(result)
     }
 
     fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, Turn, R)> {
-        // SAFETY: we are under the lock, or there would be no exclusive borrow.
+        // SAFETY: the exclusive borrow of the queue means that the lock is held, and the caller has claimed no group.
         let offer = unsafe { self.offers.win() }?;
-        // SAFETY: it is one of ours, and won.
+        // SAFETY: the offer was in this queue, and `win` has won it, so its group is alive until the publication.
         unsafe {
             let turn = offer.as_ref().group().turn_if_given();
             let (waiter, result) = Self::commit(offer, f);
@@ -222,8 +221,8 @@ impl<N> Queue<N> {
     /// # Safety
     /// The offer was in this queue, and is won.
     unsafe fn commit<R>(offer: NonNull<Offer>, f: impl FnOnce(&mut N) -> R) -> (Option<Waker>, R) {
-        // SAFETY: the offers of this queue are the first parts of slots, pinned
-        // by owners who wait for `publish`; this one is won.
+        // SAFETY: the offers of this queue are the first fields of slots, pinned by owners that wait for `publish`.
+        // This one is won, as the caller promises.
         unsafe {
             let result = f(offer.cast::<Slot<N>>().as_ref().note());
             (Offer::complete(offer, Verdict::Committed), result)
@@ -231,9 +230,11 @@ impl<N> Queue<N> {
     }
 
     /// # Safety
-    /// As for [`OfferList::push`].
+    /// The lock is held. The slot is pinned and not queued. Its owner takes it out, under this lock, before it or its
+    /// group dies.
     unsafe fn push(&mut self, slot: &Slot<N>, own: &Offering<'_>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the lock is held, and the slot is pinned and not queued, as the caller promises. Its owner takes it
+        // out under this lock, before it or its group dies.
         unsafe { self.offers.push(NonNull::from(slot).cast(), own) };
     }
 }
@@ -243,12 +244,12 @@ impl<N> Queue<N> {
 pub struct PlaceBranch<O: Operation> {
     place: O::Place,
     slot: Slot<NoteOf<O>>,
-    /// Nothing is left to do when it is dropped.
+    /// Whether nothing is left to do when the branch is dropped.
     settled: bool,
 }
 
 impl<O: Operation> PlaceBranch<O> {
-    /// The branch of an operation, whose note is new.
+    /// Makes the branch of an operation whose note is new.
     pub fn new(place: O::Place, note: NoteOf<O>) -> Self {
         Self { place, slot: Slot::new(note), settled: false }
     }
@@ -260,8 +261,8 @@ impl<O: Operation> PlaceBranch<O> {
             return offered;
         }
         if let Some(own) = own {
-            // SAFETY: ours, and not queued yet. Pinned, and taken out in `drop`
-            // at the latest.
+            // SAFETY: the slot is ours, pinned, and not queued yet. It is taken out in `drop` at the latest. The lock
+            // is held.
             unsafe {
                 let note = self.slot.note();
                 self.place.queue(&mut state, note).push(&self.slot, own);
@@ -271,24 +272,24 @@ impl<O: Operation> PlaceBranch<O> {
         Offered::Linked
     }
 
-    /// The note of an operation that is settled: it is the owner's alone.
+    /// Returns the note of an operation that is settled. It belongs to the owner alone.
     pub(super) fn settled_note(self: Pin<&mut Self>) -> &mut NoteOf<O> {
-        // SAFETY: nothing is moved. In no queue any more, the note is the owner's.
+        // SAFETY: nothing is moved. The operation is in no queue any more, so the note belongs to the owner.
         unsafe { self.get_unchecked_mut().slot.note() }
     }
 
-    /// Lost, or dropped.
+    /// Ends an operation that has lost, or is dropped.
     fn leave(&mut self, wakes: &mut WakeList) {
         if std::mem::replace(&mut self.settled, true) || !self.slot.offer.was_made() {
             return;
         }
         let mut state = self.place.lock();
-        // SAFETY: the group is withdrawn, or it is a single one and we hold the
-        // lock: nobody else touches the note.
+        // SAFETY: the group is withdrawn, or it is a single one and the lock is held. So no other thread touches the
+        // note.
         let note = unsafe { self.slot.note() };
         if self.slot.offer.is_linked() {
             let queue = self.place.queue(&mut state, note);
-            // SAFETY: linked, under the lock of its list.
+            // SAFETY: the offer is linked, and the lock of its list is held.
             unsafe { queue.offers.unlink(NonNull::from(&self.slot.offer)) };
             self.place.waits(&mut state, false);
         } else if self.slot.offer.verdict.get() == Verdict::Committed {
@@ -303,8 +304,8 @@ impl<O: Operation> fmt::Debug for PlaceBranch<O> {
     }
 }
 
-// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish`
-// only: places keep values whole, and drop none under their lock.
+// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish` only: places keep values whole, and drop
+// none under their lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     type Output = O::Output;
@@ -314,7 +315,7 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
 
     #[inline(always)]
     fn at_once(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
-        // SAFETY: no offer was made: the note is ours.
+        // SAFETY: no offer was made, so the note is ours.
         O::at_once(&self.place, unsafe { self.slot.note() }, wakes)
     }
 
@@ -329,7 +330,7 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        // SAFETY: nothing is moved.
+        // SAFETY: the branch is only borrowed, and nothing is moved out of it.
         let this = unsafe { self.get_unchecked_mut() };
         if winner.is_some() {
             this.settled = true;
@@ -340,14 +341,14 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
 
     #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
-        // SAFETY: settled: the note is ours.
+        // SAFETY: the operation is settled, so the note is ours.
         O::finish(&self.place, unsafe { self.slot.note() })
     }
 
     fn waits(&self, waits: &mut Waits) {
         let wait = Waiting::Other("an event");
         let state = self.place.lock();
-        // SAFETY: we hold the lock, and the owner asks.
+        // SAFETY: the lock is held, and the owner asks, so no other thread touches the note.
         let is_ready = self.place.is_ready(&state, unsafe { self.slot.note() });
         drop(state);
         if O::Place::MEETS && !is_ready {
@@ -406,8 +407,8 @@ macro_rules! operation {
 
         $crate::event::into_future!([$($generic $(: $bound)?),*] $name<$($generic),*>, $output);
 
-        // SAFETY: the branch holds the same share and note; its offer is `Send`
-        // by the protocol.
+        // SAFETY: the branch holds the same share and note, so it is `Send` when the event is. Partners reach its
+        // offer under the place's lock only, on whatever thread the owner is.
         unsafe impl<$($generic $(: $bound)?),*> $crate::event::Event for $name<$($generic),*> {
             type Branch = $crate::channel::place::PlaceBranch<Self>;
 

@@ -32,8 +32,8 @@ fn barrier_joins_two() {
     });
 }
 
-/// INV-ONE: two parties that might choose something else wait; one of them does,
-/// while the third comes. All pass, or none.
+/// INV-ONE: two parties that might choose something else wait. One of them does, while the third comes. All pass, or
+/// none.
 #[test]
 fn barrier_passes_all_or_none() {
     check(|| {
@@ -52,7 +52,7 @@ fn barrier_passes_all_or_none() {
     });
 }
 
-/// The same, with a party that is dropped.
+/// INV-ONE: the same three parties, with one that is dropped.
 #[test]
 fn barrier_parties_may_be_dropped() {
     check(|| {
@@ -71,8 +71,7 @@ fn barrier_parties_may_be_dropped() {
     });
 }
 
-/// A party moves to another waker while it is reserved: it is woken all the
-/// same, or sees the result.
+/// A party moves to another waker while it is reserved. It is woken all the same, or sees the result.
 #[test]
 fn barrier_parties_may_be_renewed() {
     check(|| {
@@ -88,8 +87,8 @@ fn barrier_parties_may_be_renewed() {
     });
 }
 
-/// Two choices over two barriers, in opposite order, and nobody else: they meet
-/// at one of them, and do not deadlock.
+/// Two choices over two barriers, in opposite order, without other parties. They meet at one of them, and do not
+/// deadlock.
 #[test]
 fn barriers_may_cross() {
     check_wide(|| {
@@ -104,7 +103,7 @@ fn barriers_may_cross() {
     });
 }
 
-/// INV-PLACE: a value is taken once; whoever comes first.
+/// INV-PLACE: a value is taken once, whichever thread comes first.
 #[test]
 fn mvar_hands_over() {
     check_wide(|| {
@@ -121,7 +120,7 @@ fn mvar_hands_over() {
     });
 }
 
-/// A take that waits is dropped while the value is put: it is there afterwards.
+/// A take that waits is dropped while the value is put. The value is there afterwards.
 #[test]
 fn mvar_values_come_back() {
     check(|| {
@@ -155,7 +154,7 @@ fn swaps_are_mutual() {
     });
 }
 
-/// The other end goes while a swap waits: the value is back.
+/// The other end is dropped while a swap waits. The value is back.
 #[test]
 fn swaps_are_told_of_the_end() {
     check(|| {
@@ -184,8 +183,7 @@ fn ports_lose_nothing() {
     });
 }
 
-/// A client gives up while the server accepts: the server has the request and is
-/// told, or never sees it.
+/// A client gives up while the server accepts. The server has the request and is told, or never sees it.
 #[test]
 fn calls_are_given_up_or_accepted() {
     check(|| {
@@ -203,12 +201,12 @@ fn calls_are_given_up_or_accepted() {
     });
 }
 
-/// What came before the last change, or before the end, is seen.
+/// Writes that came before the last change, or before the end, are seen.
 fn watched() {
     let (tx, rx) = watch(0);
     let news = Arc::new(crate::sync::Cell::new(0));
     struct Shared(Arc<crate::sync::Cell<u32>>);
-    // SAFETY: written before the end, read after it: that is what is checked.
+    // SAFETY: the cell is written before the end and read after it, which the model checks.
     unsafe impl Send for Shared {}
     let shared = Shared(Arc::clone(&news));
     let writer = thread::spawn(move || {

@@ -14,24 +14,23 @@ use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WakeList,
 use crate::frame::report::Waits;
 use crate::sched::budget;
 
-/// The receiving end of a channel; clones share it, and each message goes to
-/// one of them.
+/// The receiving end of a channel. Clones share the channel, and each message goes to one of them.
 ///
 /// It is also a [`Stream`] of messages that ends when the channel is closed.
 pub struct Receiver<T> {
     pub(super) handle: Handle<T, RX>,
-    /// The stream's place among those who watch; 0: it has none.
+    /// The number of the stream among the watchers, or 0 if it does not watch.
     watcher: u64,
 }
 
-// SAFETY: a handle moves messages between threads, and shares none.
+// SAFETY: a handle moves messages between threads, which their `Send` allows, and shares none.
 unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: as above; its counter is for the owner's OS thread and for
-// exclusive access only, and so is the stream.
+// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none. Only the owner's OS thread, or
+// a thread with exclusive access, uses its counter. The stream needs exclusive access.
 unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
-    /// For a report: its share of the channel.
+    /// The handle's share of the channel, for a report.
     pub(crate) fn held(&self) -> crate::frame::report::Held {
         self.handle.held()
     }
@@ -42,12 +41,11 @@ impl<T> Receiver<T> {
 
     /// The event of receiving a message.
     ///
-    /// Commits when a message is there, or to [`Closed`] when the channel is
-    /// closed, or has no sender left, and is empty. The event counts as a
-    /// receiver: it keeps the channel open.
+    /// It commits when a message is there. It commits to [`Closed`] when the channel is empty, and is closed or has
+    /// no sender left. The event counts as a receiver: it keeps the channel open.
     ///
-    /// Not chosen, or dropped: no message is lost. One that a sender had
-    /// committed to it already goes back to the head of the channel.
+    /// If it is not chosen, or dropped, no message is lost. A message that a sender had already committed to it goes
+    /// back to the head of the channel.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -62,9 +60,8 @@ impl<T> Receiver<T> {
         RecvEvent { lent: Some(self.handle.lend()) }
     }
 
-    /// The event of receiving a message, as [`recv`](Receiver::recv), that
-    /// borrows the receiver. It need not be counted, so choices over many are
-    /// cheaper.
+    /// The event of receiving a message, like [`recv`](Receiver::recv), that borrows the receiver. It need not be
+    /// counted, so choices over many are cheaper.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -81,7 +78,7 @@ impl<T> Receiver<T> {
     /// Receives a message if one is there. Never blocks.
     ///
     /// # Errors
-    /// `Empty` if none is there now, `Closed` if none will ever be.
+    /// Returns `Empty` if there is no message now, `Closed` if there will never be one.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         match self.recv().try_sync() {
             Some(Ok(message)) => Ok(message),
@@ -90,21 +87,20 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Closes the channel: sends fail from now on, receivers get what is
-    /// buffered and then [`Closed`]. All who wait are told.
+    /// Closes the channel. Sends fail from now on. Receivers get the buffered messages, and then [`Closed`]. All
+    /// waiters are told.
     pub fn close(&self) {
         let mut wakes = WakeList::new();
         self.handle.core().close(&mut wakes);
         wakes.queue();
     }
 
-    /// Whether no message will follow those that are buffered: the channel is
-    /// closed, or no sender is left.
+    /// Whether no message will follow the buffered ones, because the channel is closed, or no sender is left.
     pub fn is_closed(&self) -> bool {
         self.handle.core().lock().is_closed_for_receivers()
     }
 
-    /// How many messages are buffered.
+    /// The number of buffered messages.
     pub fn len(&self) -> usize {
         self.handle.core().lock().len()
     }
@@ -117,7 +113,7 @@ impl<T> Receiver<T> {
 
 impl<T> Clone for Receiver<T> {
     /// # Panics
-    /// If the channel has 2^24 - 1 handles of this kind.
+    /// Panics if the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self::new(self.handle.clone())
     }
@@ -129,8 +125,8 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// **Cancel safety.** A stream that waits takes no message until it is polled:
-/// what others receive meanwhile is theirs.
+/// **Cancel safety.** A stream that waits takes no message until it is polled. Messages that others receive meanwhile
+/// are theirs.
 impl<T> Stream for Receiver<T> {
     type Item = T;
 
@@ -138,8 +134,8 @@ impl<T> Stream for Receiver<T> {
         if budget::is_spent_by(cx, |waits| waits.channel(false, self.handle.probe())) {
             return Poll::Pending;
         }
-        // Looks, then watches, then looks again: what comes in between is
-        // seen, and what comes later wakes us.
+        // Looks, then watches, then looks again. A message that comes in between is seen, and one that comes later
+        // wakes us.
         let mut watches = false;
         loop {
             match self.try_recv() {
@@ -170,13 +166,13 @@ impl<T> Drop for Receiver<T> {
 /// The event of receiving a message; see [`Receiver::recv`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct RecvEvent<T> {
-    /// Gone when the event has become a branch.
+    /// The share, until the event becomes a branch.
     lent: Option<Lent<T>>,
 }
 
-// SAFETY: it moves a share of the channel.
+// SAFETY: the event moves a share of the channel.
 unsafe impl<T: Send> Send for RecvEvent<T> {}
-// SAFETY: shared, it can only be cloned.
+// SAFETY: a shared event can only be cloned, which takes the channel's lock.
 unsafe impl<T: Send> std::marker::Sync for RecvEvent<T> {}
 
 impl<T> Clone for RecvEvent<T> {
@@ -202,8 +198,8 @@ impl<T> Drop for RecvEvent<T> {
 
 into_future!([T] RecvEvent<T>, Result<T, Closed>);
 
-// SAFETY: the branch holds the same share and a message; its offer is `Send`
-// by the protocol.
+// SAFETY: the branch holds the same share and a message, so it is `Send` when the event is. Partners reach its offer
+// under the channel's lock only, on whatever thread the owner is.
 unsafe impl<T> Event for RecvEvent<T> {
     type Branch = RecvBranch<T, Lent<T>>;
 
@@ -214,7 +210,7 @@ unsafe impl<T> Event for RecvEvent<T> {
     }
 }
 
-// SAFETY: one leaf; a receive that is not linked may be offered again.
+// SAFETY: the branch has one leaf, neither walked nor retried. A receive that is not linked may be offered again.
 unsafe impl<T> BaseEvent for RecvEvent<T> {
     const LASTS: bool = false;
     fn is_last(branch: &Self::Branch) -> bool {
@@ -245,8 +241,8 @@ impl<T> fmt::Debug for RecvRef<'_, T> {
 
 into_future!(['a, T] RecvRef<'a, T>, Result<T, Closed>);
 
-// SAFETY: the branch borrows the handle as the event does, and holds a message;
-// its offer is `Send` by the protocol.
+// SAFETY: the branch borrows the handle as the event does, and holds a message, so it is `Send` when the event is.
+// Partners reach its offer under the channel's lock only.
 unsafe impl<'a, T> Event for RecvRef<'a, T> {
     type Branch = RecvBranch<T, Borrowed<'a, T>>;
 
@@ -261,7 +257,7 @@ unsafe impl<'a, T> Event for RecvRef<'a, T> {
     }
 }
 
-// SAFETY: as for `RecvEvent`.
+// SAFETY: the branch has one leaf, neither walked nor retried. A receive that is not linked may be offered again.
 unsafe impl<T> BaseEvent for RecvRef<'_, T> {
     const LASTS: bool = false;
     fn is_last(branch: &Self::Branch) -> bool {
@@ -286,12 +282,12 @@ impl<T, S: Share<T>> fmt::Debug for RecvBranch<T, S> {
 impl<T, S: Share<T>> RecvBranch<T, S> {
     #[inline(always)]
     fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<T, S, RX>> {
-        // SAFETY: the only field, structurally pinned.
+        // SAFETY: `wait` is the only field, is pinned with the whole, and never moves.
         unsafe { self.map_unchecked_mut(|this| &mut this.wait) }
     }
 }
 
-// SAFETY: the wait retracts its offer when it is settled or dropped.
+// SAFETY: the wait retracts its offer when it is settled or dropped. No user code runs under the lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T, S: Share<T>> Branch for RecvBranch<T, S> {
     type Output = Result<T, Closed>;
@@ -329,7 +325,7 @@ unsafe impl<T, S: Share<T>> Branch for RecvBranch<T, S> {
     #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, Closed> {
         if self.wait.succeeded() {
-            // SAFETY: settled.
+            // SAFETY: the branch is settled, so the slot belongs to the owner alone.
             Ok(unsafe { self.wait.take() }.expect("a receive has its message"))
         } else {
             Err(Closed)

@@ -3,13 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The number of a commit to a waiting receiver. It never wraps: a billion commits a second
-/// take 500 years.
+/// The number of a commit to a waiting receiver. It never wraps: a billion commits a second take 500 years.
 pub(super) type Ticket = u64;
 
-/// What came back, in the order of the commits, whatever the order in which it came.
+/// Messages that came back, in the order of their commits, whatever the order in which they came.
 ///
-/// A heap: `n` messages come and go in `n log n` steps, and in `n` steps if they come in order.
+/// It is a heap: `n` messages come and go in `n log n` steps, and in `n` steps if they come in order.
 #[derive(Clone)]
 pub(super) struct Returned<T> {
     heap: BinaryHeap<Entry<T>>,
@@ -36,7 +35,7 @@ impl<T> Returned<T> {
         self.heap.is_empty()
     }
 
-    /// The message of the oldest commit.
+    /// Takes the message of the oldest commit.
     pub(super) fn pop(&mut self) -> Option<(Ticket, T)> {
         self.heap.pop().map(|entry| (entry.ticket, entry.message))
     }
@@ -46,7 +45,7 @@ impl<T> Returned<T> {
     }
 }
 
-/// The oldest is the greatest, so that it is at the top of the heap.
+/// The oldest entry is the greatest, so that it is at the top of the heap.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
@@ -76,7 +75,7 @@ mod tests {
     use super::{Returned, Ticket};
 
     thread_local! {
-        /// How often two messages were compared: the heap's work.
+        /// The number of comparisons of two messages, which is the heap's work.
         pub(super) static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 
@@ -101,7 +100,7 @@ mod tests {
     fn messages_come_back_in_a_few_steps_each() {
         // To the top of the heap, and down to its leaves, where both branches are compared.
         let logarithm = u64::from(MANY.ilog2() + 1);
-        // The largest ticket besides: the comparison does not wrap.
+        // These tickets are the largest, too: the comparison does not wrap.
         let top = Ticket::MAX - MANY;
         let [pushes, pops] = steps(top..top + MANY);
         assert!(pushes <= MANY && pops <= 2 * logarithm * MANY, "in order: {pushes} and {pops}");

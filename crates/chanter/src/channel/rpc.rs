@@ -11,15 +11,13 @@ use super::send::{SendEvent, Sender};
 use crate::event::{Event, Nack, WakeList, with_nack};
 use crate::sync::{Arc, Lock};
 
-/// A server, as its clients see it, and as it sees itself.
+/// Makes a server: a handle for its clients, and one for itself.
 ///
-/// A [`call`](Client::call) is one event: it commits when the server's reply is
-/// taken. Whoever puts it into a choice need not know that a server is behind
-/// it; if the choice commits to something else, the server is told.
+/// A [`call`](Client::call) is one event. It commits when the server's reply is taken. A program that puts it into a
+/// choice need not know that a server is behind it. If the choice commits to something else, the server is told.
 ///
-/// Requests are *accepted late*: a request stays with its client until the
-/// server [`accept`](Server::accept)s it. A client that gives up before leaves
-/// nothing behind.
+/// Requests are *accepted late*: a request stays with its client until the server [`accept`](Server::accept)s it. A
+/// client that gives up before that leaves nothing behind.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -50,11 +48,11 @@ type Core<Q, A> = Arc<Lock<State<Q, A>>>;
 
 #[doc(hidden)]
 pub struct State<Q, A> {
-    /// The requests of those who wait, in order.
+    /// The requests of clients that wait, in order.
     pending: BTreeMap<u64, Call<Q, A>>,
     next: u64,
     accepts: Queue<Note<Q, A>>,
-    /// Handles and calls; handles and accepts.
+    /// The number of clients counts handles and calls. The number of servers counts handles and accepts.
     clients: usize,
     servers: usize,
 }
@@ -68,17 +66,17 @@ pub enum Note<Q, A> {
     Closed,
 }
 
-/// Calls a server; see [`rpc`]. Clones call the same one.
+/// The handle that calls a server; see [`rpc`]. Clones call the same one.
 pub struct Client<Q, A> {
     core: Core<Q, A>,
 }
 
-/// Why a call got no reply.
+/// The reason why a call got no reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallError<Q> {
-    /// No server is left; here is the request.
+    /// No server is left. The request is given back.
     Closed(Q),
-    /// The server dropped the request, or its reply handle, or itself.
+    /// The server dropped the request, its reply handle, or itself.
     Dropped,
 }
 
@@ -102,7 +100,7 @@ impl<Q> fmt::Display for CallError<Q> {
 
 impl<Q> Error for CallError<Q> {}
 
-/// A call's request in the queue: taken out when it is dropped.
+/// The place of a call's request in the queue. The request is taken out when this is dropped.
 struct Ticket<Q, A> {
     number: u64,
     client: Client<Q, A>,
@@ -116,15 +114,13 @@ impl<Q, A> Drop for Ticket<Q, A> {
 }
 
 impl<Q, A> Client<Q, A> {
-    /// The event of a call: sends `request`, and yields the reply.
+    /// The event of a call: it sends `request`, and yields the reply.
     ///
-    /// The request is shown to the server when somebody synchronizes on the
-    /// event; it commits when the server's reply is taken, or to an error when
-    /// there will be none.
+    /// The request is shown to the server when a thread synchronizes on the event. The event commits when the
+    /// server's reply is taken, or to an error when there will be none.
     ///
-    /// Not chosen, or dropped: if the server has not accepted the request, it
-    /// never sees it. If it has, its [`Reply::given_up`] is ready, and its reply
-    /// comes back to it.
+    /// If it is not chosen, or dropped, and the server has not accepted the request, the server never sees it. If the
+    /// server has accepted it, [`Reply::given_up`] is ready, and the reply comes back to the server.
     pub fn call(&self, request: Q) -> impl Event<Output = Result<A, CallError<Q>>> + use<Q, A> {
         let client = self.clone();
         with_nack(move |nack| {
@@ -193,7 +189,7 @@ impl<Q, A> fmt::Debug for Client<Q, A> {
     }
 }
 
-/// Serves calls; see [`rpc`]. Clones share the work.
+/// The handle that serves calls; see [`rpc`]. Clones share the work.
 pub struct Server<Q, A> {
     core: Core<Q, A>,
 }
@@ -201,14 +197,14 @@ pub struct Server<Q, A> {
 impl<Q, A> Server<Q, A> {
     /// The event of accepting a request, with the handle to reply to it.
     ///
-    /// Commits to the oldest request whose client still waits, or to [`Closed`]
-    /// when no client is left. Not chosen: the request stays with its client.
-    /// Dropped after the commit: the request is the oldest again.
+    /// It commits to the oldest request whose client still waits, or to [`Closed`] when no client is left. If it is
+    /// not chosen, the request stays with its client. If it is dropped after the commit, the request is the oldest
+    /// again.
     pub fn accept(&self) -> Accept<Q, A> {
         Accept { place: self.clone(), note: Note::Empty }
     }
 
-    /// How many requests wait.
+    /// The number of requests that wait.
     pub fn len(&self) -> usize {
         self.core.lock().pending.len()
     }
@@ -233,7 +229,7 @@ impl<Q, A> Drop for Server<Q, A> {
             state.servers -= 1;
             if state.servers > 0 { BTreeMap::new() } else { std::mem::take(&mut state.pending) }
         };
-        // Their clients are told.
+        // Drops the requests, which tells their clients.
         drop(pending);
     }
 }
@@ -257,7 +253,8 @@ impl<Q, A> Note<Q, A> {
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queue is a field of the state, which stays behind the lock. Values are only moved under it, so no user
+// code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl<Q, A> Place for Server<Q, A> {
     type Note = Note<Q, A>;
@@ -285,7 +282,7 @@ unsafe impl<Q, A> Place for Server<Q, A> {
     fn undo(&self, state: &mut State<Q, A>, note: &mut Note<Q, A>, wakes: &mut WakeList) {
         let Note::Accepted(number, call) = std::mem::replace(note, Note::Empty) else { return };
         if call.1.nack.is_enabled() {
-            // Its ticket has gone, or goes when it gets the lock.
+            // The call's ticket is gone, or will be when it gets the lock.
             *note = Note::Accepted(number, call);
             return;
         }
@@ -300,7 +297,7 @@ operation! {
     Accept[Q, A] at Server<Q, A>, yields Result<(Q, Reply<A>), Closed>: |_, note| note.take()
 }
 
-/// The right to reply, once. Dropped unused: the client is told.
+/// The right to reply, once. If it is dropped unused, the client is told.
 #[must_use = "the client waits for the reply"]
 pub struct Reply<A> {
     tx: Sender<A>,
@@ -308,16 +305,16 @@ pub struct Reply<A> {
 }
 
 impl<A> Reply<A> {
-    /// The event of replying: commits when the client takes `answer`, or to an
-    /// error that gives it back when the client has given up.
+    /// The event of replying. It commits when the client takes `answer`, or to an error that gives it back when the
+    /// client has given up.
     ///
-    /// Once it has committed, the client's call has committed too. Not chosen,
-    /// or dropped before the commit: the client is told that there is no reply.
+    /// Once it has committed, the client's call has committed too. If it is not chosen, or dropped before the commit,
+    /// the client is told that there is no reply.
     pub fn send(self, answer: A) -> SendEvent<A> {
         self.tx.send(answer)
     }
 
-    /// The event that the client has given up: nobody waits for the reply.
+    /// The event that the client has given up, and does not wait for the reply.
     pub fn given_up(&self) -> Nack {
         self.nack.clone()
     }

@@ -13,34 +13,32 @@ use super::wait::Wait;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, WakeList, into_future};
 use crate::frame::report::Waits;
 
-/// The sending end of a channel; clones share it.
+/// The sending end of a channel. Clones share the channel.
 pub struct Sender<T> {
     pub(super) handle: Handle<T, TX>,
 }
 
-// SAFETY: a handle moves messages between threads, and shares none.
+// SAFETY: a handle moves messages between threads, which their `Send` allows, and shares none.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: as above; its counter is for the owner's OS thread and for
-// exclusive access only.
+// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none. Only the owner's OS thread, or
+// a thread with exclusive access, uses its counter.
 unsafe impl<T: Send> Sync for Sender<T> {}
 
 impl<T> Sender<T> {
-    /// For a report: its share of the channel.
+    /// The handle's share of the channel, for a report.
     pub(crate) fn held(&self) -> crate::frame::report::Held {
         self.handle.held()
     }
 
     /// The event of sending `message`.
     ///
-    /// Commits when a receiver has taken it (rendezvous), or when there is
-    /// room for it (bounded, mailbox). If the channel is closed, or no
-    /// receiver is left, it commits to an error that gives `message` back.
+    /// It commits when a receiver has taken the message (rendezvous), or when there is room for it (bounded,
+    /// mailbox). If the channel is closed, or no receiver is left, it commits to an error that gives `message` back.
     ///
-    /// Not chosen, or dropped before the commit: `message` is dropped unsent. A
-    /// future of it that is dropped after the commit, and before the next poll, has
-    /// sent, and tells nobody: this happens in a `select!` or a time limit of another
-    /// library. [`send_from`](Sender::send_from) is for those, and for all who want
-    /// their message back.
+    /// If it is not chosen, or dropped before the commit, `message` is dropped unsent. A future of it that is dropped
+    /// after the commit, and before the next poll, has sent, and tells nobody. This happens in a `select!` or a time
+    /// limit of another library. [`send_from`](Sender::send_from) is for those, and for all callers that want their
+    /// message back.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -54,8 +52,8 @@ impl<T> Sender<T> {
         SendEvent { lent: Some(self.handle.lend()), message: Some(message) }
     }
 
-    /// The event of sending `message`, as [`send`](Sender::send), that borrows
-    /// the sender. It need not be counted, so choices over many are cheaper.
+    /// The event of sending `message`, like [`send`](Sender::send), that borrows the sender. It need not be counted,
+    /// so choices over many are cheaper.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -72,22 +70,21 @@ impl<T> Sender<T> {
     /// Sends `message` if that can commit now. Never blocks.
     ///
     /// # Errors
-    /// Gives the message back: `Full` if nobody takes it now, `Closed` if
-    /// nobody ever will.
+    /// Returns the message in the error: `Full` if no receiver takes it now, `Closed` if none ever will.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let slot = Slot::new(Some(message));
         let lent = self.handle.lend();
         let mut wakes = WakeList::new();
-        // SAFETY: the slot is ours, and is never linked without an offering.
+        // SAFETY: the share and the slot are ours. Without an offering the slot is never linked.
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &slot, None, &mut wakes) };
         let result = if offered == Offered::Committed {
-            // SAFETY: ours.
+            // SAFETY: the slot is ours, and was never linked.
             match (slot.offer.verdict.get(), unsafe { slot.take() }) {
                 (Verdict::Closed, Some(message)) => Err(TrySendError::Closed(message)),
                 _ => Ok(()),
             }
         } else {
-            // SAFETY: ours; the share is given up here.
+            // SAFETY: the slot is ours, and was never linked. The share is ours, and is given up here.
             unsafe {
                 Core::retract::<Lent<T>>(lent.core_ptr(), &slot, End::Tx, &mut wakes);
                 Err(TrySendError::Full(slot.take().expect("not sent")))
@@ -97,21 +94,20 @@ impl<T> Sender<T> {
         result
     }
 
-    /// Closes the channel: sends fail from now on, receivers get what is
-    /// buffered and then [`Closed`](super::Closed). All who wait are told.
+    /// Closes the channel. Sends fail from now on. Receivers get the buffered messages, and then
+    /// [`Closed`](super::Closed). All waiters are told.
     pub fn close(&self) {
         let mut wakes = WakeList::new();
         self.handle.core().close(&mut wakes);
         wakes.queue();
     }
 
-    /// Whether a send would fail: the channel is closed, or no receiver is
-    /// left.
+    /// Whether a send would fail, because the channel is closed, or no receiver is left.
     pub fn is_closed(&self) -> bool {
         self.handle.core().lock().is_closed_for_senders()
     }
 
-    /// How many messages are buffered.
+    /// The number of buffered messages.
     pub fn len(&self) -> usize {
         self.handle.core().lock().len()
     }
@@ -124,7 +120,7 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     /// # Panics
-    /// If the channel has 2^24 - 1 handles of this kind.
+    /// Panics if the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self { handle: self.handle.clone() }
     }
@@ -139,15 +135,14 @@ impl<T> fmt::Debug for Sender<T> {
 /// The event of sending a message; see [`Sender::send`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct SendEvent<T> {
-    /// Gone when the event has become a branch.
+    /// The share, until the event becomes a branch.
     lent: Option<Lent<T>>,
     message: Option<T>,
 }
 
-// SAFETY: it moves a message and a share of the channel.
+// SAFETY: the event moves a message, which its `Send` allows, and a share of the channel.
 unsafe impl<T: Send> Send for SendEvent<T> {}
-// SAFETY: shared, it can only be cloned, which copies the message on the
-// thread that clones.
+// SAFETY: a shared event can only be cloned, which copies the message on the thread that clones.
 unsafe impl<T: Send + Sync> Sync for SendEvent<T> {}
 
 impl<T: Clone> Clone for SendEvent<T> {
@@ -163,7 +158,7 @@ impl<T> fmt::Debug for SendEvent<T> {
 }
 
 impl<T> SendEvent<T> {
-    /// Leaves the message in the channel: what [`Sender::asend`] does.
+    /// Leaves the message in the channel, as [`Sender::asend`] does.
     #[inline(always)]
     pub(crate) fn leave(mut self) -> Result<(), SendError<T>> {
         let lent = self.lent.take().expect("it is not a branch yet");
@@ -182,8 +177,8 @@ impl<T> Drop for SendEvent<T> {
 
 into_future!([T] SendEvent<T>, Result<(), SendError<T>>);
 
-// SAFETY: the branch holds the same message and share; its offer is `Send` by
-// the protocol.
+// SAFETY: the branch holds the same message and share, so it is `Send` when the event is. Partners reach its offer
+// under the channel's lock only, on whatever thread the owner is.
 unsafe impl<T> Event for SendEvent<T> {
     type Branch = SendBranch<T, Lent<T>>;
 
@@ -194,8 +189,8 @@ unsafe impl<T> Event for SendEvent<T> {
     }
 }
 
-// SAFETY: one leaf; a send that is not linked has its message, and may be
-// offered again.
+// SAFETY: the branch has one leaf, neither walked nor retried. A send that is not linked still has its message, so it
+// may be offered again.
 unsafe impl<T> BaseEvent for SendEvent<T> {
     const LASTS: bool = true;
     fn is_last(branch: &Self::Branch) -> bool {
@@ -227,8 +222,8 @@ impl<T> fmt::Debug for SendRef<'_, T> {
 
 into_future!(['a, T] SendRef<'a, T>, Result<(), SendError<T>>);
 
-// SAFETY: the branch borrows the handle as the event does, and holds the same
-// message; its offer is `Send` by the protocol.
+// SAFETY: the branch borrows the handle as the event does, and holds the same message, so it is `Send` when the event
+// is. Partners reach its offer under the channel's lock only.
 unsafe impl<'a, T> Event for SendRef<'a, T> {
     type Branch = SendBranch<T, Borrowed<'a, T>>;
 
@@ -243,7 +238,8 @@ unsafe impl<'a, T> Event for SendRef<'a, T> {
     }
 }
 
-// SAFETY: as for `SendEvent`.
+// SAFETY: the branch has one leaf, neither walked nor retried. A send that is not linked still has its message, so it
+// may be offered again.
 unsafe impl<T> BaseEvent for SendRef<'_, T> {
     const LASTS: bool = true;
     fn is_last(branch: &Self::Branch) -> bool {
@@ -254,13 +250,13 @@ unsafe impl<T> BaseEvent for SendRef<'_, T> {
     }
 }
 
-// SAFETY: settled, the slot is the owner's alone; a message that a partner has
-// taken is not in it.
+// SAFETY: once settled, the slot belongs to the owner alone. A partner that has taken the message took it out of the
+// slot.
 unsafe impl<T> Giving<T> for SendRef<'_, T> {
     type Placed = Result<(), Closed>;
 
     fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
-        // SAFETY: settled.
+        // SAFETY: the branch is settled, so the slot belongs to the owner alone.
         unsafe { branch.wait.take() }
     }
 
@@ -283,12 +279,12 @@ impl<T, S: Share<T>> fmt::Debug for SendBranch<T, S> {
 impl<T, S: Share<T>> SendBranch<T, S> {
     #[inline(always)]
     fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<T, S, TX>> {
-        // SAFETY: the only field, structurally pinned.
+        // SAFETY: `wait` is the only field, is pinned with the whole, and never moves.
         unsafe { self.map_unchecked_mut(|this| &mut this.wait) }
     }
 }
 
-// SAFETY: the wait retracts its offer when it is settled or dropped.
+// SAFETY: the wait retracts its offer when it is settled or dropped. No user code runs under the lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
     type Output = Result<(), SendError<T>>;
@@ -328,7 +324,7 @@ unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
         if self.wait.succeeded() {
             return Ok(());
         }
-        // SAFETY: settled.
+        // SAFETY: the branch is settled, so the slot belongs to the owner alone.
         Err(SendError(unsafe { self.wait.take() }.expect("a failed send keeps its message")))
     }
 

@@ -1,10 +1,8 @@
-//! Sends from a place of the caller's, who sees after each drop whether the send has happened.
+//! Sends from a place of the caller's. The caller sees after each drop whether the send has happened.
 //!
-//! A send that waits is committed by its partner. Its future may be dropped
-//! before it is polled again, and then it can tell nobody. A `select!` of
-//! another library does that, and so does a time limit around an `async` block.
-//! So the caller keeps a place for the message, an `Option`, and lends it to the
-//! event:
+//! A send that waits is committed by its partner. Its future may be dropped before it is polled again, and then it
+//! can tell nobody. A `select!` of another library does that, and so does a time limit around an `async` block. So
+//! the caller keeps a place for the message, an `Option`, and lends it to the event:
 //!
 //! ```text
 //!            synchronize                     commit
@@ -13,37 +11,30 @@
 //!     └──────────────────────────┘ not chosen, dropped, closed
 //! ```
 //!
-//! * INV-PLACED: once the synchronization has ended, in whatever way, the message
-//!   is in the place, or has been given away; never both, never neither. The place
-//!   is borrowed until then, so nobody looks too early.
+//! * INV-PLACED: once the synchronization has ended, in whatever way, the message is in the place, or has been given
+//!   away: never both, never neither. The place is borrowed until then, so nobody looks too early.
 //!
-//! **Why it holds.** A partner takes the message out of the offer's slot under
-//! the lock of the queue, and unlinks the offer there. The owner leaves under the
-//! same lock (`Branch::settle`), and looks into the slot afterwards. So the
-//! second of them sees what the first has done, and no partner comes later. No
-//! other memory ordering is needed than the lock's, and nothing is added to the
-//! path of a commit. (`event/guarantee_models.rs` has the models.)
+//! **Why it holds.** A partner takes the message out of the offer's slot under the lock of the queue, and unlinks the
+//! offer there. The owner leaves under the same lock (`Branch::settle`), and looks into the slot afterwards. So the
+//! second of the two sees the actions of the first, and no partner comes later. The lock's memory ordering suffices,
+//! and nothing is added to the path of a commit. (`event/guarantee_models.rs` has the models.)
 //!
 //! **Why sends do not simply commit when their owner polls them**, as locks do:
 //!
-//! 1. *The waker does not tell the owner.* Combinators pass the waker of their thread on:
-//!    the `select!` of Tokio and of futures, `timeout`, each `async` block. On a
-//!    thread of Chanter's such a send looks like one that the thread awaits. To be
-//!    safe there, each send would wait for its poll. That is two more turns of the
-//!    scheduler for each rendezvous.
-//! 2. *Two parties that both commit at their own poll never meet* at a channel that keeps
-//!    nothing. A receiver's stream and `try_recv` are such parties. One of them
-//!    would leave its message for the other. So a send would commit without a receive.
-//! 3. *A receive would wait for a sender that nobody polls*, beside others that
-//!    could send: a futurelock. To get past it takes an alarm for each message, or a
-//!    wake-up of all who wait.
+//! 1. *The waker does not tell the owner.* Combinators pass the waker of their thread on: the `select!` of Tokio and
+//!    of futures, `timeout`, each `async` block. On a thread of Chanter's such a send looks like one that the thread
+//!    awaits. To be safe there, each send would wait for its poll. That costs two more turns of the scheduler for
+//!    each rendezvous.
+//! 2. *Two parties that both commit at their own poll never meet* at a channel that keeps nothing. A receiver's
+//!    stream and `try_recv` are such parties. One of them would leave its message for the other, so a send would
+//!    commit without a receive.
+//! 3. *A receive would wait for a sender that nobody polls*, beside others that could send: a futurelock. To get past
+//!    it takes an alarm for each message, or a wake-up of all waiters.
 //!
-//! **Why not a permit** (`reserve`): between the permit and its use, it holds a
-//! receiver, or a place in the buffer. That is what a futurelock is made of. A
-//! message that comes back needs no permit.
+//! **Why not a permit** (`reserve`): between the permit and its use, it holds a receiver, or a place in the buffer.
+//! That is the cause of a futurelock. A message that comes back needs no permit.
 //!
-//! A leaked synchronization (`mem::forget`) keeps its message, and the place stays
-//! empty.
+//! A leaked synchronization (`mem::forget`) keeps its message, and the place stays empty.
 
 use std::fmt;
 use std::pin::Pin;
@@ -60,18 +51,17 @@ use crate::frame::report::{Waiting, Waits};
 /// # Safety
 /// The message that `unsent` returns was not given away, and will not be.
 pub(super) unsafe trait Giving<T>: Event {
-    /// The output, where the message may go back to its place.
+    /// The output, for a message that may go back to its place.
     type Placed;
 
-    /// The message, if it has not been given away. The branch is settled, and has
-    /// not been finished.
+    /// Returns the message, if it has not been given away. The branch is settled, and has not been finished.
     fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T>;
 
-    /// The result; a message that it gives back goes to `place`.
+    /// Converts the output. A message that it gives back goes to `place`.
     fn placed(output: Self::Output, place: &mut Option<T>) -> Self::Placed;
 }
 
-/// A result that gives the value back.
+/// Puts the value of an error back into its place.
 pub(super) fn put_back<R, T>(result: Result<R, SendError<T>>, place: &mut Option<T>) -> Result<R, Closed> {
     result.map_err(|SendError(message)| {
         *place = Some(message);
@@ -79,7 +69,7 @@ pub(super) fn put_back<R, T>(result: Result<R, SendError<T>>, place: &mut Option
     })
 }
 
-/// The event of giving what is in a place; see [`Sender::send_from`].
+/// The event of giving the value in a place; see [`Sender::send_from`].
 #[must_use = "events do nothing unless synchronized"]
 struct GiveFrom<'a, T, F> {
     place: &'a mut Option<T>,
@@ -94,7 +84,8 @@ impl<T, F> fmt::Debug for GiveFrom<'_, T, F> {
 
 into_future!(['a, T, E: Giving<T>, F: FnOnce(T) -> E] GiveFrom<'a, T, F>, E::Placed);
 
-// SAFETY: the branch holds the place, the message and what `make` has made of it.
+// SAFETY: the branch holds the place, and the message in the branch of `make`'s event, so it is `Send` when the event
+// is.
 unsafe impl<'a, T, E: Giving<T>, F: FnOnce(T) -> E> Event for GiveFrom<'a, T, F> {
     type Branch = GiveFromBranch<'a, T, E>;
 
@@ -108,7 +99,7 @@ unsafe impl<'a, T, E: Giving<T>, F: FnOnce(T) -> E> Event for GiveFrom<'a, T, F>
 #[doc(hidden)]
 pub(super) struct GiveFromBranch<'a, T, E: Giving<T>> {
     place: &'a mut Option<T>,
-    /// None: the place was empty. Pinned.
+    /// The branch of `make`'s event, which is pinned. `None` if the place was empty.
     inner: Option<E::Branch>,
 }
 
@@ -119,16 +110,16 @@ impl<T, E: Giving<T>> fmt::Debug for GiveFromBranch<'_, T, E> {
 }
 
 impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
-    /// The place, which is not pinned, and the branch, which is.
+    /// Returns the place, which is not pinned, and the branch, which is.
     fn parts(self: Pin<&mut Self>) -> (&mut Option<T>, Option<Pin<&mut E::Branch>>) {
-        // SAFETY: the branch is structurally pinned.
+        // SAFETY: the inner branch is pinned with the whole, and never moved. The place is not pinned.
         unsafe {
             let this = self.get_unchecked_mut();
             (this.place, Pin::new_unchecked(&mut this.inner).as_pin_mut())
         }
     }
 
-    /// Lost, or dropped: INV-PLACED.
+    /// Ends an event that has lost, or is dropped: INV-PLACED.
     fn leave(self: Pin<&mut Self>, wakes: &mut WakeList) {
         let (place, inner) = self.parts();
         let Some(mut inner) = inner else { return };
@@ -139,8 +130,8 @@ impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
     }
 }
 
-// SAFETY: the inner branch's; its offer is taken out in `leave` at the latest. No
-// user code runs but that of the inner branch.
+// SAFETY: the leaf is the inner branch's, which keeps the contract. Its offer is taken out in `leave` at the latest.
+// No user code runs except that of the inner branch.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
     type Output = E::Placed;
@@ -189,24 +180,21 @@ unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
 impl<T, E: Giving<T>> Drop for GiveFromBranch<'_, T, E> {
     fn drop(&mut self) {
         let mut wakes = WakeList::new();
-        // SAFETY: it stays where it is until it is gone.
+        // SAFETY: the branch stays where it is until it is gone.
         unsafe { Pin::new_unchecked(self) }.leave(&mut wakes);
         wakes.queue();
     }
 }
 
 impl<T> Sender<T> {
-    /// The event of sending the message that is in `place`, if there is one; if
-    /// there is none, it waits for ever.
+    /// The event of sending the message that is in `place`. If there is none, it waits for ever.
     ///
-    /// It commits as [`send`](Sender::send) does, and leaves `place` empty. If the
-    /// channel is closed, it commits to [`Closed`], and the message is back in
-    /// `place`. Blocks as `send` does.
+    /// It commits as [`send`](Sender::send) does, and leaves `place` empty. If the channel is closed, it commits to
+    /// [`Closed`], and the message is back in `place`. It blocks as `send` does.
     ///
-    /// **Cancel safety.** Not chosen, or dropped at any point, on any executor:
-    /// `place` has the message if it was not sent, and is empty if it was. So
-    /// this is the send for a `select!` of another library, for `timeout`, and
-    /// for all who want their message back.
+    /// **Cancel safety.** It may be not chosen, or dropped at any point, on any executor. Then `place` has the
+    /// message if it was not sent, and is empty if it was. So this is the send for a `select!` of another library,
+    /// for `timeout`, and for all callers that want their message back.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -222,7 +210,7 @@ impl<T> Sender<T> {
     /// ```
     ///
     /// # Errors
-    /// The channel is closed, or no receiver is left. The message is in `place`.
+    /// Returns [`Closed`] if the channel is closed, or no receiver is left. The message is in `place`.
     pub fn send_from<'a>(
         &'a self,
         place: &'a mut Option<T>,
@@ -232,13 +220,12 @@ impl<T> Sender<T> {
 }
 
 impl<T> MVar<T> {
-    /// The event of putting the value that is in `place`, if there is one; if
-    /// there is none, it waits for ever.
+    /// The event of putting the value that is in `place`. If there is none, it waits for ever.
     ///
     /// It commits as [`put`](MVar::put) does, and leaves `place` empty.
     ///
-    /// **Cancel safety.** Not chosen, or dropped at any point, on any executor:
-    /// `place` has the value if it was not put, and is empty if it was.
+    /// **Cancel safety.** It may be not chosen, or dropped at any point, on any executor. Then `place` has the value
+    /// if it was not put, and is empty if it was.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -257,18 +244,16 @@ impl<T> MVar<T> {
 }
 
 impl<A, B> Swap<A, B> {
-    /// The event of an exchange of the value that is in `place`, if there is one;
-    /// if there is none, it waits for ever.
+    /// The event of an exchange of the value that is in `place`. If there is none, it waits for ever.
     ///
-    /// It commits as [`swap`](Swap::swap) does, and leaves `place` empty; or to
-    /// [`Closed`], with the value back in `place`.
+    /// It commits as [`swap`](Swap::swap) does, and leaves `place` empty. Or it commits to [`Closed`], with the value
+    /// back in `place`.
     ///
-    /// **Cancel safety.** Not chosen, or dropped before the commit: `place` has the
-    /// value. Dropped after the commit, the exchange has happened: `place` is
-    /// empty, and what the other end gave is dropped.
+    /// **Cancel safety.** If it is not chosen, or dropped before the commit, `place` has the value. If it is dropped
+    /// after the commit, the exchange has happened: `place` is empty, and the value of the other end is dropped.
     ///
     /// # Errors
-    /// Nobody is left at the other end. The value is in `place`.
+    /// Returns [`Closed`] if nobody is left at the other end. The value is in `place`.
     pub fn swap_from<'a>(
         &'a self,
         place: &'a mut Option<A>,
@@ -278,8 +263,8 @@ impl<A, B> Swap<A, B> {
 }
 
 impl<T> SwapChannel<T> {
-    /// The event of an exchange of the value that is in `place`, if there is one;
-    /// if there is none, it waits for ever. Dropped: as for [`Swap::swap_from`].
+    /// The event of an exchange of the value that is in `place`. If there is none, it waits for ever. A drop has the
+    /// effect that [`Swap::swap_from`] describes.
     pub fn swap_from<'a>(&'a self, place: &'a mut Option<T>) -> impl Event<Output = T> + use<'a, T> {
         GiveFrom { place, make: |value| self.swap(value) }
     }

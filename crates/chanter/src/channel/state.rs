@@ -1,4 +1,4 @@
-//! What is under a channel's lock: who waits, what is kept, and who shares each side.
+//! The state under a channel's lock: the waiters, the messages that are kept, and the shares of each side.
 
 use std::ptr::NonNull;
 use std::task::Waker;
@@ -11,71 +11,71 @@ use crate::frame::catch_panic;
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
 
-/// The hint of the lock: a send, or a receive, may commit now.
+/// A bit of the lock's hint: a send, or a receive, may commit now.
 pub(super) const SENDABLE: u8 = 1;
 pub(super) const RECEIVABLE: u8 = 2;
 
-/// See the module.
+/// The state of a channel: see the module.
 pub(super) struct State<T> {
     pub(super) senders: OfferList,
     pub(super) receivers: OfferList,
     /// Allocated when the first message is kept.
     pub(super) buffer: Option<Box<Buffer<T>>>,
-    /// The capacity, and the flags.
+    /// The capacity in the lower bits, and flags above.
     pub(super) capacity: u32,
-    /// How many of the commits to waiting receivers have been taken, or have come back, modulo 2^32. If the low half
-    /// of `ticket` is the same, none is on its way: 2^32 at a time do not fit into memory.
+    /// The number of commits to waiting receivers that have been taken, or have come back, modulo 2^32. If it equals
+    /// the low half of `ticket`, none is on its way: 2^32 at a time do not fit into memory.
     pub(super) taken: u32,
-    /// The next commit to a waiting receiver.
+    /// The number of the next commit to a waiting receiver.
     pub(super) ticket: Ticket,
     pub(super) tx: Side,
     pub(super) rx: Side,
-    /// A message that was sent asynchronously: INV-LEFT.
+    /// A message that was sent asynchronously, if the flag LEFT is set: INV-LEFT.
     left: Left<T>,
 }
 
-/// What nobody will receive: to be dropped when no lock is held.
+/// Messages that no receiver will get. They are dropped when no lock is held.
 pub(super) struct Unread<T> {
     buffer: Option<Box<Buffer<T>>>,
     left: Option<T>,
 }
 
-/// The bits of `State::capacity` that are the capacity.
+/// The bits of `State::capacity` that hold the capacity, in messages.
 const CAPACITY: u32 = (1 << 27) - 1;
-/// The capacity of a mailbox.
+/// The capacity of a mailbox, which is without limit.
 pub(super) const UNBOUNDED: u32 = CAPACITY;
-/// A message is left.
+/// Flag: a message lies in `State::left`.
 const LEFT: u32 = 1 << 27;
-/// Somebody has called `close`.
+/// Flag: `close` was called.
 pub(super) const CLOSED: u32 = 1 << 28;
-/// Sends fail.
+/// Flag: sends fail.
 const CLOSED_FOR_SENDERS: u32 = 1 << 29;
-/// No message will follow those that are buffered, or on their way.
+/// Flag: no message will follow those that are buffered, or on their way.
 const CLOSED_FOR_RECEIVERS: u32 = 1 << 30;
-/// A stream waits.
+/// Flag: a stream waits.
 pub(super) const WATCHED: u32 = 1 << 31;
 
-/// Senders or receivers: how many handles there are (the lower 24 bits), and
-/// how many events besides (the upper 40, modulo 2^40: see "Counting" in `core.rs`).
+/// The counts of one side. The lower 24 bits are the number of handles. The upper 40 bits are the number of events,
+/// modulo 2^40: see "Counting" in `core.rs`.
 #[derive(Debug)]
 pub(super) struct Side(u64);
 
 const EVENT: u64 = 1 << 24;
 const HANDLES: u64 = EVENT - 1;
 
-/// Which side.
+/// A side of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Tx,
     Rx,
 }
 
-/// A base event's offer and its message: to be sent, or received.
+/// The offer of a base event, and its message, which is to be sent or was received.
 #[repr(C)]
 pub(super) struct Slot<T> {
-    /// First, so that a pointer to it is a pointer to the slot.
+    /// The first field, so that a pointer to it is a pointer to the slot.
     pub(super) offer: Offer,
-    /// Owned as the offer is.
+    /// The message belongs to the thread that the offer belongs to.
     pub(super) message: UnsafeCell<Option<T>>,
 }
 
@@ -89,19 +89,21 @@ impl<T> Slot<T> {
     }
 
     /// # Safety
-    /// The caller owns the message: it is the owner and nothing is linked, or
-    /// a partner that has won the offer.
+    /// The message belongs to the caller. The caller is the owner and the offer is not linked, or it is a partner
+    /// that has won the offer.
     #[inline(always)]
     pub(super) unsafe fn take(&self) -> Option<T> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the message belongs to the caller, as it promises, so no other thread touches the cell.
         self.message.with_mut(|message| unsafe { (*message).take() })
     }
 
     /// # Safety
-    /// As for `take`.
+    /// The message belongs to the caller. The caller is the owner and the offer is not linked, or it is a partner
+    /// that has won the offer.
     #[inline(always)]
     pub(super) unsafe fn put(&self, value: T) {
-        // SAFETY: the caller's contract; the place is empty.
+        // SAFETY: the message belongs to the caller, as it promises, so no other thread touches the cell. The cell is
+        // empty, so no message is dropped.
         self.message.with_mut(|message| unsafe { *message = Some(value) });
     }
 }
@@ -136,15 +138,14 @@ impl Side {
         self.0 += 1;
     }
 
-    /// A handle goes, and leaves what it has lent.
+    /// Drops a handle, and counts the `lent` events that it has not reported.
     pub(super) fn drop_handle(&mut self, lent: u32) {
         self.0 -= 1;
         self.lend(lent);
     }
 
-    /// More events. Handles report what they lend in small parts, so a large
-    /// sum means that hundreds of billions of events have been leaked: then the
-    /// count may not wrap, and the process ends.
+    /// Adds events. Handles report what they lend in small parts, so a large sum means that hundreds of billions of
+    /// events have been leaked. The count must not wrap then, so the process ends.
     pub(super) fn lend(&mut self, events: u32) {
         self.0 = self.0.wrapping_add(u64::from(events) * EVENT);
         if (self.0 as i64) >> 24 > 1 << 38 {
@@ -159,15 +160,15 @@ impl Side {
 }
 
 impl<T> Unread<T> {
-    /// Drops it for whoever let the channel go. A panic of what was kept is theirs.
+    /// Drops the messages for the thread that ended the channel. A panic of a buffered message goes to that thread.
     pub(super) fn end(self) {
         let Self { buffer, left } = self;
-        // Nobody can answer for what was sent asynchronously.
+        // A panic of a message that was sent asynchronously has no caller to go to, so it is reported.
         catch_panic(|| drop(left));
         drop(buffer);
     }
 
-    /// Drops it on behalf of an operation that has its own result to deliver.
+    /// Drops the messages on behalf of an operation that has its own result to deliver. Panics are reported.
     pub(super) fn drop_quietly(self) {
         catch_panic(|| self.end());
     }
@@ -210,8 +211,8 @@ impl<T> State<T> {
         self.capacity & CLOSED_FOR_RECEIVERS != 0
     }
 
-    /// No message is buffered, and none is committed to a receiver that has not
-    /// taken it yet, and might give it back.
+    /// Whether no message is buffered, and none is committed to a receiver that has not taken it yet, and might give
+    /// it back.
     pub(super) fn is_drained(&self) -> bool {
         self.buffered() == 0 && self.ticket as u32 == self.taken
     }
@@ -228,11 +229,11 @@ impl<T> State<T> {
         }
     }
 
-    /// A partner that has won an offer of the side `end` that leaves its share,
-    /// and filled or emptied its slot, ends the owner's wait there.
+    /// Ends the wait of an offer of the side `end` that leaves its share. The partner has won it, and has filled or
+    /// emptied its slot.
     ///
     /// # Safety
-    /// As for [`Offer::end_with_share`].
+    /// The caller has won and unlinked the offer, and holds the lock.
     #[inline(always)]
     pub(super) unsafe fn end_with_share(
         &mut self,
@@ -241,17 +242,16 @@ impl<T> State<T> {
         verdict: Verdict,
     ) -> Option<Waker> {
         self.side(end).give_up();
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has won the offer, and holds the lock of its queue.
         unsafe { Offer::end_with_share(offer, verdict) }
     }
 
-    /// Tells one who waits at `end` that the channel is closed. True: it has left
-    /// its side.
+    /// Tells an event that waits at `end` that the channel is closed. Returns true if its share was given up.
     ///
     /// # Safety
     /// The caller has won and unlinked the offer, and holds the lock.
     unsafe fn complete_closed(&mut self, offer: NonNull<Offer>, end: End, wakes: &mut WakeList) -> bool {
-        // SAFETY: the caller's contract. A message stays in the slot, for its
+        // SAFETY: the caller has won and unlinked the offer, and holds the lock. A message stays in the slot, for its
         // owner.
         unsafe {
             let leaves_its_share = offer.as_ref().group().leaves_its_share();
@@ -264,18 +264,18 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether nobody refers to the channel any more.
+    /// Whether no handle and no event refers to the channel any more.
     #[inline(always)]
     pub(super) fn is_unreferenced(&self) -> bool {
         self.tx.is_unreferenced() && self.rx.is_unreferenced()
     }
 
-    /// A side may have gone: those who wait for it are told, and what nobody
-    /// can receive any more is taken out.
+    /// Called when a side may have gone. Tells those that wait for it, and takes out the messages that no receiver
+    /// can get any more.
     #[inline(always)]
     pub(super) fn sides_changed(&mut self, wakes: &mut WakeList) -> Unread<T> {
         let mut left = None;
-        // (A borrowed event that was forgotten may wait without a share.)
+        // (An event that borrows its handle and was forgotten may wait without a share.)
         if !self.is_unreferenced() || !self.senders.is_empty() || !self.receivers.is_empty() {
             while self.tell_sides(&mut left, wakes) {}
         }
@@ -283,13 +283,13 @@ impl<T> State<T> {
         Unread { buffer, left }
     }
 
-    /// Nobody waits, and nothing is kept: there is nothing to tell of a side that has gone.
+    /// Whether the channel has no waiters and no content. Then no thread has to be told that a side is gone.
     #[inline(always)]
     pub(super) fn is_quiet(&self) -> bool {
         self.senders.is_empty() && self.receivers.is_empty() && self.buffer.is_none() && !self.has_left()
     }
 
-    /// Notes which sides are gone.
+    /// Sets the flags of the sides that are gone.
     #[inline(always)]
     pub(super) fn close_sides(&mut self) {
         let closed = self.capacity & CLOSED != 0;
@@ -301,7 +301,7 @@ impl<T> State<T> {
         }
     }
 
-    /// One pass over those who wait. True: some have gone, so look again.
+    /// Makes one pass over the waiters. Returns true if shares were given up, so that another pass is needed.
     fn tell_sides(&mut self, left: &mut Option<T>, wakes: &mut WakeList) -> bool {
         let mut some_gone = false;
         self.close_sides();
@@ -312,14 +312,14 @@ impl<T> State<T> {
         if self.is_closed_for_senders() && !self.senders.is_empty() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
-                // SAFETY: won.
+                // SAFETY: the offer was won and unlinked by `win`, under the lock.
                 some_gone |= unsafe { self.complete_closed(offer, End::Tx, wakes) };
             }
         }
         if self.is_closed_for_receivers() && self.is_drained() && !self.receivers.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.receivers.win() } {
-                // SAFETY: as above.
+                // SAFETY: the offer was won and unlinked by `win`, under the lock.
                 some_gone |= unsafe { self.complete_closed(offer, End::Rx, wakes) };
             }
         }
@@ -334,7 +334,7 @@ impl<T> State<T> {
         !self.senders.is_empty() || self.buffered() > 0 || self.capacity & (LEFT | CLOSED_FOR_RECEIVERS) != 0
     }
 
-    /// A message may be left: INV-LEFT. (And nobody watches.)
+    /// Whether a message may be left in the channel: INV-LEFT. (And no stream watches.)
     #[inline(always)]
     pub(super) fn may_leave(&self) -> bool {
         self.capacity & (CAPACITY | CLOSED | CLOSED_FOR_SENDERS | LEFT | WATCHED) == 0
@@ -348,24 +348,24 @@ impl<T> State<T> {
         Left::<T>::FITS && self.capacity & LEFT != 0
     }
 
-    /// Leaves a message, which has a share of the senders.
+    /// Leaves a message in the channel. It has a share of the senders.
     #[inline(always)]
     pub(super) fn leave(&mut self, message: T) {
         self.capacity |= LEFT;
         self.left.put(message);
     }
 
-    /// Takes what is left, and gives its share up.
+    /// Takes the message that was left, and gives its share up.
     #[inline(always)]
     pub(super) fn take_left(&mut self) -> T {
         assert!(self.has_left());
         self.capacity &= !LEFT;
         self.tx.give_up();
-        // SAFETY: it is there, and now it is not.
+        // SAFETY: the flag says that a message is there. The flag is cleared, so the message is taken once.
         unsafe { self.left.take() }
     }
 
-    /// If there is something to take, streams that wait poll again.
+    /// Wakes the streams that wait, if there is a message to take.
     #[cold]
     pub(super) fn tell_watchers(&mut self, wakes: &mut WakeList) {
         if !self.is_receivable() {
@@ -377,7 +377,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The stream `id` (0: a new one) waits; see [`Buffer::watch`].
+    /// Makes the stream `id` wait (0: a new one): see [`Buffer::watch`].
     pub(super) fn watch(&mut self, id: u64, waker: Waker) -> (u64, Option<Waker>) {
         self.capacity |= WATCHED;
         self.buffer.get_or_insert_default().watch(id, waker)
@@ -392,14 +392,14 @@ impl<T> State<T> {
         waker
     }
 
-    /// A place is free: the first sender's message moves in. True: that may have
-    /// been the last of its side.
+    /// Fills free places with the messages of the first senders. Returns true if the last share of their side may
+    /// have been given up.
     pub(super) fn refill(&mut self, wakes: &mut WakeList) -> bool {
         let mut some_gone = false;
         while self.capacity & CAPACITY > 0 && self.has_room() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             let Some(offer) = (unsafe { self.senders.win() }) else { break };
-            // SAFETY: won.
+            // SAFETY: the offer was won and unlinked by `win`, under the lock.
             unsafe {
                 let message = offer.cast::<Slot<T>>().as_ref().take();
                 self.keep(message.expect("a waiting sender has its message"));
@@ -418,14 +418,14 @@ impl<T> State<T> {
         self.buffer.get_or_insert_default().push(message);
     }
 
-    /// A message goes to the head of the channel, or to who waits for it. True:
-    /// it has been taken at once, and was perhaps the last.
+    /// Gives a message to the head of the channel, or to a receiver that waits. Returns true if it has been taken at
+    /// once, and was perhaps the last.
     pub(super) fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut WakeList) -> bool {
-        // SAFETY: the lock is held; the caller's group is withdrawn.
+        // SAFETY: the lock is held, and the caller's group is withdrawn, so it holds no claim.
         match unsafe { self.receivers.win() } {
-            // SAFETY: won.
+            // SAFETY: the offer was won under the lock, so its owner waits, and the group is alive.
             Some(offer) if unsafe { offer.as_ref().group() }.leaves_its_share() => {
-                // SAFETY: as above.
+                // SAFETY: the offer was won and unlinked by `win`, under the lock.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     wakes.push_for(self.end_with_share(offer, End::Rx, Verdict::Committed), Turn::Given);
@@ -433,7 +433,7 @@ impl<T> State<T> {
                 return self.is_closed_for_receivers();
             }
             Some(offer) => {
-                // SAFETY: won.
+                // SAFETY: the offer was won and unlinked by `win`, under the lock.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
@@ -468,7 +468,8 @@ mod tests {
     fn leaked_events_end_the_process_before_their_count_wraps() {
         let name = "channel::state::tests::leaked_events_end_the_process_before_their_count_wraps";
         let many = (1 << 38) * EVENT;
-        // As many as a handle reports; and what handles have yet to report, less those that have ended.
+        // As many events as a handle reports. The second line has fewer: events have ended that handles have yet to
+        // report.
         Side(many - 4096 * EVENT).lend(4096);
         Side((many / 4).wrapping_neg()).lend(1);
         aborts(name, || Side(many).lend(1));

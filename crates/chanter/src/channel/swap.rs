@@ -12,10 +12,10 @@ use super::send_from::{Giving, put_back};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::sync::{Arc, Lock};
 
-/// Two ends between which values are exchanged: `left.swap(a)` and
-/// `right.swap(b)` commit together; the left gets `b`, the right `a`.
+/// Makes two ends between which values are exchanged. `left.swap(a)` and `right.swap(b)` commit together: the left
+/// gets `b`, the right `a`.
 ///
-/// Ends may be cloned; each exchange is between one clone of either end.
+/// Ends may be cloned. Each exchange is between one clone of either end.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -25,8 +25,8 @@ use crate::sync::{Arc, Lock};
 /// assert_eq!(left.swap(1).sync_blocking(), Ok("one"));
 /// ```
 ///
-/// Hoare's and Milner's synchronous exchange, between ends of two kinds; for
-/// Concurrent ML's swap channel see [`SwapChannel`].
+/// Hoare's and Milner's synchronous exchange, between ends of two kinds. For Concurrent ML's swap channel see
+/// [`SwapChannel`].
 pub fn swap<A, B>() -> (Swap<A, B>, Swap<B, A>) {
     let core = Arc::new(Core::new([1, 1]));
     (
@@ -38,26 +38,26 @@ pub fn swap<A, B>() -> (Swap<A, B>, Swap<B, A>) {
 /// One end of a swap channel, which gives `A`s and gets `B`s; see [`swap()`].
 pub struct Swap<A, B> {
     core: Arc<Core>,
-    /// Which queue its own operations wait in, and which its partners'. They are
-    /// the same if both ends are.
+    /// The index of the queue in which this end's operations wait. The next field is that of its partners'. The two
+    /// are the same if both ends are the same.
     mine: usize,
     theirs: usize,
-    /// Invariant: what one clone gives, another end gets.
+    /// Makes the type invariant, since the values that one end gives, another gets.
     values: PhantomData<*mut (A, B)>,
 }
 
-// SAFETY: an end moves values between threads, and shares none.
+// SAFETY: an end moves values between threads, which their `Send` allows, and shares none.
 unsafe impl<A: Send, B: Send> Send for Swap<A, B> {}
-// SAFETY: as above.
+// SAFETY: a shared end moves values between threads, which their `Send` allows, and shares none.
 unsafe impl<A: Send, B: Send> Sync for Swap<A, B> {}
 
 struct Core(Lock<State>);
 
 #[doc(hidden)]
 pub struct State {
-    /// Those of queue 0 are `Note<A, B>`s, those of queue 1 `Note<B, A>`s.
+    /// The waiting operations. Queue 0 has notes of type `Note<A, B>`, queue 1 of type `Note<B, A>`.
     waiting: [Queue<()>; 2],
-    /// How many handles and events each side has.
+    /// The number of handles and events of each side.
     shares: [usize; 2],
 }
 
@@ -73,7 +73,8 @@ impl Core {
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queues are fields of the state, which stays behind the lock. Values are only moved under it, so no user
+// code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 unsafe impl<A, B> Place for Swap<A, B> {
     const MEETS: bool = true;
@@ -85,7 +86,7 @@ unsafe impl<A, B> Place for Swap<A, B> {
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note<A, B>) -> &'a mut Queue<Note<A, B>> {
-        // SAFETY: only ends like this one wait here.
+        // SAFETY: only ends with this index wait in this queue, and their notes are of this type.
         unsafe { state.waiting[self.mine].with_notes() }
     }
 
@@ -93,10 +94,10 @@ unsafe impl<A, B> Place for Swap<A, B> {
         self.is_closed_to(state)
     }
 
-    /// Nobody is left at the other end: the note stays as it is.
+    /// Nobody is left at the other end, so the note stays as it is.
     fn act(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut WakeList) {}
 
-    /// The exchange has happened.
+    /// The exchange has happened, and is not reverted.
     fn undo(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut WakeList) {}
 
     fn meet(
@@ -106,11 +107,11 @@ unsafe impl<A, B> Place for Swap<A, B> {
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Option<Offered> {
-        // SAFETY: the lock is held.
+        // SAFETY: the lock of the list is held.
         match unsafe { meet(state.waiting[self.theirs].offers(), own) } {
             Meet::Won(offer) => {
-                // SAFETY: our slot is ours, the partner's is won; their types are
-                // those of the two ends.
+                // SAFETY: our slot is ours, and the partner's is won under the lock. The types of the notes are those
+                // of the two ends.
                 unsafe {
                     let mine = slot.note();
                     let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
@@ -137,27 +138,23 @@ impl<A, B> Swap<A, B> {
         self.mine != self.theirs && state.shares[self.theirs] == 0
     }
 
-    /// The event of giving `value` and getting the value of somebody at the
-    /// other end, both at once.
+    /// The event of giving `value` and getting a value from the other end, both at once.
     ///
-    /// Commits together with a `swap` of the other end, or to an error that
-    /// gives `value` back when the other end has neither handle nor event left.
-    /// A choice never exchanges with itself.
+    /// It commits together with a `swap` of the other end. If the other end has neither handle nor event left, it
+    /// commits to an error that gives `value` back. A choice never exchanges with itself.
     ///
-    /// Not chosen, or dropped before the commit: `value` is dropped. Dropped
-    /// after the commit, the exchange has happened: the other end has `value`,
-    /// and what it gave for it is dropped. (No protocol could do better: of two
-    /// parties one learns of the commit last.) [`swap_from`](Self::swap_from) tells
-    /// which of the two it was.
+    /// If it is not chosen, or dropped before the commit, `value` is dropped. If it is dropped after the commit, the
+    /// exchange has happened: the other end has `value`, and the value that it gave is dropped. (No protocol could do
+    /// better: one of two parties learns of the commit last.) [`swap_from`](Self::swap_from) tells which of the two
+    /// it was.
     pub fn swap(&self, value: A) -> Exchange<A, B> {
         Exchange { place: self.clone(), note: Note { give: Some(value), got: None } }
     }
 
-    /// Exchanges values if somebody waits at the other end. Never blocks.
+    /// Exchanges values if a partner waits at the other end. Never blocks.
     ///
     /// # Errors
-    /// Gives `value` back: `Full` if nobody waits now, `Closed` if nobody ever
-    /// will.
+    /// Returns `value` in the error: `Full` if no partner waits now, `Closed` if none ever will.
     pub fn try_swap(&self, value: A) -> Result<B, TrySendError<A>> {
         let mut note = match try_now(self, Note { give: Some(value), got: None }) {
             Ok(note) => note,
@@ -166,14 +163,14 @@ impl<A, B> Swap<A, B> {
         note.take().map_err(|SendError(value)| TrySendError::Closed(value))
     }
 
-    /// Whether an exchange would fail: nobody is left at the other end.
+    /// Whether an exchange would fail, because nobody is left at the other end.
     pub fn is_closed(&self) -> bool {
         self.is_closed_to(&self.core.0.lock())
     }
 }
 
 impl<A, B> Note<A, B> {
-    /// What a committed exchange yields.
+    /// Returns the result of a committed exchange.
     fn take(&mut self) -> Result<B, SendError<A>> {
         let closed = || SendError(self.give.take().expect("given only if got"));
         self.got.take().ok_or_else(closed)
@@ -194,7 +191,7 @@ impl<A, B> Drop for Swap<A, B> {
             let mut state = self.core.0.lock();
             state.shares[self.mine] -= 1;
             if self.mine != self.theirs && state.shares[self.mine] == 0 {
-                // Those who wait for this end are told, and keep their values.
+                // Operations that wait for this end are told, and keep their values.
                 while state.waiting[self.theirs].serve(&mut wakes, |()| ()).is_some() {}
             }
         }
@@ -213,8 +210,7 @@ operation! {
     Exchange[A, B] at Swap<A, B>, yields Result<B, SendError<A>>: |_, note| note.take()
 }
 
-/// A channel whose users are all alike: any two that synchronize on it exchange
-/// their values. Clones share it.
+/// A channel whose users are all alike: any two that synchronize on it exchange their values. Clones share it.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -225,8 +221,7 @@ operation! {
 /// assert_eq!(channel.swap(2).sync_blocking(), 1);
 /// ```
 ///
-/// Concurrent ML's swap channel; there, it takes a choice of a send and a
-/// receive and one more message.
+/// Concurrent ML's swap channel. There, it takes a choice of a send and a receive, and one more message.
 pub struct SwapChannel<T> {
     end: Swap<T, T>,
 }
@@ -238,25 +233,24 @@ impl<T> Clone for SwapChannel<T> {
 }
 
 impl<T> SwapChannel<T> {
-    /// A channel for exchanges of `T`s.
+    /// Makes a channel for exchanges of `T`s.
     pub fn new() -> Self {
         let core = Arc::new(Core::new([1, 0]));
         Self { end: Swap { core, mine: 0, theirs: 0, values: PhantomData } }
     }
 
-    /// The event of giving `value` and getting another's, both at once.
+    /// The event of giving `value` and getting another user's value, both at once.
     ///
-    /// Commits together with a `swap` of somebody else; a choice never
-    /// exchanges with itself. If nobody else ever comes, it waits for ever.
-    /// Dropped: as for [`Swap::swap`].
+    /// It commits together with a `swap` of another user. A choice never exchanges with itself. If no other user ever
+    /// comes, it waits for ever. A drop has the effect that [`Swap::swap`] describes.
     pub fn swap(&self, value: T) -> Trade<T> {
         Trade { place: self.end.clone(), note: Note { give: Some(value), got: None } }
     }
 
-    /// Exchanges values if somebody waits. Never blocks.
+    /// Exchanges values if a partner waits. Never blocks.
     ///
     /// # Errors
-    /// Nobody waits; gives `value` back.
+    /// Returns `value` in the error if no partner waits.
     pub fn try_swap(&self, value: T) -> Result<T, T> {
         self.end.try_swap(value).map_err(TrySendError::into_message)
     }
@@ -279,7 +273,7 @@ operation! {
     Trade[T] at Swap<T, T>, yields T: |_, note| note.got.take().expect("never closed")
 }
 
-// SAFETY: an exchange that commits takes what is given out of its note, under the lock.
+// SAFETY: an exchange that commits takes the given value out of its note, under the lock.
 unsafe impl<A, B> Giving<A> for Exchange<A, B> {
     type Placed = Result<B, Closed>;
 
@@ -292,7 +286,7 @@ unsafe impl<A, B> Giving<A> for Exchange<A, B> {
     }
 }
 
-// SAFETY: as for `Exchange`.
+// SAFETY: an exchange that commits takes the given value out of its note, under the lock.
 unsafe impl<T> Giving<T> for Trade<T> {
     type Placed = T;
 

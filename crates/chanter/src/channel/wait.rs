@@ -1,5 +1,4 @@
-//! A synchronization's wait at one end of a channel: what sending and
-//! receiving have in common.
+//! A synchronization's wait at one end of a channel: the common part of sending and receiving.
 
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -13,7 +12,7 @@ use crate::frame::report::Waits;
 /// The offer, its message, and the share of the channel that it holds.
 pub(super) struct Wait<T, S: Share<T>, const END: bool> {
     slot: Slot<T>,
-    /// If it is owned, ours to give up, until the slot says that it has gone.
+    /// The share. If it is an owned one, it is ours to give up until the slot says that it has been given up.
     share: S,
 }
 
@@ -40,17 +39,18 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         self.share.lent().core_ptr()
     }
 
-    /// Whether it is worth while to try now.
+    /// Whether an attempt may succeed now.
     #[inline(always)]
     pub(super) fn may_commit(&self) -> bool {
         self.core().may_commit(Self::SIDE)
     }
 
-    /// Commits if that is possible now, or offers, if `own` says for whom.
+    /// Commits if that is possible now. If not, makes an offer for `own`, if there is one.
     #[inline(always)]
     pub(super) fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
         let this = self.into_ref();
-        // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
+        // SAFETY: the share and the slot are ours. The slot is pinned, not linked, and retracted in `drop` at the
+        // latest.
         let offered = unsafe {
             match Self::SIDE {
                 End::Tx => Core::send::<S>(this.core_ptr(), &this.slot, own, wakes),
@@ -58,7 +58,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
             }
         };
         if offered == Offered::Committed {
-            // The commit gave it up.
+            // The commit gave the share up.
             this.slot.offer.parted.set(true);
         }
         offered
@@ -71,29 +71,29 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         if !won {
             this.retract(wakes);
         } else if !this.slot.offer.parted.replace(true) {
-            // A partner completed it.
-            // SAFETY: the share is given up here, once.
+            // A partner completed the event.
+            // SAFETY: the share is ours, and is given up here, once.
             unsafe { Core::part::<S>(this.core_ptr(), Self::SIDE, END != TX && this.succeeded(), wakes) };
         }
     }
 
-    /// Whether it committed to what it is for, rather than to "closed".
+    /// Whether it committed to a message, rather than to "closed".
     #[inline(always)]
     pub(super) fn succeeded(&self) -> bool {
         self.slot.offer.verdict.get() == Verdict::Committed
     }
 
-    /// The message that is in the slot now.
+    /// Takes the message that is in the slot now.
     ///
     /// # Safety
-    /// The wait has been settled: the slot is the owner's alone.
+    /// The wait has been settled, so that the slot belongs to the owner alone.
     #[inline(always)]
     pub(super) unsafe fn take(&self) -> Option<T> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the wait is settled, so the message belongs to the owner.
         unsafe { self.slot.take() }
     }
 
-    /// Says what it waits on, while it does.
+    /// Adds the channel that the event waits on, for a report.
     pub(super) fn waits(&self, waits: &mut Waits) {
         let probe = self.share.lent().probe();
         waits.offer(probe.channel, END == TX, S::OWNED, NonNull::from(&self.slot).cast());
@@ -106,14 +106,14 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         f();
     }
 
-    /// The offer leaves its queue, to be made again. False: it is in none.
+    /// Takes the offer out of its queue, to be made again. Returns false if it is in none.
     pub(super) fn take_back(self: Pin<&mut Self>) -> bool {
         let this = self.into_ref();
         // SAFETY: the slot is ours, of this side.
         unsafe { this.core().take_back(&this.slot, Self::SIDE) }
     }
 
-    /// Lost, or dropped: leaves the channel, if that has not been done.
+    /// Ends a wait that has lost, or is dropped: leaves the channel, if that has not been done.
     #[inline(always)]
     fn retract(&self, wakes: &mut WakeList) {
         let made = self.slot.offer.was_made();
@@ -123,7 +123,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         if self.slot.offer.parted.replace(true) {
             return;
         }
-        // SAFETY: the slot and the share are ours; once.
+        // SAFETY: the slot and the share are ours, and `parted` lets this happen once.
         unsafe {
             if made {
                 Core::retract::<S>(self.core_ptr(), &self.slot, Self::SIDE, wakes);

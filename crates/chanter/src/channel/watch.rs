@@ -10,7 +10,7 @@ use crate::event::WakeList;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Lock};
 
-/// A value that is watched: watchers see the latest, and wait for it to change.
+/// Makes a value that is watched. Watchers see the latest value, and wait for it to change.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -41,7 +41,7 @@ pub struct State<T> {
 }
 
 impl<T> State<T> {
-    /// INV-PLACE: whoever waits has seen the value before this one.
+    /// Tells the watchers that wait (INV-PLACE). All of them have seen the value before this one.
     fn tell(&mut self, wakes: &mut WakeList) {
         while self.waiting.serve(wakes, |()| ()).is_some() {}
     }
@@ -53,8 +53,7 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// Changes the value and wakes all who wait for that. Never blocks. Returns
-    /// the old value.
+    /// Changes the value, and wakes all watchers that wait. Returns the old value. Never blocks.
     pub fn send(&self, value: T) -> Shared<T> {
         let value = Shared::new(value);
         let mut wakes = WakeList::new();
@@ -68,12 +67,12 @@ impl<T> Watched<T> {
         old
     }
 
-    /// The latest value.
+    /// Returns the latest value.
     pub fn borrow(&self) -> Shared<T> {
         Shared::clone(&self.core.lock().value)
     }
 
-    /// A new watcher, which has seen the latest value.
+    /// Makes a watcher, which has seen the latest value.
     pub fn watcher(&self) -> Watcher<T> {
         let seen = self.core.lock().number;
         Watcher::new(Arc::clone(&self.core), seen)
@@ -107,13 +106,13 @@ impl<T: fmt::Debug> fmt::Debug for Watched<T> {
     }
 }
 
-/// An end that watches the value; see [`watch`]. A clone has seen what this one
-/// has seen, and goes its own way.
+/// An end that watches the value; see [`watch`]. A clone has seen the values that this one has seen. From then on the
+/// two are independent.
 pub struct Watcher<T> {
     view: Arc<View<T>>,
 }
 
-/// What a watcher's handle and events share.
+/// The state that a watcher's handle and events share.
 #[doc(hidden)]
 pub struct View<T> {
     core: Core<T>,
@@ -126,32 +125,29 @@ impl<T> Watcher<T> {
         Self { view: Arc::new(View { core, seen: AtomicU64::new(seen) }) }
     }
 
-    /// The event that the value has changed since this watcher last saw it by
-    /// [`changed`](Self::changed) or [`update`](Self::update); yields the latest
-    /// value.
+    /// The event that the value has changed since this watcher last saw it by [`changed`](Self::changed) or
+    /// [`update`](Self::update). It yields the latest value.
     ///
-    /// Commits to [`Closed`] when the last [`Watched`] has gone and the watcher
-    /// has seen its last value. Values in between are skipped. Not chosen, or
-    /// dropped: the value is not seen.
+    /// It commits to [`Closed`] when the last [`Watched`] is gone and the watcher has seen its last value. Values in
+    /// between are skipped. If it is not chosen, or dropped, the value is not seen.
     ///
-    /// Law: the values that a watcher sees are in order, and none is seen twice.
-    /// (But several `changed` of one watcher that wait together all yield the
-    /// same one.)
+    /// Law: the values that a watcher sees are in order, and none is seen twice. (But several `changed` of one
+    /// watcher that wait together all yield the same one.)
     pub fn changed(&self) -> Changed<T> {
         Changed { place: Arc::clone(&self.view), note: () }
     }
 
-    /// The latest value, which counts as seen.
+    /// Returns the latest value, which counts as seen.
     pub fn update(&self) -> Shared<T> {
         self.view.see(&self.view.core.lock())
     }
 
-    /// The latest value, which does not count as seen.
+    /// Returns the latest value, which does not count as seen.
     pub fn borrow(&self) -> Shared<T> {
         Shared::clone(&self.view.core.lock().value)
     }
 
-    /// A copy of the latest value, which does not count as seen.
+    /// Returns a copy of the latest value, which does not count as seen.
     pub fn get(&self) -> T
     where
         T: Clone,
@@ -167,18 +163,19 @@ impl<T> Watcher<T> {
 
 impl<T> View<T> {
     fn is_unseen(&self, state: &State<T>) -> bool {
-        // ORDER: Relaxed, here and below: under the lock.
+        // ORDER: Relaxed, here and below: the number is used under the lock.
         state.number > self.seen.load(Ordering::Relaxed)
     }
 
-    /// The latest value, which counts as seen.
+    /// Returns the latest value, which counts as seen.
     fn see(&self, state: &State<T>) -> Shared<T> {
         self.seen.store(state.number, Ordering::Relaxed);
         Shared::clone(&state.value)
     }
 }
 
-// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
+// SAFETY: the queue is a field of the state, which stays behind the lock. Values are only moved under it, so no user
+// code runs there.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Place for Arc<View<T>> {
     type Note = ();
@@ -196,7 +193,7 @@ unsafe impl<T> Place for Arc<View<T>> {
         state.writers == 0 || self.is_unseen(state)
     }
 
-    /// To be told is not to see: that comes last.
+    /// A watcher that is told has not seen the value yet: that comes last.
     fn act(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut WakeList) {}
 
     fn undo(&self, _state: &mut State<T>, _note: &mut (), _wakes: &mut WakeList) {}
@@ -221,7 +218,7 @@ operation! {
     /// The event of a change; see [`Watcher::changed`].
     Changed[T] at Arc<View<T>>, yields Result<Shared<T>, Closed>: |view, ()| {
         let state = view.core.lock();
-        // Seen by another `changed` of this watcher: once more.
+        // If another `changed` of this watcher has seen the value, it is yielded once more.
         if view.is_unseen(&state) || state.writers > 0 { Ok(view.see(&state)) } else { Err(Closed) }
     }
 }

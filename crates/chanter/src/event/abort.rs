@@ -31,8 +31,7 @@ impl<E, F> fmt::Debug for OnAbort<E, F> {
 
 into_future!([E: Event, F: FnOnce()] OnAbort<E, F>, E::Output);
 
-// SAFETY: the branch adds only `F` to the inner one, and `F` is `Send` when
-// the event is.
+// SAFETY: the branch adds only `F` to the inner one, and `F` is `Send` when the event is.
 unsafe impl<E: Event, F: FnOnce()> Event for OnAbort<E, F> {
     type Branch = OnAbortBranch<E::Branch, F>;
 
@@ -41,7 +40,7 @@ unsafe impl<E: Event, F: FnOnce()> Event for OnAbort<E, F> {
     }
 }
 
-/// What has become of a branch with an abort action.
+/// The state of a branch with an abort action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// The synchronization has not begun.
@@ -69,18 +68,18 @@ impl<B, F: FnOnce()> fmt::Debug for OnAbortBranch<B, F> {
 
 impl<B, F: FnOnce()> OnAbortBranch<B, F> {
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole; the rest never is.
+        // SAFETY: `inner` is pinned with the whole, and never moves; the other fields are never pinned.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 
     fn rest(self: Pin<&mut Self>) -> (&mut Option<F>, &mut Fate) {
-        // SAFETY: neither is pinned.
+        // SAFETY: neither `action` nor `fate` is pinned, and `inner` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         (&mut this.action, &mut this.fate)
     }
 }
 
-/// Runs the action; its panic has nobody to go to.
+/// Runs the action. A panic of it is reported, since no caller could receive it.
 fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
     *fate = Fate::Closed;
     if let Some(action) = action.take()
@@ -90,8 +89,8 @@ fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
     }
 }
 
-// SAFETY: leaves are the inner branch's; `action` runs in `walk`, or when the
-// branch is dropped undecided.
+// SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `walk`, or when the branch is
+// dropped undecided: never under a lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     type Output = B::Output;
@@ -100,7 +99,7 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     const WALKED: bool = true;
 
     fn force(mut self: Pin<&mut Self>) {
-        // First, so that a guard that panics counts as not chosen.
+        // Set first, so that a guard that panics counts as not chosen.
         *self.as_mut().rest().1 = Fate::Open;
         self.inner().force();
     }

@@ -15,12 +15,10 @@ use crate::sched::budget;
 
 /// An asynchronous event: an operation with two results.
 ///
-/// Synchronizing on it ([`async_sync`](AsyncEvent::async_sync)) *initiates*
-/// the operation: a thread of its own, the *implicit* thread, synchronizes on
-/// it and does with the **later** result what [`wrap_later`] says; the caller
-/// goes on with the **now** result as [`wrap_now`] says. The implicit thread is
-/// a parasite: if its event can commit at once, it costs about a call. See
-/// [`on_hosts`] for hosts.
+/// Synchronizing on it ([`async_sync`](AsyncEvent::async_sync)) *initiates* the operation. A thread of its own, the
+/// *implicit* thread, synchronizes on the operation, and passes the **later** result to [`wrap_later`]. The caller
+/// goes on with the **now** result, as [`wrap_now`] says. The implicit thread is a parasite: if its event can commit
+/// at once, it costs about a call. See [`on_hosts`] for hosts.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -48,17 +46,15 @@ use crate::sched::budget;
 /// | [`asynchronously`], [`into_event`] | `sTrans`, `aTrans` |
 /// | [`async_sync`](AsyncEvent::async_sync) | `aSync` |
 ///
-/// **Commit points.** The now part commits at once, except that of
-/// [`choose_now`], which waits for one branch's operation. The later part
-/// commits when its event does. If the machine ends before, it never
-/// happened: the implicit thread is cancelled. (Except for an [`asend`] without a later
-/// part: its message waits in the channel.)
+/// **Commit points.** The now part commits at once, except that of [`choose_now`], which waits for one branch's
+/// operation. The later part commits when its event does. If the machine ends before that, the later part never
+/// happened: the implicit thread is cancelled. (An [`asend`] without a later part is the exception: its message waits
+/// in the channel.)
 ///
-/// **Panics.** A panic in a later part ends the implicit thread, and is
-/// reported. Outside of a machine synchronizing panics, before anything has
-/// happened.
+/// **Panics.** A panic in a later part ends the implicit thread, and is reported. Outside of a machine, synchronizing
+/// panics before anything has happened.
 ///
-/// Laws (`~` is: the same to every observer):
+/// Laws (`~` means: the same to every observer):
 /// * `a.wrap_now(f).wrap_now(g)` ~ `a.wrap_now(|x| g(f(x)))`, and so for later;
 /// * `a.wrap_now(f).wrap_later(g)` ~ `a.wrap_later(g).wrap_now(f)`;
 /// * `asend(&tx, v)` ~ `asynchronously(tx.send(v))`, and so for `arecv`;
@@ -72,35 +68,33 @@ use crate::sched::budget;
 /// [`on_hosts`]: AsyncEvent::on_hosts
 /// [`into_event`]: AsyncEvent::into_event
 pub trait AsyncEvent: Sized {
-    /// What the caller gets.
+    /// The result for the caller.
     type Now;
-    /// What the implicit thread gets.
+    /// The result for the implicit thread.
     type Later: 'static;
 
-    /// The event of initiating the operation; its implicit thread calls
-    /// `later`.
+    /// The event of initiating the operation. Its implicit thread calls `later`.
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
     fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
     where
         L: FnOnce(Self::Later) + Send + 'static;
 
-    /// The event of the operation itself: it waits for the commit, and leaves
-    /// only `later` to a thread.
+    /// The event of the operation itself. It waits for the commit, and leaves only `later` to a thread.
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
     fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
     where
         L: FnOnce(Self::Later) + Send + 'static;
 
-    /// As `commit`, for a choice that is made on the implicit thread: `later`
-    /// runs there too, and there is no now result.
+    /// Like `commit`, for a choice that is made on the implicit thread. `later` runs there too, and there is no now
+    /// result.
     #[doc(hidden)]
     fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
     where
         L: FnOnce(Self::Later) + Send + 'static;
 
-    /// `f` of what the caller gets; runs on the caller's thread.
+    /// Applies `f` to the now result, on the caller's thread.
     fn wrap_now<F, U>(self, f: F) -> WrapNow<Self, F>
     where
         F: FnOnce(Self::Now) -> U,
@@ -108,7 +102,7 @@ pub trait AsyncEvent: Sized {
         WrapNow { event: self, f }
     }
 
-    /// `f` of what happens later; runs on the implicit thread.
+    /// Applies `f` to the later result, on the implicit thread.
     fn wrap_later<F, U>(self, f: F) -> WrapLater<Self, F>
     where
         F: FnOnce(Self::Later) -> U + Send + 'static,
@@ -116,13 +110,13 @@ pub trait AsyncEvent: Sized {
         WrapLater { event: self, f }
     }
 
-    /// The same, with a host as the implicit thread.
+    /// The same asynchronous event, with a host as the implicit thread.
     fn on_hosts(self) -> OnHosts<Self> {
         OnHosts { event: self }
     }
 
-    /// The event of initiating the operation: ready at once, unless it is a
-    /// [`choose_now`]. ACML's `aTrans`. Not chosen: nothing is initiated.
+    /// The event of initiating the operation. It is ready at once, unless it is a [`choose_now`]. ACML's `aTrans`. If
+    /// it is not chosen, nothing is initiated.
     fn into_event(self) -> impl Event<Output = Self::Now> {
         self.initiate(Kind::Parasite, drop)
     }
@@ -132,9 +126,8 @@ pub trait AsyncEvent: Sized {
         self.into_event().sync()
     }
 
-    /// Besides its now result, the caller gets a receiver of the later one. It
-    /// is closed without a message if the implicit thread panics or is
-    /// cancelled.
+    /// Adds a receiver of the later result to the caller's now result. The receiver is closed without a message if
+    /// the implicit thread panics or is cancelled.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -152,14 +145,13 @@ pub trait AsyncEvent: Sized {
     }
 }
 
-/// The asynchronous event of receiving a message, which goes to
-/// [`wrap_later`](AsyncEvent::wrap_later); without that it is dropped.
+/// The asynchronous event of receiving a message. The message goes to [`wrap_later`](AsyncEvent::wrap_later), or is
+/// dropped without one.
 pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<RecvEvent<T>> {
     asynchronously(receiver.recv())
 }
 
-/// `event` as an asynchronous one: `()` now, its result later. ACML's
-/// `sTrans`.
+/// Turns `event` into an asynchronous one: its now result is `()`, its later result that of `event`. ACML's `sTrans`.
 #[inline(always)]
 pub fn asynchronously<E>(event: E) -> Asynchronously<E>
 where
@@ -170,8 +162,8 @@ where
     Asynchronously { event }
 }
 
-/// The asynchronous event that `make` returns, made on the caller's thread
-/// when it synchronizes. ACML's `sGuard`.
+/// The asynchronous event that `make` returns. `make` runs on the caller's thread when it synchronizes. ACML's
+/// `sGuard`.
 pub fn guard_now<F, A>(make: F) -> GuardNow<F>
 where
     F: FnOnce() -> A,
@@ -180,8 +172,7 @@ where
     GuardNow { make }
 }
 
-/// The asynchronous event of the event that `make` returns, made on the
-/// implicit thread. ACML's `aGuard`.
+/// The asynchronous event of the event that `make` returns. `make` runs on the implicit thread. ACML's `aGuard`.
 ///
 /// Law: it is `asynchronously(guard(make))`.
 pub fn guard_later<F, E>(make: F) -> Asynchronously<super::Guard<F, E>>
@@ -194,10 +185,9 @@ where
     asynchronously(guard(make))
 }
 
-/// The asynchronous event of one of `events`, chosen while the caller waits:
-/// it goes on with the now result of the branch whose operation has
-/// committed; the rest of that branch's later part happens on the implicit
-/// thread. ACML's `sChoose`. The losers never happened.
+/// The asynchronous event of one of `events`, chosen while the caller waits. The caller goes on with the now result
+/// of the branch whose operation has committed. The rest of that branch's later part happens on the implicit thread.
+/// The losers never happened. ACML's `sChoose`.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -218,9 +208,8 @@ pub fn choose_now<C: AsyncChoices>(events: C) -> ChooseNow<C> {
     ChooseNow { events }
 }
 
-/// The asynchronous event of one of `events`, chosen by the implicit thread:
-/// the caller goes on at once, with `()`. ACML's `aChoose`. The now wraps of
-/// the branches are not run. (That of the chosen one would come too late.)
+/// The asynchronous event of one of `events`, chosen by the implicit thread. The caller goes on at once, with `()`.
+/// The now wraps of the branches are not run, since that of the chosen branch would come too late. ACML's `aChoose`.
 pub fn choose_later<C: AsyncChoices>(events: C) -> ChooseLater<C> {
     ChooseLater { events }
 }
@@ -254,8 +243,8 @@ where
         .wrap(move |()| kind.spawn(thread))
     }
 
-    /// It is ready at once, so there is nothing to synchronize on. It counts as an operation all the same, so that who
-    /// initiates one after the other yields now and then.
+    /// The operation is ready at once, so there is nothing to synchronize on. It counts against the budget all the
+    /// same, so that a thread that initiates one after the other yields now and then.
     #[inline(always)]
     async fn async_sync(self) {
         Kind::Parasite.check(WHAT);
@@ -440,11 +429,11 @@ pub struct Promise<A> {
     event: A,
 }
 
-/// The later part of a promise, and the receiver that it goes to.
+/// Wraps `later` to send the result of a promise, and returns the receiver of that result.
 fn promised<T, L: FnOnce(())>(later: L) -> (impl FnOnce(T) + use<T, L>, Receiver<T>) {
     let (tx, rx) = bounded(1);
     let keep = move |result| {
-        // The caller may have dropped the receiver: then nobody wants it.
+        // The caller may have dropped the receiver: then the result is not wanted.
         drop(tx.try_send(result));
         later(());
     };
@@ -488,7 +477,7 @@ where
     }
 }
 
-/// What refuses to work outside of a machine.
+/// The name in the panic of an asynchronous event that is used outside of a machine.
 pub(super) const WHAT: &str = "an asynchronous event";
 
 macro_rules! opaque_debug {

@@ -9,27 +9,26 @@ use super::{Event, always, choose, guard};
 /// Several asynchronous events with the same two results: a tuple of up to
 /// 12, an array or a vector.
 pub trait AsyncChoices {
-    /// What the caller gets.
+    /// The result for the caller.
     type Now;
-    /// What the implicit thread gets.
+    /// The result for the implicit thread.
     type Later: 'static;
 
-    /// The choice of their operations.
+    /// The choice of the branches' operations.
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
     fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
     where
         L: FnOnce(Self::Later) + Send + 'static;
 
-    /// The same on the implicit thread, without now results.
+    /// The choice of the operations on the implicit thread, without now results.
     #[doc(hidden)]
     fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
     where
         L: FnOnce(Self::Later) + Send + 'static;
 }
 
-/// One action, of which each branch of a choice has a share: one of them is
-/// chosen, and takes it.
+/// One action that all branches of a choice share. The branch that is chosen takes it.
 struct Once<L>(Arc<Mutex<Option<L>>>);
 
 impl<L> Once<L> {
@@ -43,7 +42,7 @@ impl<L> Once<L> {
     {
         let shared = Arc::clone(&self.0);
         move |result| {
-            // Taken out, so that it runs when the lock is free again.
+            // Taken out, so that the action runs when the lock is free again.
             let action = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
             action.expect("one branch is chosen")(result);
         }

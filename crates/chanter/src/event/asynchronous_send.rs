@@ -1,4 +1,4 @@
-//! The asynchronous event of a send, of which nobody asks for the later result.
+//! The asynchronous event of a send whose later result is not wanted.
 
 use super::asynchronous::{AsyncEvent, Asynchronously, WHAT, asynchronously};
 use super::gather::Kind;
@@ -6,17 +6,16 @@ use super::{Event, always, guard};
 use crate::channel::{SendError, SendEvent, Sender};
 use crate::frame::catch_panic;
 
-/// The asynchronous event of sending `message`: the caller goes on at once.
+/// The asynchronous event of sending `message`. The caller goes on at once.
 ///
-/// Not the same as a mailbox: each send waits in a thread of its own, so that
-/// [`wrap_later`](AsyncEvent::wrap_later) can act on it. If nothing does, that thread is a
-/// parasite which has only its message left when it blocks: it costs what
-/// [`Sender::asend`] does. (Such a message outlives the machine: it waits in the
-/// channel.)
+/// This differs from a mailbox: each send waits in a thread of its own, so that
+/// [`wrap_later`](AsyncEvent::wrap_later) can act on it. Without a later part, that thread is a parasite. When it
+/// blocks it has only its message left, so it costs as much as [`Sender::asend`]. (Such a message outlives the
+/// machine: it waits in the channel.)
 ///
-/// There is no promise of order: parasites usually begin in order, but one may be queued
-/// instead (deep stack, another processor that is idle), and hosts run when the policy
-/// says. Where order matters, use a mailbox, or [`Sender::asend`].
+/// The order of messages is not promised. Parasites usually begin in order, but one may be queued instead (little
+/// stack is left, or another processor is idle). Hosts run when the policy says. Where order matters, use a mailbox,
+/// or [`Sender::asend`].
 #[inline(always)]
 pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<T> {
     AsyncSend { whole: asynchronously(sender.send(message)) }
@@ -30,7 +29,7 @@ pub struct AsyncSend<T> {
 }
 
 impl<T: Send + 'static> AsyncSend<T> {
-    /// Nobody looks at the result.
+    /// Starts the send, and discards its result.
     #[inline(always)]
     fn leave(self) {
         if let Err(unsent) = self.whole.event.leave() {

@@ -38,7 +38,7 @@ pub struct Always<T> {
 
 into_future!([T] Always<T>, T);
 
-// SAFETY: the branch holds a `T`, as the event does.
+// SAFETY: the branch holds a `T`, as the event does, so it is `Send` when the event is.
 unsafe impl<T> Event for Always<T> {
     type Branch = AlwaysBranch<T>;
 
@@ -53,7 +53,7 @@ pub struct AlwaysBranch<T> {
     value: Option<T>,
 }
 
-// SAFETY: never links an offer.
+// SAFETY: the branch never links an offer, and runs no user code under a lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for AlwaysBranch<T> {
     type Output = T;
@@ -70,7 +70,7 @@ unsafe impl<T> Branch for AlwaysBranch<T> {
     fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
-        // SAFETY: the value is never pinned.
+        // SAFETY: the value is never pinned, so a `&mut` to it may be handed out.
         unsafe { self.get_unchecked_mut() }.value.take().expect("finish is called once")
     }
 
@@ -99,7 +99,7 @@ impl<T> fmt::Debug for Never<T> {
 
 into_future!([T] Never<T>, T);
 
-// SAFETY: the branch is the event, without data.
+// SAFETY: the branch is the event itself, so it is `Send` when the event is.
 unsafe impl<T> Event for Never<T> {
     type Branch = Self;
 
@@ -108,7 +108,7 @@ unsafe impl<T> Event for Never<T> {
     }
 }
 
-// SAFETY: never links an offer.
+// SAFETY: the branch never links an offer, and runs no user code.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for Never<T> {
     type Output = T;

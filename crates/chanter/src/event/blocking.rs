@@ -33,17 +33,17 @@ impl Wake for Unpark {
 
 thread_local! {
     static UNPARK: Arc<Unpark> = Unpark::new();
-    /// How many waits of `block_on_thread` this OS thread is in.
+    /// The number of waits of `block_on_thread` that this OS thread is in.
     static WAITS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the calling OS thread polls for the sake of a wait that keeps it from everything else.
+/// Whether the calling OS thread polls for a wait that keeps it from everything else.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_blocked() -> bool {
     WAITS.get() > 0 || sched::Vp::current().is_some()
 }
 
-/// One more wait of this OS thread.
+/// A guard that counts one more wait of this OS thread.
 struct Waits;
 
 impl Waits {
@@ -64,7 +64,8 @@ impl Unpark {
         Arc::new(Self { thread: std::thread::current(), woken: AtomicBool::new(false) })
     }
 
-    /// That of the calling OS thread; while its values are being destroyed, perhaps a new one.
+    /// The `Unpark` of the calling OS thread. While the thread's local values are being destroyed, it may be a new
+    /// one.
     fn mine() -> Arc<Self> {
         UNPARK.try_with(Arc::clone).unwrap_or_else(|_| Self::new())
     }
@@ -80,8 +81,8 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     let _waits = Waits::begin();
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
-            // If we are nested in another wait of this OS thread, we may have
-            // taken its wake-up: it looks once more.
+            // If this wait is nested in another one of this OS thread, it may have taken the outer wake-up. So the
+            // outer wait is told to look once more.
             unpark.woken.store(true, Ordering::Release);
             return value;
         }
@@ -92,8 +93,7 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Inlined: each function that a fiber returns from after it was suspended
-/// costs a return that the processor has not predicted.
+/// Inlined, because each function that a fiber returns from after it was suspended costs a mispredicted return.
 #[inline]
 pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
     let sync = event.sync();

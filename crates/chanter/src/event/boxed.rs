@@ -7,24 +7,25 @@ use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
-/// An event of any kind that yields `T`; see [`Event::boxed`].
+/// An event of any type that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
     branch: Pin<Box<dyn Branches<T> + Send + 'a>>,
     walked: bool,
 }
 
-/// As [`BoxEvent`], of an event that need not be `Send`; see [`Event::boxed_local`].
+/// Like [`BoxEvent`], for an event that need not be `Send`; see [`Event::boxed_local`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct LocalBoxEvent<'a, T> {
     branch: Pin<Box<dyn Branches<T> + 'a>>,
     walked: bool,
 }
 
-/// Lets a branch be sent when its event is: `Event`'s contract.
+/// A branch that may be sent when its event may. This is `Event`'s contract.
 struct SendBranch<B>(B);
 
-// SAFETY: this is used of those that `BoxEvent::new` makes, from a `Send` event's branch; `LocalBoxEvent` forgets it.
+// SAFETY: `BoxEvent::new` makes these from the branch of a `Send` event, which may be sent by `Event`'s contract.
+// `LocalBoxEvent` forgets that they are `Send`.
 unsafe impl<B> Send for SendBranch<B> {}
 
 impl<'a, T> BoxEvent<'a, T> {
@@ -45,7 +46,7 @@ impl<'a, T> LocalBoxEvent<'a, T> {
     }
 }
 
-/// [`Branch`] without its constant, so that it can be a trait object.
+/// [`Branch`] without its constants, so that it can be a trait object.
 trait Branches<T> {
     fn force(self: Pin<&mut Self>);
     fn leaves(&self) -> usize;
@@ -62,7 +63,7 @@ trait Branches<T> {
 
 impl<B> SendBranch<B> {
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: the only field, structurally pinned.
+        // SAFETY: `.0` is the only field. It is pinned with the whole, and never moved out.
         unsafe { self.map_unchecked_mut(|this| &mut this.0) }
     }
 }
@@ -113,7 +114,7 @@ macro_rules! boxed_event {
 
         into_future!(['a, T] $boxed<'a, T>, T);
 
-        // SAFETY: the branch is the event.
+        // SAFETY: the branch is the event itself, so it is `Send` when the event is.
         unsafe impl<'a, T> Event for $boxed<'a, T> {
             type Branch = Self;
 
@@ -122,8 +123,8 @@ macro_rules! boxed_event {
             }
         }
 
-        // SAFETY: everything is the inner branch's. SINGLE is false, WALKED and
-        // RETRIES are true, because the leaves are not known when compiled.
+        // SAFETY: every method passes on to the inner branch, which keeps the contract. SINGLE is false, and WALKED
+        // and RETRIES are true, because the leaves are not known when compiled.
         #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
         unsafe impl<T> Branch for $boxed<'_, T> {
             type Output = T;

@@ -1,7 +1,7 @@
 //! `Branch`: the state of one synchronization on an event.
 //!
-//! The trait is in the interface of [`Event`](super::Event), but not
-//! exported: nobody else can name it, hence call or implement it.
+//! The trait is in the interface of [`Event`](super::Event), but it is not exported. So no other crate can name it,
+//! call it or implement it.
 
 use std::pin::Pin;
 
@@ -9,8 +9,8 @@ use super::walk::Walk;
 use super::{Offer, Offered, Offering, WakeList};
 use crate::frame::report::{Waiting, Waits};
 
-/// The state of one synchronization on an event: its base events are *leaves*,
-/// numbered from 0 in the order of the source.
+/// The state of one synchronization on an event. Its base events are *leaves*, numbered from 0 in the order of the
+/// source.
 ///
 /// # Safety
 ///
@@ -20,95 +20,92 @@ use crate::frame::report::{Waiting, Waits};
 ///   run user code; `try_leaf` does for a future that is polled in place.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub unsafe trait Branch {
-    /// What the synchronization yields.
+    /// The result of the synchronization.
     type Output;
 
-    /// Exactly one leaf, known when compiled: needs no event state.
+    /// There is exactly one leaf, known when compiled, so no event state is needed.
     const SINGLE: bool;
 
-    /// Where one of its leaves has won, there is nothing left to drop after
-    /// `settle` and `finish`; and when the only leaf has committed in
-    /// `offer_leaf`, there is nothing to settle.
+    /// Nothing is left to drop after `settle` and `finish`, if one of its leaves has won. If the only leaf has
+    /// committed in `offer_leaf`, there is nothing to settle.
     const LEAN: bool = false;
 
-    /// As `LEAN`, where no leaf of it has won.
+    /// Nothing is left to drop after `settle`, if none of its leaves has won.
     const LEAN_LOSER: bool = false;
 
-    /// It has a shorter way to commit when it is awaited alone: `at_once`.
+    /// The branch has a shorter way to commit when it is awaited alone: `at_once`.
     const PROMPT: bool = false;
 
-    /// Commits its only leaf, if that is possible now without an offer. False: nothing has happened. Called only if `PROMPT`,
-    /// and only if it is SINGLE and LEAN.
+    /// Commits the only leaf, if that is possible now without an offer. Returns false if nothing has happened. Called
+    /// only if the branch is PROMPT, SINGLE and LEAN.
     fn at_once(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         false
     }
 
-    /// While nothing has been offered, it may be moved, and there is nothing to
-    /// settle, whoever wins.
+    /// The branch may be moved until something has been offered. Until then nothing has to be settled, whichever
+    /// branch wins.
     const TRACELESS: bool = false;
 
     /// Some leaf takes part in [`walk`](Branch::walk).
     const WALKED: bool = false;
 
-    /// Some leaf wants to be tried again when the owner is polled again: no
-    /// partner commits it. Combinators pass it on, with `retry_leaf`.
+    /// Some leaf wants to be tried again when the owner is polled again, since no partner commits it. Combinators
+    /// pass this on, with `retry_leaf`.
     const RETRIES: bool = false;
 
-    /// One leaf, whose offer may be [counted](super::GatherLatch): partners then
-    /// give up what it holds, and nothing has to be done, and no code of a user
-    /// to be run, when it commits.
+    /// The branch has one leaf, whose offer may be [counted](super::GatherLatch). Partners then give up the share
+    /// that it holds. A commit leaves nothing else to do, and runs no user code.
     const COUNTABLE: bool = false;
 
-    /// The only offer, of a branch that is COUNTABLE.
+    /// The only offer of a branch that is COUNTABLE.
     fn offer(&self) -> &Offer {
         unreachable!("only countable branches are asked")
     }
 
-    /// Runs guards; afterwards `leaves` is known.
+    /// Runs guards. Afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}
 
-    /// How many base events there are.
+    /// The number of base events.
     fn leaves(&self) -> usize {
         1
     }
 
-    /// Where the search for a ready leaf begins; true: in order.
+    /// Whether the search for a ready leaf begins with the first leaf. False: it begins anywhere.
     fn is_biased(&self) -> bool {
         false
     }
 
-    /// A bit for each of the first 64 leaves: 0 if it cannot commit now. (A hint:
-    /// what it denies is looked for again when the leaf is offered.)
+    /// A bit for each of the first 64 leaves: 0 if it cannot commit now. (A hint: a leaf that it rules out is checked
+    /// again when it is offered.)
     fn hints(&self) -> u64 {
         u64::MAX
     }
 
-    /// Commits `leaf` if it can commit now. Nothing has been offered.
+    /// Commits `leaf` if it can commit now. Called only while nothing has been offered.
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool;
 
     /// Commits `leaf` if it can commit now, or else offers it.
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
 
-    /// Tries `leaf` again if it is one that retries: it was offered, and its
-    /// owner is polled again.
+    /// Tries `leaf` again if it is one that retries. It was offered, and its owner is polled again.
     fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         Offered::Linked
     }
 
-    /// `winner` has committed (or none will): retracts all other leaves and
-    /// enables the nacks of the branches that lost.
+    /// Retracts all leaves except `winner`, and enables the nacks of the branches that lost. Called when `winner` has
+    /// committed, or with `None` when no leaf will.
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList);
 
-    /// The result of the committed leaf. Called once.
+    /// Returns the result of the committed leaf. Called once.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
 
-    /// Shows the walker each leaf. Called only if `WALKED`.
+    /// Shows each leaf to the walker. Called only if the branch is `WALKED`.
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         walk.skip(self.leaves());
     }
 
-    /// Adds what the leaves wait on, for a report of those who block; for an
-    /// explorer, before anything has been offered, with what cannot be ready.
+    /// Adds what the leaves wait on, for a report of blocked threads. An explorer asks before anything has been
+    /// offered, and learns here which leaves cannot be ready.
     fn waits(&self, waits: &mut Waits) {
         waits.push_unsure(Waiting::Other("an event"));
     }

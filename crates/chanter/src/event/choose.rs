@@ -7,13 +7,13 @@ use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
-/// Several events of one output type: a tuple of up to 12, an array or a
-/// vector. An empty vector is [`never`](super::never()).
+/// Several events of one output type: a tuple of up to 12, an array or a vector. An empty vector is
+/// [`never`](super::never()).
 ///
 /// # Safety
 /// Implemented by this crate only. The branch is `Send` if the events are.
 pub unsafe trait Choices {
-    /// What each of the events yields.
+    /// The output of each of the events.
     type Output;
     #[doc(hidden)]
     type Branch: Branch<Output = Self::Output>;
@@ -21,19 +21,18 @@ pub unsafe trait Choices {
     fn into_branch(self) -> Self::Branch;
 }
 
-/// The event that commits exactly one of `events`, whichever can first.
+/// The event that commits exactly one of `events`, the first that can.
 ///
-/// Fair: among those that are ready, the search begins at a random one, so
-/// none is passed over for ever. Choices nest; the base events of nested
-/// choices take part on equal terms. The losers never happened: messages
-/// stay where they are, nacks are enabled.
+/// The choice is fair. Among ready events the search begins at a random one, so none is passed over for ever. Choices
+/// nest, and the base events of nested choices take part on equal terms. The losers never happened: messages stay
+/// where they are, and nacks are enabled.
 ///
-/// Sends and receives mix freely. A choice never matches itself, and choices
-/// that cross never deadlock: no two locks are ever held together.
+/// Sends and receives mix freely. A choice never matches itself. Choices that cross never deadlock, since no two
+/// locks are ever held together.
 ///
-/// A choice whose events lie side by side takes time in proportion to their number. One that is built by nesting a choice of two in
-/// a choice of two, and so on, takes time in proportion to the cube of the depth: give many events as an array or a
-/// vector.
+/// A flat choice takes time in proportion to the number of its events. One that is built by nesting a choice of two
+/// in a choice of two, and so on, takes time in proportion to the cube of the depth. Give many events as an array or
+/// a vector.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -51,7 +50,7 @@ pub fn choose<C: Choices>(events: C) -> Choose<C> {
     Choose { events, biased: false }
 }
 
-/// Like [`choose`], but among those that are ready the first in order wins.
+/// Like [`choose`], but among ready events the first in order wins.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -77,8 +76,7 @@ impl<C> fmt::Debug for Choose<C> {
 
 into_future!([C: Choices] Choose<C>, C::Output);
 
-// SAFETY: the branch holds the branches of the events, which are `Send` when
-// the events are.
+// SAFETY: the branch holds the branches of the events, which are `Send` when the events are.
 unsafe impl<C: Choices> Event for Choose<C> {
     type Branch = ChooseBranch<C::Branch>;
 
@@ -98,12 +96,12 @@ pub struct ChooseBranch<B> {
 impl<B> ChooseBranch<B> {
     #[inline(always)]
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 }
 
-// SAFETY: everything is the inner branch's.
+// SAFETY: every method passes on to the inner branch, which keeps the contract.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     type Output = B::Output;
@@ -167,7 +165,7 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     }
 }
 
-// SAFETY: `Event`'s contract, for each of them.
+// SAFETY: the branch of each event is `Send` when the event is, by `Event`'s contract.
 unsafe impl<E: Event, const N: usize> Choices for [E; N] {
     type Output = E::Output;
     type Branch = ListBranch<[E::Branch; N], E::Branch>;
@@ -177,29 +175,29 @@ unsafe impl<E: Event, const N: usize> Choices for [E; N] {
     }
 }
 
-/// A branch's hints, moved to where its leaves begin.
+/// Shifts a branch's hints to the bits of its leaves; `at` is the number of the first.
 #[inline(always)]
 pub(super) fn shifted(hints: u64, leaves: usize, at: usize) -> u64 {
     let own = if leaves < 64 { hints & ((1 << leaves) - 1) } else { hints };
     if at < 64 { own << at } else { 0 }
 }
 
-/// A storage whose elements stay where they are while it is pinned.
+/// Storage whose elements stay where they are while it is pinned.
 ///
 /// # Safety
 /// The elements are structurally pinned: inline, or behind a stable pointer
 /// that is never resized.
 #[doc(hidden)]
 pub unsafe trait Stable<B> {
-    /// Holds no memory of its own.
+    /// Whether the elements lie inside the storage itself.
     const INLINE: bool;
     /// The elements.
     fn elements(&self) -> &[B];
-    /// The elements; the caller does not move them.
+    /// The elements. The caller does not move them.
     fn elements_mut(&mut self) -> &mut [B];
 }
 
-// SAFETY: inline.
+// SAFETY: the elements lie inside the array, so they are pinned with it.
 unsafe impl<B, const N: usize> Stable<B> for [B; N] {
     const INLINE: bool = true;
     fn elements(&self) -> &[B] {
@@ -210,7 +208,7 @@ unsafe impl<B, const N: usize> Stable<B> for [B; N] {
     }
 }
 
-// SAFETY: a boxed slice does not move its elements.
+// SAFETY: a boxed slice keeps its elements behind a stable pointer, and is never resized.
 unsafe impl<B> Stable<B> for Box<[B]> {
     const INLINE: bool = false;
     fn elements(&self) -> &[B] {
@@ -225,7 +223,7 @@ unsafe impl<B> Stable<B> for Box<[B]> {
 #[derive(Debug)]
 pub struct ListBranch<S, B> {
     branches: S,
-    /// Where each branch's leaves end; empty while every branch has one leaf.
+    /// The end of each branch's leaves. Empty while every branch has one leaf.
     ends: Vec<usize>,
     branch: std::marker::PhantomData<B>,
 }
@@ -235,8 +233,8 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
         Self { branches, ends: Vec::new(), branch: std::marker::PhantomData }
     }
 
-    /// The branch that `leaf` belongs to, and its number there. Constant
-    /// time when every branch is a single one, else logarithmic.
+    /// Returns the index of the branch that `leaf` belongs to, and the leaf's number there. Constant time when every
+    /// branch is a single one, else logarithmic.
     #[inline(always)]
     fn locate(&self, leaf: usize) -> (usize, usize) {
         if B::SINGLE {
@@ -252,12 +250,12 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
 
     #[inline(always)]
     fn branch(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
-        // SAFETY: `Stable`: elements are structurally pinned.
+        // SAFETY: `Stable` promises that elements are structurally pinned.
         unsafe { self.map_unchecked_mut(|this| &mut this.branches.elements_mut()[index]) }
     }
 }
 
-// SAFETY: leaves are the branches' own.
+// SAFETY: the leaves are those of the branches, which keep the contract and stay pinned in `Stable` storage.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     type Output = B::Output;
@@ -279,7 +277,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
                 end
             });
             let ends = ends.collect();
-            // SAFETY: `ends` is not pinned.
+            // SAFETY: `ends` is not pinned, and the branches are not moved.
             unsafe { self.get_unchecked_mut() }.ends = ends;
         }
     }

@@ -1,4 +1,4 @@
-//! `Ageing`: choices that pass no ready branch over for ever, with a bound.
+//! `Ageing`: choices that pass over a ready branch only a bounded number of times.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -7,31 +7,25 @@ use std::pin::Pin;
 use super::ordered::{Order, OrderedBranch};
 use super::{Branch, Choices, Event, into_future};
 
-/// A chooser for loops: it remembers when each branch was taken last.
+/// A chooser for loops. It remembers when each branch was taken last.
 ///
-/// [`choose`](super::choose) is fair on average; `Ageing` has a bound. Each
-/// choice of a loop is made through one value of this type, and each branch
-/// ages by one with every choice that takes another.
+/// [`choose`](super::choose) is fair on average, and `Ageing` has a bound. Each choice of a loop is made through one
+/// value of this type. Each branch ages by one with every choice that takes another.
 ///
-/// * [`Ageing::new`]: the branch that has not been taken for longest is tried
-///   first. **Bound**: of `n` branches, one that is ready in each of `n`
-///   consecutive choices is taken in one of them.
-/// * [`Ageing::with_patience(p)`](Ageing::with_patience): branches are tried in
-///   the order of the source, as by [`choose_biased`](super::choose_biased);
-///   but one that has been passed over `p` times in a row goes first. **Bound**:
-///   a branch that is ready in each of `p + n` consecutive choices is taken in
-///   one of them.
+/// * [`Ageing::new`]: the branch that has not been taken for longest is tried first. **Bound**: one of `n` branches
+///   that is ready in each of `n` consecutive choices is taken in one of them.
+/// * [`Ageing::with_patience(p)`](Ageing::with_patience): branches are tried in the order of the source, as by
+///   [`choose_biased`](super::choose_biased). But a branch that has been passed over `p` times in a row goes first.
+///   **Bound**: a branch that is ready in each of `p + n` consecutive choices is taken in one of them.
 ///
-/// (Why: after `p` choices its age is at least `p`. From then on only a branch
-/// of at least the same age is tried before it; that one is younger for ever
-/// once it has been taken, so each of the `n - 1` others goes first at most
-/// once.)
+/// The bound holds because the branch's age is at least `p` after `p` choices. From then on only a branch of at least
+/// the same age is tried before it. Such a branch is younger for ever once it has been taken. So each of the `n - 1`
+/// others goes first at most once.
 ///
-/// A branch is known by its place: choices of one value list the same things
-/// in the same order. *Ready* means that it can commit when it is tried; when
-/// nothing is ready, whoever comes first wins. A nested choice counts as its
-/// base events. Nested in another choice the order is kept, but the bound
-/// is lost to the outer one's policy.
+/// A branch is known by its place, so all choices of one value list the same things in the same order. A branch is
+/// *ready* if it can commit when it is tried. When none is ready, the first that can commit wins. A nested choice
+/// counts as its base events. An `Ageing` choice that is nested in another choice keeps its order, but the outer
+/// choice's policy voids the bound.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -46,24 +40,24 @@ use super::{Branch, Choices, Event, into_future};
 /// # });
 /// ```
 ///
-/// Dropping a choice before it commits ages nothing. After its first use the
-/// value does not allocate, unless a choice has more branches than before.
+/// Dropping a choice before it commits ages nothing. After its first use the value does not allocate, unless a choice
+/// has more branches than before.
 #[derive(Clone, Debug, Default)]
 pub struct Ageing {
     patience: u32,
-    /// For each leaf: choices since it was taken.
+    /// The age of each leaf: the number of choices since it was taken.
     ages: Vec<u32>,
     order: Vec<u32>,
 }
 
 impl Ageing {
-    /// The branch that has not been taken for longest goes first.
+    /// Makes a chooser that tries first the branch that has not been taken for longest.
     pub fn new() -> Self {
         Self::with_patience(0)
     }
 
-    /// Branches go in order, but one that has been passed over `patience`
-    /// times in a row goes first.
+    /// Makes a chooser that tries branches in order, but first one that has been passed over `patience` times in a
+    /// row.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -125,8 +119,8 @@ impl<C> fmt::Debug for Aged<'_, C> {
 
 into_future!(['a, C: Choices] Aged<'a, C>, C::Output);
 
-// SAFETY: the branch holds the branches of the events, which are `Send` when
-// the events are, and the chooser, which is.
+// SAFETY: the branch holds the branches of the events, which are `Send` when the events are, and the chooser, which
+// is always `Send`.
 unsafe impl<'a, C: Choices> Event for Aged<'a, C> {
     type Branch = OrderedBranch<C::Branch, &'a mut Ageing>;
 

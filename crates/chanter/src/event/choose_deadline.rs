@@ -1,4 +1,4 @@
-//! Deadlines: the earliest due goes first, and no choice waits beyond its own.
+//! Deadlines: the branch that is due first goes first, and a choice may end at a deadline of its own.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,14 +12,11 @@ use crate::frame::report::Waits;
 use crate::sync::random::random;
 use crate::time::{After, at};
 
-/// The event that commits one of `events`: of those that are ready, the one
-/// that is due first.
+/// The event that commits one of `events`: among ready events, the one that is due first.
 ///
-/// Branches say when they are due with [`Event::due`]; those that do not are
-/// tried last. Of several that are due at the same time none is preferred. A
-/// deadline orders; it does not end anything: see [`Event::by`] for that. A
-/// deadline on a nested choice holds for all in it that are not due earlier.
-/// One allocation.
+/// Branches state a deadline with [`Event::due`]. Branches without one are tried last. None is preferred among
+/// several that are due at the same time. A deadline orders branches, and ends nothing. See [`Event::by`] for an end.
+/// A deadline on a nested choice holds for all its events that are not due earlier. It takes one allocation.
 ///
 /// Law: without deadlines, or with equal ones, it is [`choose`](super::choose).
 ///
@@ -51,8 +48,7 @@ impl<C> fmt::Debug for Earliest<C> {
 
 into_future!([C: Choices] Earliest<C>, C::Output);
 
-// SAFETY: the branch holds the branches of the events, which are `Send` when
-// the events are, and numbers.
+// SAFETY: the branch holds numbers, and the branches of the events, which are `Send` when the events are.
 unsafe impl<C: Choices> Event for Earliest<C> {
     type Branch = OrderedBranch<C::Branch, ByDeadline>;
 
@@ -75,7 +71,7 @@ impl Order for ByDeadline {
         if B::WALKED {
             let mut dues = vec![None; leaves];
             branch.walk(&mut Walk::new(What::Due(&mut dues)));
-            // Stable: equals keep their random order. `None` is the last.
+            // The sort is stable: branches that are due at the same time keep their random order. `None` comes last.
             self.order.sort_by_key(|leaf| {
                 let due: Option<Instant> = dues[*leaf as usize];
                 (due.is_none(), due)
@@ -112,7 +108,7 @@ impl<E> fmt::Debug for Due<E> {
 
 into_future!([E: Event] Due<E>, E::Output);
 
-// SAFETY: the branch adds a time to the inner one.
+// SAFETY: the branch adds a time to the inner one, which is `Send` when the event is.
 unsafe impl<E: Event> Event for Due<E> {
     type Branch = DueBranch<E::Branch>;
 
@@ -130,12 +126,12 @@ pub struct DueBranch<B> {
 
 impl<B> DueBranch<B> {
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 }
 
-// SAFETY: everything is the inner branch's.
+// SAFETY: every method passes on to the inner branch, which keeps the contract.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch> Branch for DueBranch<B> {
     type Output = B::Output;

@@ -1,9 +1,8 @@
 //! Choices over vectors, whose events become branches as late as possible.
 //!
-//! Most choices commit in their poll phase. There a base event that leaves no
-//! trace need not be a branch: it says whether it might commit, and only the
-//! one that is tried is made into a branch. So the cost of a choice over many
-//! is that of asking them.
+//! Most choices commit in their poll phase. There a base event without traces need not be a branch. It says whether
+//! it might commit, and only an event that is tried is made into a branch. So a choice over many events takes the
+//! time to ask them.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -14,7 +13,7 @@ use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
-// SAFETY: `Event`'s contract, for each of them.
+// SAFETY: the branch of each event is `Send` when the event is, by `Event`'s contract.
 unsafe impl<E: Event> Choices for Vec<E> {
     type Output = E::Output;
     type Branch = VecBranch<E>;
@@ -27,7 +26,7 @@ unsafe impl<E: Event> Choices for Vec<E> {
         }
         let mut events = ManuallyDrop::new(self);
         let (start, len, capacity) = (events.as_mut_ptr(), events.len(), events.capacity());
-        // SAFETY: `ManuallyDrop<E>` is laid out as `E`; the vector is given up.
+        // SAFETY: `ManuallyDrop<E>` is laid out as `E`. The vector is given up, so its buffer has one owner.
         let events = unsafe { Vec::from_raw_parts(start.cast::<ManuallyDrop<E>>(), len, capacity) };
         VecBranch { events, tried: Vec::new(), list: None }
     }
@@ -37,11 +36,10 @@ type List<B> = ListBranch<Box<[B]>, B>;
 
 #[doc(hidden)]
 pub struct VecBranch<E: Event> {
-    /// What is not a branch yet, except for the gaps that `tried` names; empty
-    /// if all are.
+    /// The events that are no branches yet. The indices in `tried` are gaps. Empty once all events are branches.
     events: Vec<ManuallyDrop<E>>,
-    /// Branches that were tried in vain, or have won. They may still move:
-    /// nothing has been offered (`TRACELESS`).
+    /// Branches that were tried in vain, or have won. They may still move, since nothing has been offered
+    /// (`TRACELESS`).
     tried: Vec<(usize, E::Branch)>,
     /// All branches, once they are made.
     list: Option<List<E::Branch>>,
@@ -58,11 +56,11 @@ impl<E: Event> VecBranch<E> {
 
     #[inline(always)]
     fn list(self: Pin<&mut Self>) -> Option<Pin<&mut List<E::Branch>>> {
-        // SAFETY: `list` is pinned with the whole, from when it is there.
+        // SAFETY: `list` is pinned with the whole once it is made, and is never moved afterwards.
         unsafe { self.map_unchecked_mut(|this| &mut this.list) }.as_pin_mut()
     }
 
-    /// Makes all that are left into branches.
+    /// Makes branches of all events that are left.
     #[cold]
     fn make_all(&mut self) {
         self.tried.sort_unstable_by_key(|(at, _)| *at);
@@ -70,7 +68,7 @@ impl<E: Event> VecBranch<E> {
         let branches = self.events.iter_mut().enumerate().map(|(index, event)| {
             match tried.next_if(|(at, _)| *at == index) {
                 Some((_, branch)) => branch,
-                // SAFETY: not tried, so it is still there; cleared below.
+                // SAFETY: the event was not tried, so it is still there. `events` is cleared below, without drops.
                 None => unsafe { ManuallyDrop::take(event) }.into_branch(),
             }
         });
@@ -87,14 +85,14 @@ impl<E: Event> Drop for VecBranch<E> {
         }
         for index in 0..self.events.len() {
             if self.tried.iter().all(|(at, _)| *at != index) {
-                // SAFETY: neither a branch nor dropped yet.
+                // SAFETY: the event was not tried, so it was neither made a branch nor dropped.
                 unsafe { ManuallyDrop::drop(&mut self.events[index]) };
             }
         }
     }
 }
 
-// SAFETY: leaves are the branches' own, and pinned before they are offered.
+// SAFETY: the leaves are those of the branches, which are in the pinned list before they are offered.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<E: Event> Branch for VecBranch<E> {
     type Output = E::Output;
@@ -128,23 +126,23 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         if let Some(list) = self.as_mut().list() {
             return list.try_leaf(leaf, wakes);
         }
-        // SAFETY: nothing is pinned yet.
+        // SAFETY: there is no list, so nothing is pinned yet.
         let this = unsafe { self.get_unchecked_mut() };
         if !this.events[leaf].may_commit() {
             return false;
         }
         debug_assert!(this.tried.iter().all(|(at, _)| *at != leaf), "a leaf is tried once");
-        // SAFETY: not tried before, so it is still there.
+        // SAFETY: the leaf was not tried before, so its event is still there.
         let branch = unsafe { ManuallyDrop::take(&mut this.events[leaf]) }.into_branch();
         this.tried.push((leaf, branch));
         let (_, branch) = this.tried.last_mut().expect("pushed above");
-        // SAFETY: it may move while nothing is offered.
+        // SAFETY: a TRACELESS branch may move while nothing has been offered, and nothing has.
         unsafe { Pin::new_unchecked(branch) }.try_leaf(0, wakes)
     }
 
     fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if self.list.is_none() {
-            // SAFETY: nothing is pinned yet.
+            // SAFETY: there is no list, so nothing is pinned yet.
             unsafe { self.as_mut().get_unchecked_mut() }.make_all();
         }
         self.list().expect("made above").offer_leaf(leaf, at, wakes)
@@ -164,10 +162,10 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         if let Some(list) = self.as_mut().list() {
             return list.finish(leaf);
         }
-        // SAFETY: not pinned: nothing was offered.
+        // SAFETY: there is no list, so nothing was offered and nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let (_, branch) = this.tried.last_mut().expect("the last that was tried has won");
-        // SAFETY: as above.
+        // SAFETY: a TRACELESS branch may move while nothing has been offered, and nothing was.
         unsafe { Pin::new_unchecked(branch) }.finish(0)
     }
 

@@ -11,18 +11,15 @@ use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
-/// The event that commits when `future` is ready, polled in place: its output.
+/// The event that commits when `future` is ready, and yields its output. The future is polled in place.
 ///
-/// It needs no thread, no machine and no allocation, and may borrow. Not
-/// chosen: the future is dropped where it is. So it must be *cancel safe*:
-/// dropping it loses nothing. And one step more: it may become ready in the
-/// very moment in which another branch commits. Then its output is dropped.
-/// Timers, notifications and reads of a state are such futures; a receive of
-/// another library's channel is not: use [`resumable`], whose output waits
-/// for the next choice.
+/// It needs no thread, no machine and no allocation, and may borrow. If the event is not chosen, the future is
+/// dropped where it is. So it must be *cancel safe*: dropping it loses nothing. It must also stand one more case: it
+/// may become ready in the very moment in which another branch commits, and then its output is dropped. Timers,
+/// notifications and reads of a state are such futures. A receive of another library's channel is not: use
+/// [`resumable`], whose output waits for the next choice.
 ///
-/// The future is polled when it is its turn in the order of the choice, and
-/// whenever the synchronization is woken.
+/// The future is polled when the search of the choice reaches it, and whenever the synchronization is woken.
 ///
 /// Law: alone, `from_cancel_safe(f).await` is `f.await`.
 ///
@@ -37,8 +34,8 @@ pub fn from_cancel_safe<F: Future>(future: F) -> FromCancelSafe<F> {
     FromCancelSafe { future: resumable(future), output: PhantomData }
 }
 
-/// Puts `future` where several choices in turn can wait for it, and none of
-/// them loses it: see [`Resumable::event`].
+/// Stores `future` so that several choices in turn can wait for it, and none of them loses it: see
+/// [`Resumable::event`].
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -71,16 +68,17 @@ pub fn resumable<F: Future>(future: F) -> Resumable<F> {
     Resumable { future: UnsafeCell::new(Some(future)), is_running: true, output: None }
 }
 
-/// A future, and later its output; see [`resumable`].
+/// A future, and later its output: see [`resumable`].
 pub struct Resumable<F: Future> {
-    /// Pinned, until it is ready. In a cell, since it may borrow from itself while others look at the event that it is part of: a
-    /// shared reference to the whole must not cover it. Nobody reaches it by one.
+    /// The future, pinned until it is ready. It is in a cell because it may borrow from itself while others look at
+    /// the event that it is part of. A shared reference to the whole must not cover it. No shared reference is used
+    /// to reach it.
     future: UnsafeCell<Option<F>>,
     is_running: bool,
     output: Option<F::Output>,
 }
 
-// SAFETY: the future is reached by exclusive references alone.
+// SAFETY: the future in the cell is reached by exclusive references alone.
 unsafe impl<F: Future + Sync> Sync for Resumable<F> where F::Output: Sync {}
 
 impl<F: Future> fmt::Debug for Resumable<F> {
@@ -93,12 +91,11 @@ impl<F: Future> fmt::Debug for Resumable<F> {
 }
 
 impl<F: Future> Resumable<F> {
-    /// The event that commits when the future is ready: its output.
+    /// The event that commits when the future is ready, and yields its output.
     ///
-    /// It is polled in place, while somebody synchronizes. Not chosen: the
-    /// future stays as it is, and so does an output that is there already: the
-    /// next event goes on. Once the output has been taken the event is
-    /// [`never`](super::never()).
+    /// The future is polled in place, while a thread synchronizes. If the event is not chosen, the future stays as it
+    /// is. So does an output that is there already. The next event goes on. Once the output has been taken, the event
+    /// is [`never`](super::never()).
     pub fn event(self: Pin<&mut Self>) -> Resume<'_, F> {
         Resume { place: self }
     }
@@ -109,12 +106,12 @@ impl<F: Future> Resumable<F> {
     }
 
     fn is_ready(self: Pin<&mut Self>, waker: &Waker) -> bool {
-        // SAFETY: `future` stays pinned: it is polled, and dropped, in place.
+        // SAFETY: `future` stays pinned, since it is polled and dropped in place. The other fields are not pinned.
         let this = unsafe { self.get_unchecked_mut() };
         if this.output.is_none()
             && let Some(future) = this.future.get_mut()
         {
-            // SAFETY: as above.
+            // SAFETY: the future is pinned with the whole, and is dropped in place below.
             let future = unsafe { Pin::new_unchecked(future) };
             if let Poll::Ready(output) = future.poll(&mut Context::from_waker(waker)) {
                 this.output = Some(output);
@@ -126,7 +123,7 @@ impl<F: Future> Resumable<F> {
     }
 
     fn take(self: Pin<&mut Self>) -> F::Output {
-        // SAFETY: the output is not pinned.
+        // SAFETY: the output is not pinned, and the future is not moved.
         unsafe { self.get_unchecked_mut() }.output.take().expect("committed, hence ready")
     }
 }
@@ -135,7 +132,7 @@ impl<F: Future> Resumable<F> {
 #[must_use = "events do nothing unless synchronized"]
 pub struct FromCancelSafe<F: Future> {
     future: Resumable<F>,
-    // Until it is taken the synchronization holds one: `Send` only if it is.
+    // The synchronization holds an output until it is taken, so it is `Send` only if the output is.
     output: PhantomData<F::Output>,
 }
 
@@ -160,7 +157,7 @@ impl<F: Future> fmt::Debug for Resume<'_, F> {
 into_future!([F: Future] FromCancelSafe<F>, F::Output);
 into_future!(['a, F: Future] Resume<'a, F>, F::Output);
 
-// SAFETY: the branch holds the future and a waker.
+// SAFETY: the branch holds the future and a waker, so it is `Send` when the event is.
 unsafe impl<F: Future> Event for FromCancelSafe<F> {
     type Branch = FutureBranch<Resumable<F>>;
 
@@ -169,7 +166,7 @@ unsafe impl<F: Future> Event for FromCancelSafe<F> {
     }
 }
 
-// SAFETY: the branch holds the reference and a waker.
+// SAFETY: the branch holds the reference and a waker, so it is `Send` when the event is.
 unsafe impl<'a, F: Future> Event for Resume<'a, F> {
     type Branch = FutureBranch<Pin<&'a mut Resumable<F>>>;
 
@@ -178,12 +175,12 @@ unsafe impl<'a, F: Future> Event for Resume<'a, F> {
     }
 }
 
-/// Where a future lies: in the branch, or elsewhere.
+/// The storage of a future: the branch itself, or a value elsewhere.
 #[doc(hidden)]
 pub trait Place {
-    /// Its future.
+    /// The type of the future.
     type Future: Future;
-    /// The future and its output.
+    /// Returns the future and its output.
     fn resumable(self: Pin<&mut Self>) -> Pin<&mut Resumable<Self::Future>>;
 }
 
@@ -206,7 +203,7 @@ impl<F: Future> Place for Pin<&mut Resumable<F>> {
 #[doc(hidden)]
 pub struct FutureBranch<P> {
     place: P,
-    /// Whose synchronization it is; `None`: nobody is going to wait.
+    /// The waker of the synchronization. `None` if nobody is going to wait.
     waker: Option<Waker>,
 }
 
@@ -218,7 +215,7 @@ impl<P> fmt::Debug for FutureBranch<P> {
 
 impl<P: Place> FutureBranch<P> {
     fn is_ready(self: Pin<&mut Self>) -> bool {
-        // SAFETY: `place` is pinned with the whole, `waker` never is.
+        // SAFETY: `place` is pinned with the whole, and `waker` never is.
         let (place, waker) = unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.place), &this.waker)
@@ -227,11 +224,11 @@ impl<P: Place> FutureBranch<P> {
     }
 }
 
-// SAFETY: never links an offer: the future wakes the owner, who polls again.
+// SAFETY: the branch never links an offer: the future wakes the owner, which polls again.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<P: Place> Branch for FutureBranch<P> {
     type Output = <P::Future as Future>::Output;
-    /// Not SINGLE: it commits by its owner's claim.
+    /// Not single: it commits by its owner's claim.
     const SINGLE: bool = false;
     const WALKED: bool = true;
 
@@ -240,14 +237,14 @@ unsafe impl<P: Place> Branch for FutureBranch<P> {
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // Polled a moment ago, with the waker that it will use.
+        // It was polled a moment ago, with the waker that it will use.
         Offered::Idle
     }
 
     fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
-        // SAFETY: `place` is pinned with the whole.
+        // SAFETY: `place` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.place) }.resumable().take()
     }
 
@@ -258,7 +255,7 @@ unsafe impl<P: Place> Branch for FutureBranch<P> {
     fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         match &mut walk.what {
             What::Attend(waker) => {
-                // SAFETY: `waker` is not pinned.
+                // SAFETY: `waker` is not pinned, and `place` is not moved.
                 let old = unsafe { &mut self.get_unchecked_mut().waker };
                 match old {
                     Some(old) => old.clone_from(waker),

@@ -1,10 +1,9 @@
-//! A gather latch: many offers of one owner that all commit, each by itself, and
-//! the last of which commits the owner's own.
+//! A gather latch: many offers of one owner, which all commit, each by itself. The last one commits the owner's own
+//! offer.
 //!
-//! This is how [`gather`](super::gather()) waits for base events without a
-//! thread for each. Its *members* are offers in the queues of what they wait
-//! for, and belong to the gather latch's group. The owner's offer is *prepared* in
-//! the owner's synchronization, which may be a choice.
+//! This is how [`gather`](super::gather()) waits for base events without a thread for each. Its *members* are offers
+//! in the queues of the objects that they wait for, and belong to the gather latch's group. The owner's offer is
+//! *prepared* in the owner's synchronization, which may be a choice.
 //!
 //! ```text
 //!  word:    pending + members ──(claim, by partners: −1 each)──► … ──► 0: the last one tells
@@ -15,27 +14,25 @@
 //!  member:  OUT ──► LINKED ──(taken: claimed, unlinked)──► OUT ──(end_with_share)──► ENDED
 //! ```
 //!
-//! *Pending* is what the owner keeps the count up by: 1 until it has prepared
-//! its own offer, and 1 for each member that it could commit by itself.
+//! *Pending* is a part of the count that only the owner takes away: 1 until it has prepared its own offer, and 1 for
+//! each member that it could commit by itself.
 //!
 //! | field             | who may touch it                                          |
 //! |-------------------|-----------------------------------------------------------|
-//! | a member's offer, what is beside it | as any offer's; once claimed the partner's until ENDED; then the owner's |
-//! | a member's share of what it waits for | the owner's; once claimed the partner's, who gives it up |
+//! | a member's offer and slots | as any offer's; once claimed the partner's until ENDED; then the owner's |
+//! | a member's share of its object | the owner's; once claimed the partner's, which gives it up |
 //! | `owner`           | the owner's until prepared; then also the last partner's  |
 //! | `pending`         | the owner's                                               |
 //!
-//! * INV-COUNT: a member is claimed once, and never after `stop`; one claim, if
-//!   any, is the last, and it comes after `prepare`.
-//! * INV-LAST, here: a partner's last access is the store of ENDED, inside the
-//!   critical section of the member's queue. The last one tells the owner
-//!   after that, in the same critical section. An owner waits until every
-//!   member that was claimed has ended, and until it has been told if all were;
-//!   the others it takes out of their queues, whose locks keep partners away.
+//! * INV-COUNT: a member is claimed once, and never after `stop`. At most one claim is the last, and it comes after
+//!   `prepare`.
+//! * INV-LAST, here: a partner's last access is the store of ENDED, inside the critical section of the member's
+//!   queue. The last partner tells the owner after that, in the same critical section. An owner waits until every
+//!   member that was claimed has ended. If all were claimed, it also waits until it has been told. It takes the other
+//!   members out of their queues, whose locks keep partners away.
 //!
-//! Why the partner gives the member's share up: the owner may come by much
-//! later. Until then others would have to take it for somebody who still waits
-//! there. And why there is a count of claims rather than of ends: an owner that
+//! The partner gives the member's share up because the owner may come by much later. Until then other threads would
+//! count the owner among those that still wait there. The latch counts claims rather than ends because an owner that
 //! stops must know which shares are still its own, before it uses them.
 
 use std::marker::PhantomPinned;
@@ -49,13 +46,13 @@ use crate::sync::{Cell, order, spin};
 
 const STOPPED: u32 = 1 << 31;
 
-/// See the module. The owner pins it.
+/// A gather latch: see the module. The owner pins it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct GatherLatch {
-    /// First, so that its address is the gather latch's. Members belong to it.
+    /// The group that the members belong to. It is the first field, so that its address is the gather latch's.
     group: Group,
-    /// Members that are not claimed, and what is pending; and STOPPED.
+    /// The number of members that are not claimed, plus what is pending; and the flag STOPPED.
     word: AtomicU32,
     members: u32,
     pending: Cell<u32>,
@@ -65,7 +62,7 @@ pub(crate) struct GatherLatch {
 
 impl GatherLatch {
     /// # Panics
-    /// If there are 2^30 members.
+    /// Panics if there are 2^30 members.
     #[inline(always)]
     pub(crate) fn new(members: usize) -> Self {
         assert!(members < 1 << 30, "fewer than 2^30 events are gathered at a time");
@@ -80,29 +77,29 @@ impl GatherLatch {
         }
     }
 
-    /// The gather latch that a counted group is in.
+    /// Returns the gather latch that a counted group is part of.
     ///
     /// # Safety
-    /// The group is in a gather latch that was [begun](GatherLatch::begin), and is
-    /// alive.
+    /// The group is alive, and part of a gather latch that was [begun](GatherLatch::begin).
     pub(super) unsafe fn of(group: &Group) -> &Self {
-        // SAFETY: the group is the first field, and `begin` has exposed the whole.
+        // SAFETY: the caller promises that the group is alive and part of a latch. The group is the first field, and
+        // `begin` has exposed the whole.
         unsafe { &*ptr::with_exposed_provenance(ptr::from_ref(group).addr()) }
     }
 
-    /// The owner begins: it is pinned now.
+    /// The owner begins. The latch is pinned from now on.
     #[inline(always)]
     pub(crate) fn begin(&self) {
         let _ = ptr::from_ref(self).expose_provenance();
     }
 
-    /// How each member is offered. After [`GatherLatch::begin`].
+    /// The context in which each member is offered. Called after [`GatherLatch::begin`].
     #[inline(always)]
     pub(crate) fn offering(&self) -> Offering<'_> {
         Offering { group: &self.group, leaf: 0, single: true, waker: None, task: None, kept: None }
     }
 
-    /// The owner has offered `member`, whose share went if that committed it.
+    /// The owner has offered `member`. If that committed it, its share was given up.
     #[inline(always)]
     pub(crate) fn offered(&self, member: &Offer, offered: Offered) {
         if offered == Offered::Committed {
@@ -111,8 +108,8 @@ impl GatherLatch {
         }
     }
 
-    /// A partner that holds the lock of a member's queue claims that member;
-    /// `None`: the owner has stopped. True: it is the last.
+    /// A partner that holds the lock of a member's queue claims that member. Returns `None` if the owner has stopped,
+    /// and true if this is the last claim.
     pub(super) fn claim(&self) -> Option<bool> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -120,8 +117,8 @@ impl GatherLatch {
                 return None;
             }
             debug_assert!(word > 0, "INV-COUNT: a member is claimed once");
-            // ORDER: Acquire shows the last the owner's offer, which `prepare`
-            // has published; claims between do not break that release sequence.
+            // ORDER: Acquire shows the last partner the owner's offer, which `prepare` has published. The claims in
+            // between do not break that release sequence.
             match self.word.compare_exchange_weak(word, word - 1, order::count_claim(), Ordering::Relaxed) {
                 Ok(_) => return Some(word == 1),
                 Err(now) => word = now,
@@ -132,49 +129,50 @@ impl GatherLatch {
     /// The last partner completes the owner's offer.
     ///
     /// # Safety
-    /// The caller's claim was the last; once.
+    /// The caller's claim was the last, and the caller calls this once.
     pub(super) unsafe fn tell(this: *const Self) -> Option<Waker> {
-        // SAFETY: prepared, or the last claim would not have been; the owner
-        // waits for its partner.
+        // SAFETY: the owner's offer is prepared, since the last claim comes after that. The caller is its only
+        // partner, and the owner waits for it.
         unsafe { Offer::complete_prepared(&raw const (*this).owner) }
     }
 
-    /// Whether all members are claimed; asked by the owner before it prepares.
+    /// Whether all members are claimed. The owner asks before it prepares.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        // ORDER: Relaxed: what the partners left is seen by `has_ended`.
+        // ORDER: Relaxed: the owner sees the partners' results by `has_ended`.
         self.word.load(Ordering::Relaxed) == self.pending.get()
     }
 
     /// The owner prepares its own offer, or commits it.
     ///
     /// # Safety
-    /// All members have been offered. The caller calls [`GatherLatch::stop`] or
-    /// has seen its offer commit, before this or `at`'s group dies.
+    /// All members have been offered. The latch is pinned. The caller calls [`GatherLatch::stop`], or has seen its
+    /// offer commit, before the latch or `at`'s group dies.
     pub(crate) unsafe fn prepare(&self, at: &Offering<'_>) -> Offered {
         if self.is_over() {
             return at.commit_alone();
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the owner's offer is pinned with the latch. The caller promises that `stop`, which waits for the
+        // partner, is called before the latch or the group dies, unless the offer has committed.
         unsafe { self.owner.prepare(at) };
         let pending = self.pending.replace(0);
         // ORDER: Release publishes the offer to the last `claim`.
         if self.word.fetch_sub(pending, order::count_prepare()) == pending {
-            // The last claim came before: nobody tells.
+            // The last claim came before, so no partner tells the owner.
             self.owner.unmake();
             return at.commit_alone();
         }
         Offered::Linked
     }
 
-    /// The owner gives up: no member is claimed any more. Waits for partners
-    /// who are at it. `ended` counts the members that have ended.
+    /// The owner gives up. No member is claimed any more. Waits for partners that are completing members. `ended`
+    /// counts the members that have ended.
     ///
-    /// Afterwards the members that have not ended are the owner's to take out
+    /// Afterwards the owner takes the members that have not ended out of their queues.
     /// of their queues.
     pub(crate) fn stop(&self, mut ended: impl FnMut() -> u32) {
-        // ORDER: Relaxed: who claims later sees STOPPED, as the locks of the
-        // queues order it; what the earlier left is seen by `has_ended`.
+        // ORDER: Relaxed: a later claim sees STOPPED, since the locks of the queues order it. The owner sees the
+        // results of earlier ones by `has_ended`.
         let word = self.word.fetch_or(STOPPED, Ordering::Relaxed);
         if word & STOPPED != 0 {
             return;
@@ -192,7 +190,7 @@ impl GatherLatch {
         }
     }
 
-    /// The owner's offer has committed: waits until `member` has ended.
+    /// Waits until `member` has ended. The owner's offer has committed.
     #[inline(always)]
     pub(crate) fn await_end(member: &Offer) {
         let mut turn = 0;

@@ -1,5 +1,4 @@
-//! Loom models of gather latches (INV-COUNT): gatherings without threads, whose
-//! partners are on other processors.
+//! Loom models of gather latches (INV-COUNT): gatherings without threads, with partners on other processors.
 //!
 //! How to run them: see `sync/models.rs`.
 
@@ -18,13 +17,12 @@ use crate::channel::{Closed, SendError, TrySendError, channel};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
 
-/// Two partners end two members: the owner is told once, when both messages are
-/// there, however the three meet.
+/// Two partners end two members. The owner is told once, when both messages are there, however the three meet.
 fn both() {
     let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
     let one = thread::spawn(move || block_on(tx1.send(Message::new(1))).is_ok());
     let two = thread::spawn(move || block_on(tx2.send(Message::new(2))).is_ok());
-    // Not dropped when a weakened model panics: loom would panic again.
+    // Not dropped when a weakened model panics, since loom would panic again.
     let mut waits = ManuallyDrop::new(Box::pin(Bare::gather([rx1.recv(), rx2.recv()]).sync()));
     let [first, second] = block_on(poll_fn(|cx| waits.as_mut().poll(cx)));
     drop(ManuallyDrop::into_inner(waits));
@@ -37,7 +35,7 @@ fn the_last_tells_the_owner() {
     check_wide(both);
 }
 
-/// One partner is enough to need the orderings, for he is the last one.
+/// One partner is enough to need the orderings, since it is the last one.
 fn one() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
@@ -51,8 +49,7 @@ fn a_single_member_tells_the_owner() {
     check(one);
 }
 
-/// The one who is told by the last sees what the first has left, whose lock it
-/// never takes again.
+/// The owner is told by the last partner. It sees the results of the first partner, whose lock it never takes again.
 #[test]
 fn count_end_is_needed() {
     needs("count_end", Relaxed, both);
@@ -74,7 +71,7 @@ fn count_prepare_is_needed() {
     needs("count_prepare", Relaxed, both);
 }
 
-/// Members that send, of which the receivers give the shares up.
+/// Members that send. The receivers give up their shares.
 #[test]
 fn members_may_send() {
     check_wide(|| {
@@ -87,18 +84,18 @@ fn members_may_send() {
     });
 }
 
-/// The owner gives up while its members are claimed: each message is with its
-/// sender or is reclaimed, and the channels are freed after all.
+/// The owner gives up while its members are claimed. Each message is with its sender or is reclaimed, and the
+/// channels are freed after all.
 fn dropped() {
     let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
     let reclaimed = LoomArc::new(AtomicU32::new(0));
     let count = LoomArc::clone(&reclaimed);
     let event = Bare::gather([rx1.recv(), rx2.recv()]).reclaim(move |partial| {
-        // (Closed, if the sender went with its message.)
+        // (Closed, if the sender was dropped with its message.)
         let sum: u32 = partial.into_iter().flatten().flatten().map(|message| message.number()).sum();
         count.fetch_add(sum, SeqCst);
     });
-    // Nobody but the gathering keeps the channels.
+    // Only the gathering keeps the channels.
     drop((rx1, rx2));
     let sender = thread::spawn(move || {
         let mut sent = 0;
@@ -128,8 +125,7 @@ fn a_dropped_gathering_loses_nothing() {
     check(dropped);
 }
 
-/// The partner gives up the member's share: the channel is closed for the next
-/// send, though the owner has not looked.
+/// The partner gives up the member's share. The channel is closed for the next send, though the owner has not looked.
 #[test]
 fn a_member_that_has_ended_does_not_listen() {
     check(|| {
@@ -148,8 +144,8 @@ fn a_member_that_has_ended_does_not_listen() {
     });
 }
 
-/// A partner ends the only member, and commits the other branch of the owner's
-/// choice, or the other way round: one of the two wins, and no message is lost.
+/// A partner ends the only member, and commits the other branch of the owner's choice, or the other way round. One of
+/// the two wins, and no message is lost.
 fn compete(gathered_first: bool) {
     let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
     let reclaimed = LoomArc::new(AtomicU32::new(0));
@@ -181,8 +177,7 @@ fn compete(gathered_first: bool) {
         }
     };
     let (sent, _tx1, _tx2) = partner.join().unwrap();
-    // What was committed to the plain receive of a choice that was dropped is at
-    // the head of its channel.
+    // A message that was committed to the plain receive of a dropped choice is at the head of its channel.
     let back = rx2.try_recv().map_or(0, |message| message.number());
     assert_eq!(sent, got + reclaimed.load(SeqCst) + back);
 }

@@ -1,12 +1,10 @@
-//! Loom models of guarantee 1 for the events that the others are made of: no
-//! loss, no duplication, no leak, whether a synchronization ends or is dropped at
-//! any step of its partner's.
+//! Loom models of guarantee 1 for the base events. There is no loss, no duplication and no leak, whether a
+//! synchronization ends, or is dropped at any step of its partner's.
 //!
-//! A small table, as `tests/guarantees` is a large one: each base event, in each
-//! shape, has a partner on another thread, and is polled once or twice and then
-//! dropped, or goes on. Loom puts the partner's every access before, between and
-//! after those of the owner, and sees to it that each message is freed. How to
-//! run them: see `sync/models.rs`.
+//! This is a small table, as `tests/guarantees` is a large one. Each base event, in each shape, has a partner on
+//! another thread. It is polled once or twice, and then dropped, or goes on. Loom puts the partner's every access
+//! before, between and after those of the owner, and checks that each message is freed. How to run them: see
+//! `sync/models.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -23,15 +21,13 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Message, block_on, check, needs, poll_once};
 use crate::{Closed, IVar};
 
-/// A base event and its surroundings. All yield a number: that of their message,
-/// or 1.
+/// A base event and its surroundings. Every event yields a number: that of its message, or 1.
 struct Row<E> {
     event: E,
-    /// The partner's part, on its own thread: whether it has committed. Patient:
-    /// it waits until it has.
+    /// The partner's part, on its own thread. It returns whether it has committed. If `true` is passed, it waits
+    /// until it has.
     partner: Box<dyn FnOnce(bool) -> bool + Send>,
-    /// Accounts for the message: what was taken, and whether the partner has
-    /// committed.
+    /// Accounts for the message, given the number that was taken, and whether the partner has committed.
     verify: Box<dyn FnOnce(Option<u32>, bool)>,
 }
 
@@ -41,7 +37,7 @@ fn number(message: Result<Message, Closed>) -> u32 {
 
 fn receive(pair: fn() -> (Sender<Message>, Receiver<Message>)) -> Row<impl Event<Output = u32>> {
     let (tx, rx) = pair();
-    // Whoever drops the last sender closes the channel: that is for later.
+    // Dropping the last sender closes the channel, and that comes later.
     let keep = tx.clone();
     Row {
         event: rx.recv().wrap(number),
@@ -75,7 +71,7 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
             let left = rx.try_recv().ok().map(|message| message.number());
             assert!(rx.try_recv().is_err(), "doubled");
             if full {
-                // The first has been received; the second is there if it was sent.
+                // The first message has been received. The second is there if it was sent.
                 assert!(received && (taken.is_none() || left == Some(1)), "sent, and lost");
             } else {
                 assert!(taken.is_none() || received, "sent, and not received");
@@ -86,7 +82,7 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
     }
 }
 
-/// A send from a place: the message is there, or has been received.
+/// A send from a place. The message is in the place, or has been received.
 fn send_from(
     pair: fn() -> (Sender<Message>, Receiver<Message>),
     full: bool,
@@ -98,7 +94,7 @@ fn send_from(
     let far = rx.clone();
     let tx = Box::into_raw(Box::new(tx));
     let place = Box::into_raw(Box::new(Some(Message::new(1))));
-    // SAFETY: both are freed in `verify`, when the event has gone.
+    // SAFETY: both are freed in `verify`, after the event is gone.
     let event = unsafe { &*tx }.send_from(unsafe { &mut *place });
     Row {
         event: event.wrap(|sent| u32::from(sent.is_ok())),
@@ -108,10 +104,10 @@ fn send_from(
             },
         ),
         verify: Box::new(move |taken, received| {
-            // SAFETY: the event has gone.
+            // SAFETY: the event is gone, so the boxes have no other user.
             let (_tx, place) = unsafe { (Box::from_raw(tx), Box::from_raw(place)) };
             let left = rx.try_recv().ok().map(|message| message.number());
-            // Of a full channel the partner has received the other message.
+            // The partner of a full channel has received the other message.
             let gone = if full { left == Some(1) } else { received };
             assert_eq!(place.is_none(), gone, "lost, or doubled");
             assert!(gone || taken.is_none(), "sent, and not received");
@@ -130,7 +126,7 @@ fn read() -> Row<impl Event<Output = u32>> {
     }
 }
 
-/// What the surroundings of a synchronization were told.
+/// The record of what the surroundings of a synchronization were told.
 #[derive(Clone, Default)]
 struct Witness {
     nack: Rc<RefCell<Option<Nack>>>,
@@ -147,7 +143,7 @@ fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Wi
         0 => Box::pin(event.sync()),
         1 => Box::pin(choose_biased((never(), event)).sync()),
         2 => {
-            // Beside another that is offered, too.
+            // Another receive stands beside it, and is offered, too.
             let (_tx, rx) = channel::<Message>();
             Box::pin(async move {
                 let _tx = _tx;
@@ -166,7 +162,7 @@ fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Wi
                 never(),
                 event.wrap(move |out| -> u32 {
                     witness.saved.set(Some(out));
-                    // Without the hook, which would say so each time.
+                    // Without the panic hook, which would report it each time.
                     resume_unwind(Box::new(Planned))
                 }),
             ))
@@ -178,7 +174,7 @@ fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Wi
                     *witness.nack.borrow_mut() = Some(nack);
                     event
                 }),
-                // It may have come before the partner.
+                // The rival may have come before the partner.
                 always(0),
             ))
             .sync(),
@@ -188,18 +184,18 @@ fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Wi
 
 struct Planned;
 
-/// `Some`: it has ended, and what it had taken.
+/// Returns `Some` if the synchronization has ended, with the number that it had taken.
 fn step(poll: impl FnOnce() -> Poll<u32>, witness: &Witness) -> Option<Option<u32>> {
     match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(Poll::Pending) => None,
-        // 0: the rival's.
+        // 0 is the rival's number.
         Ok(Poll::Ready(out)) => Some((out > 0).then_some(out)),
         Err(payload) if payload.is::<Planned>() => Some(witness.saved.take()),
         Err(payload) => resume_unwind(payload),
     }
 }
 
-/// How it ends: after so many polls it is dropped, or goes on.
+/// The ways to end: the number of polls, and whether the synchronization then goes on (else it is dropped).
 const ENDS: [(usize, bool); 5] = [(0, false), (1, false), (2, false), (0, true), (1, true)];
 
 fn every_end<E: Event<Output = u32> + 'static>(make: impl Fn() -> Row<E> + Clone + Send + Sync + 'static) {
@@ -272,8 +268,8 @@ fn bounded_sends_from_places_end_in_every_way() {
     every_end(|| send_from(|| bounded(1), true));
 }
 
-/// INV-PLACED, where the send is dropped while its partner takes the message: the owner sees under the lock
-/// what the partner did.
+/// INV-PLACED, where the send is dropped while its partner takes the message. The owner sees the partner's action
+/// under the lock.
 fn a_place_is_left() {
     let (tx, rx) = channel::<Message>();
     let mut place = Some(Message::new(1));
@@ -291,7 +287,7 @@ fn a_place_is_left_in_every_way() {
     check(a_place_is_left);
 }
 
-/// INV-PLACED, where nothing is dropped: the owner reads without the lock what its partner has left.
+/// INV-PLACED, where nothing is dropped. The owner reads the partner's result without the lock.
 fn a_place_is_emptied() {
     let (tx, rx) = channel::<Message>();
     let receiver = thread::spawn(move || block_on(rx.recv()).map(|message| message.number()));

@@ -1,4 +1,4 @@
-//! `guard`: an event that is made when somebody synchronizes on it.
+//! `guard`: an event that is made when a thread synchronizes on it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,9 +10,8 @@ use crate::frame::report::Waits;
 
 /// The event that `make` returns, made anew by each synchronization.
 ///
-/// `make` runs on the thread that synchronizes, before anything is polled;
-/// it may block the OS thread. If it panics, the synchronization never
-/// happened.
+/// `make` runs on the thread that synchronizes, before anything is polled. It may block the OS thread. If it panics,
+/// the synchronization never happened.
 ///
 /// Law: synchronizing on `guard(f)` is `f().await`.
 ///
@@ -33,8 +32,7 @@ where
 #[must_use = "events do nothing unless synchronized"]
 pub struct Guard<F, E> {
     make: F,
-    // `E`, not `fn() -> E`: the synchronization will hold one, so it is
-    // `Send` only if `E` is.
+    // `E`, not `fn() -> E`: the synchronization will hold one, so it is `Send` only if `E` is.
     event: PhantomData<E>,
 }
 
@@ -52,8 +50,7 @@ impl<F, E> fmt::Debug for Guard<F, E> {
 
 into_future!([F: FnOnce() -> E, E: Event] Guard<F, E>, E::Output);
 
-// SAFETY: the branch holds an `F` or an `E`'s branch, and `Guard` is `Send`
-// only if both `F` and `E` are.
+// SAFETY: the branch holds an `F` or the branch of an `E`, and `Guard` is `Send` only if both `F` and `E` are.
 unsafe impl<F: FnOnce() -> E, E: Event> Event for Guard<F, E> {
     type Branch = GuardBranch<F, E>;
 
@@ -76,7 +73,7 @@ impl<F, E: Event> fmt::Debug for GuardBranch<F, E> {
 
 impl<F, E: Event> GuardBranch<F, E> {
     fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut E::Branch>> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
     }
 
@@ -85,7 +82,7 @@ impl<F, E: Event> GuardBranch<F, E> {
     }
 }
 
-// SAFETY: leaves are the inner branch's; `make` runs in `force` only.
+// SAFETY: the leaves are the inner branch's, which keeps the contract. `make` runs in `force` only.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
@@ -94,8 +91,7 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     const RETRIES: bool = E::Branch::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
-        // SAFETY: `make` is not pinned, and `inner` is written before
-        // anything pins it.
+        // SAFETY: `make` is not pinned, and `inner` is written before anything pins it.
         let this = unsafe { self.as_mut().get_unchecked_mut() };
         if let Some(make) = this.make.take() {
             this.inner = Some(make().into_branch());

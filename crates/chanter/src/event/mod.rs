@@ -1,27 +1,22 @@
 //! Events: first-class synchronous operations.
 //!
-//! An event is a value that describes an operation that may block. Nothing
-//! happens until a thread *synchronizes* on it: with `.await`, with
-//! [`Event::sync_blocking`] on an OS thread, or with [`Event::try_sync`]. Then
-//! the operation commits once, whole; or, in a [`choose`], exactly one of
-//! several does, and the others never happened.
+//! An event is a value that describes an operation that may block. Nothing happens until a thread *synchronizes* on
+//! it: with `.await`, with [`Event::sync_blocking`] on an OS thread, or with [`Event::try_sync`]. Then the operation
+//! commits once, whole. In a [`choose`], exactly one of several operations commits, and the others never happened.
 //!
-//! The combinators are those of Concurrent ML (Parallel CML, section 2):
-//! [`wrap`](Event::wrap), [`guard`], [`with_nack`], [`choose`], with
-//! [`always`] and [`never()`] as units; and more:
+//! The combinators are those of Concurrent ML (Parallel CML, section 2): [`wrap`](Event::wrap), [`guard`],
+//! [`with_nack`], [`choose`], with [`always`] and [`never()`] as units. There are more:
 //!
-//! * when an event is not chosen: [`on_abort`](Event::on_abort);
-//! * over many events, again and again: [`ChoiceSet`];
-//! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
-//!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
-//! * all of several, or the first few: [`gather`], [`gather_k`];
-//! * two results, now and later: [`AsyncEvent`];
-//! * futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`];
-//!   events as streams and sinks: [`repeat`],
-//!   [`Sender::into_sink`](crate::Sender::into_sink).
+//! * An action for an event that is not chosen: [`on_abort`](Event::on_abort).
+//! * One choice over many events, again and again: [`ChoiceSet`].
+//! * A rule for which of several is taken: [`choose_biased`], [`Ageing`], [`choose_earliest`], [`by`](Event::by) a
+//!   deadline, [`optional`], [`select!`](crate::select).
+//! * All of several events, or the first few: [`gather`], [`gather_k`].
+//! * Two results, now and later: [`AsyncEvent`].
+//! * Futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`].
+//! * Events as streams and sinks: [`repeat`], [`Sender::into_sink`](crate::Sender::into_sink).
 //!
-//! Like iterators they nest as types: no allocation unless
-//! [`boxed`](Event::boxed).
+//! Events nest as types, as iterators do. Nothing is allocated unless an event is [`boxed`](Event::boxed).
 //!
 //! The protocol is in `protocol.rs`.
 
@@ -104,20 +99,18 @@ pub(crate) use wait_queue::WaitQueue;
 
 /// A first-class synchronous operation.
 ///
-/// Every event is [`IntoFuture`]: `event.await` synchronizes on it, on any
-/// executor. An event owns what it needs, so it can be returned, stored and
-/// sent to other threads.
+/// Every event is [`IntoFuture`]: `event.await` synchronizes on it, on any executor. An event owns all that it needs,
+/// so it can be returned, stored and sent to other threads.
 ///
-/// **Cancel safety.** Dropping a synchronization at any point loses nothing:
-/// if it had not committed, it never happened (nacks are enabled); if a
-/// partner had committed a message to it, the message goes back to the head
-/// of its channel. A send that a partner had committed has happened:
-/// [`Sender::send_from`](crate::Sender::send_from) shows whether it has.
+/// **Cancel safety.** Dropping a synchronization at any point loses nothing. If it had not committed, it never
+/// happened, and nacks are enabled. If a partner had committed a message to it, the message goes back to the head of
+/// its channel. A send that a partner had committed has happened: [`Sender::send_from`](crate::Sender::send_from)
+/// shows whether it has.
 ///
 /// # Safety
 ///
-/// Implemented by this crate only: use the combinators. If the event is
-/// `Send`, so is its branch: a synchronization is `Send` when its event is.
+/// Implemented by this crate only: use the combinators. If the event is `Send`, so is its branch, since a
+/// synchronization is `Send` when its event is.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     note = "a future becomes an event with `from_future`, `resumable` or `from_cancel_safe`",
@@ -131,16 +124,16 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     #[doc(hidden)]
     fn into_branch(self) -> Self::Branch;
 
-    /// Whether it might commit now (a hint, of a base event).
+    /// Whether the event might commit now. A hint, given by base events.
     #[doc(hidden)]
     fn may_commit(&self) -> bool {
         true
     }
 
-    /// The event whose result is `f` of this one's.
+    /// The event whose result is `f` applied to the result of this one.
     ///
-    /// `f` runs after the commit, on the thread that synchronizes, when no
-    /// lock is held; it may block. Not chosen: `f` is dropped unused.
+    /// `f` runs after the commit, on the thread that synchronizes, when no lock is held. It may block. If the event
+    /// is not chosen, `f` is dropped unused.
     ///
     /// Law: `e.wrap(g).wrap(f)` is `e.wrap(|x| f(g(x)))`.
     ///
@@ -155,22 +148,17 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Wrap::new(self, f)
     }
 
-    /// The same event, with an action for the case that it is *not* chosen:
-    /// another branch of the choice commits, [`try_sync`](Event::try_sync)
-    /// finds nothing ready, or the synchronization is dropped.
+    /// The same event, with an action for the case that it is *not* chosen. That is the case if another branch of the
+    /// choice commits, if [`try_sync`](Event::try_sync) finds nothing ready, or if the synchronization is dropped.
     ///
-    /// `action` runs on the thread that synchronizes, once, when the
-    /// synchronization is settled, no lock is held and partners have been
-    /// woken, but before the winner's `wrap`. If this event commits, or is never
-    /// synchronized on, it is dropped unused. If it panics, the panic is
-    /// reported and goes nowhere: the choice has been made. If a guard of the
-    /// synchronization panics, this event counts as not chosen (unless its own
-    /// turn had not come).
+    /// `action` runs once, on the thread that synchronizes, when the synchronization is settled. Then no lock is
+    /// held, and partners have been woken, but the winner's `wrap` has not run. If this event commits, or is never
+    /// synchronized on, `action` is dropped unused. If `action` panics, the panic is reported and goes no further,
+    /// since the choice has been made. If a guard of the synchronization panics, this event counts as not chosen,
+    /// unless its own turn had not come.
     ///
-    /// Law: `e.on_abort(f)` is
-    /// `with_nack(|nack| { spawn(nack.wrap(|()| f()).sync()); e })`, without the
-    /// thread. So `f` runs where the nack is enabled: on the loser's own
-    /// thread, while a nack tells others.
+    /// Law: `e.on_abort(f)` is `with_nack(|nack| { spawn(nack.wrap(|()| f()).sync()); e })`, without the thread. So
+    /// `f` runs on the loser's own thread, where the nack is enabled. A nack tells other threads.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -186,14 +174,13 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         wrap_abort(self, action)
     }
 
-    /// The same event with a deadline for [`choose_earliest`]; elsewhere it
-    /// changes nothing.
+    /// The same event with a deadline for [`choose_earliest`]. Elsewhere the deadline changes nothing.
     fn due(self, deadline: Instant) -> Due<Self> {
         Due::new(self, deadline)
     }
 
-    /// The event that waits no longer than until `deadline`, and then yields
-    /// `None`. If both are ready, this event wins.
+    /// The event that waits no longer than until `deadline`, and then yields `None`. If both are ready, this event
+    /// wins.
     ///
     /// Law: `e.by(t)` is `choose_biased((e.wrap(Some), at(t).wrap(|()| None)))`:
     /// at the deadline, `e` is not chosen, and nothing is lost.
@@ -209,16 +196,14 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         choose_deadline::by(self, deadline)
     }
 
-    /// The event that is this one's `Some`, or `None` once `duration` has passed
-    /// since somebody began to synchronize on it.
+    /// The event that yields this one's result as `Some`, or `None` once `duration` has passed. The time runs from
+    /// the beginning of the synchronization.
     ///
-    /// If both are ready, the event wins; so with a duration of zero it is
-    /// [`try_sync`](Self::try_sync) as an event. A `None` means that this event
-    /// never happened: its losers are told, and nothing is lost. Not chosen: the
-    /// timer is removed at once.
+    /// If both are ready, the event wins. So with a duration of zero it is [`try_sync`](Self::try_sync) as an event.
+    /// A `None` means that this event never happened: its losers are told, and nothing is lost. If the event is not
+    /// chosen, the timer is removed at once.
     ///
-    /// Law: `e.timeout(d)` is `choose((e.wrap(Some), after(d).wrap(|()| None)))`
-    /// but for the preference.
+    /// Law: `e.timeout(d)` is `choose((e.wrap(Some), after(d).wrap(|()| None)))`, except that it prefers `e`.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -232,21 +217,20 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Timeout::new(self, duration)
     }
 
-    /// The future that synchronizes; the same as `into_future`, for places
-    /// that want a future rather than an event (`join!`, `tokio::select!`).
+    /// The future that synchronizes. It is the same as `into_future`, for code that wants a future rather than an
+    /// event (`join!`, `tokio::select!`).
     fn sync(self) -> Sync<Self> {
         Sync::new(self)
     }
 
-    /// Synchronizes and blocks the caller until the event commits: a
-    /// [fiber](crate::fiber), which is suspended, or the OS thread.
+    /// Synchronizes, and blocks the caller until the event commits. It suspends a [fiber](crate::fiber), and blocks
+    /// an OS thread.
     ///
-    /// On another thread of a machine it keeps the virtual processor busy with
-    /// other threads meanwhile, nested on this stack; prefer `.await` there.
+    /// On another thread of a machine, it runs other threads of the virtual processor meanwhile, nested on this
+    /// stack. Prefer `.await` there.
     ///
     /// # Panics
-    /// If a virtual processor's stack is nearly used up by threads that are
-    /// nested in this way.
+    /// Panics if a virtual processor's stack is nearly used up by threads that are nested in this way.
     #[inline]
     fn sync_blocking(self) -> Self::Output {
         blocking::sync_blocking(self)
@@ -254,15 +238,13 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
 
     /// Synchronizes only if the event can commit at once. Never blocks.
     ///
-    /// Guards run; if nothing commits, nacks are enabled. A message that is not
-    /// sent is dropped: [`Sender::try_send`](crate::Sender::try_send) gives it
-    /// back.
+    /// Guards run. If nothing commits, nacks are enabled. A message that is not sent is dropped:
+    /// [`Sender::try_send`](crate::Sender::try_send) gives it back.
     fn try_sync(self) -> Option<Self::Output> {
         sync::try_sync(self)
     }
 
-    /// The endless stream of what copies of this event yield; [`repeat`] for
-    /// events that are made anew.
+    /// The endless stream of the results of copies of this event. See [`repeat`] for events that are made anew.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -279,8 +261,8 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         repeat(move || self.clone())
     }
 
-    /// The same event with its type forgotten: for lists and fields. One
-    /// allocation. For an event that is not `Send` see [`boxed_local`](Self::boxed_local).
+    /// The same event with its type erased, for lists and fields. It takes one allocation. For an event that is not
+    /// `Send` see [`boxed_local`](Self::boxed_local).
     fn boxed<'a>(self) -> BoxEvent<'a, Self::Output>
     where
         Self: Send + 'a,
@@ -288,9 +270,9 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         BoxEvent::new(self)
     }
 
-    /// As [`boxed`](Self::boxed), for an event that is not `Send`, such as one whose `wrap` owns an `Rc`. So what
-    /// synchronizes on it is not `Send` either: [`spawn_local`](crate::spawn_local), [`block_on`](crate::block_on),
-    /// `#[chanter::main(local)]` take it.
+    /// Like [`boxed`](Self::boxed), for an event that is not `Send`, such as one whose `wrap` owns an `Rc`. A future
+    /// that synchronizes on it is not `Send` either. [`spawn_local`](crate::spawn_local),
+    /// [`block_on`](crate::block_on) and `#[chanter::main(local)]` take such a future.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -17,13 +17,13 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
 use crate::{IVar, TrySendError};
 
-/// Receives from either; yields which of the two, and the number.
+/// Receives from either channel. Yields which of the two, and the number.
 fn either(first: &Receiver<Message>, second: &Receiver<Message>) -> impl Event<Output = (u32, u32)> + use<> {
     let read = |which| move |message: Result<Message, _>| (which, message.unwrap().number());
     choose_biased((first.recv().wrap(read(1)), second.recv().wrap(read(2))))
 }
 
-/// Sends its number over either; yields which of the two.
+/// Sends its number over either channel. Yields which of the two.
 fn over(first: &Sender<Message>, second: &Sender<Message>) -> impl Event<Output = u32> + use<> {
     choose_biased((
         first.send(Message::new(1)).wrap(|sent| sent.map_or(0, |()| 1)),
@@ -31,9 +31,8 @@ fn over(first: &Sender<Message>, second: &Sender<Message>) -> impl Event<Output 
     ))
 }
 
-/// INV-ONE, INV-LOCK: a choice of receives meets a choice of sends that names
-/// the channels in the other order. They do not deadlock; both commit the same
-/// channel, and nothing is left in the other.
+/// INV-ONE, INV-LOCK: a choice of receives meets a choice of sends that names the channels in the other order. They
+/// do not deadlock. Both commit the same channel, and nothing is left in the other.
 #[test]
 fn crossing_choices_agree() {
     check(|| {
@@ -119,9 +118,8 @@ fn choices_meet_single_operations() {
     });
 }
 
-/// INV-LIVE, INV-LAST, and the one guarantee: a choice that waits is dropped
-/// while a partner commits one of its receives. The message is at the head of
-/// the channel, or it never left its sender.
+/// INV-LIVE, INV-LAST, and the one guarantee: a choice that waits is dropped while a partner commits one of its
+/// receives. The message is at the head of the channel, or it never left its sender.
 fn dropped_choice() {
     let ((tx_a, rx_a), (_tx_b, rx_b)) = (channel(), channel::<Message>());
     let sender = thread::spawn(move || (tx_a.try_send(Message::new(1)), tx_a));
@@ -142,9 +140,8 @@ fn dropped_choices_lose_nothing() {
     check(dropped_choice);
 }
 
-/// INV-LIVE: a choice between two things that happen once is dropped while one
-/// of them happens: whoever makes it happen is done with the offer before it
-/// is freed.
+/// INV-LIVE: a choice between two things that happen once is dropped while one of them happens. The partner is done
+/// with the offer before it is freed.
 fn dropped_wait() {
     let (a, b) = (IVar::new(), IVar::<u32>::new());
     let writer = {
@@ -165,15 +162,15 @@ fn dropped_waits_are_unlinked() {
     check(dropped_wait);
 }
 
-/// INV-LIVE, the same without the combinators: an owner that has withdrawn, and
-/// sees its offer unlinked, may free it without the queue's lock.
+/// INV-LIVE, without the combinators: an owner that has withdrawn, and sees its offer unlinked, may free it without
+/// the queue's lock.
 fn unlinked_wait() {
     let queue = Arc::new(WaitQueue::new());
     let group = Group::new();
     let offer = Offer::new();
     let waker = group.open(Waker::noop());
     let at = Offering { group: &group, leaf: 0, single: false, waker, task: None, kept: None };
-    // SAFETY: neither moves, and the offer is unlinked before its end.
+    // SAFETY: neither is moved, and the offer is unlinked before it dies.
     assert_eq!(unsafe { queue.offer(&offer, &at, || false) }, Offered::Linked);
     let completer = {
         let queue = Arc::clone(&queue);
@@ -184,7 +181,7 @@ fn unlinked_wait() {
         })
     };
     if group.withdraw().is_none() {
-        // Loom looks for races at the lock; this one is beside it.
+        // Loom looks for races at the lock, and this race is beside it.
         while offer.is_linked() {
             thread::yield_now();
         }
@@ -209,7 +206,7 @@ fn unlink_acquire_is_needed() {
     needs("offer_observe", Relaxed, unlinked_wait);
 }
 
-/// INV-LAST: the owner that sees DONE sees the winner, and may free everything.
+/// INV-LAST: an owner that sees DONE sees the winner, and may free everything.
 fn completed_wait() {
     let (a, b) = (IVar::new(), IVar::<u32>::new());
     let writer = {
@@ -235,9 +232,8 @@ fn observe_acquire_is_needed() {
     needs("group_observe", Relaxed, completed_wait);
 }
 
-/// A choice that moves to another waker while a partner commits: the partner
-/// takes the old one or the new one, whole; if the old one, the owner sees the
-/// result at once.
+/// A choice moves to another waker while a partner commits. The partner takes the old one or the new one, whole. If
+/// it takes the old one, the owner sees the result at once.
 fn renewed_choice() {
     let (a, b) = (IVar::new(), IVar::<u32>::new());
     let writer = {
@@ -268,8 +264,8 @@ fn take_acquire_is_needed() {
     needs("group_take", Relaxed, renewed_choice);
 }
 
-/// A nack races with the one who waits for it, who is told in the end; the nack
-/// of the branch that commits is never enabled.
+/// A nack races with a thread that waits for it. That thread is told in the end. The nack of the branch that commits
+/// is never enabled.
 #[test]
 fn nacks_reach_their_waiters() {
     check_wide(|| {
@@ -300,16 +296,16 @@ fn nacks_reach_their_waiters() {
     });
 }
 
-/// A cell that two threads use in turns, as loom checks.
+/// A cell that two threads use in turns, which loom checks.
 struct Shared(Cell<u32>);
 
-// SAFETY: loom checks every access.
+// SAFETY: the threads use the cell in turns, ordered by the nack, and loom checks every access.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: it holds a number, which may be sent to another thread.
 unsafe impl Send for Shared {}
 
-/// A nack is enabled when its synchronization is dropped; who sees it, even
-/// without waiting, sees what came before.
+/// A nack is enabled when its synchronization is dropped. A thread that sees it, even without waiting, sees what came
+/// before.
 fn observed_nack() {
     let before = Arc::new(Shared(Cell::new(0)));
     let told = std::rc::Rc::new(std::cell::RefCell::new(None));

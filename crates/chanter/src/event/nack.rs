@@ -1,4 +1,4 @@
-//! `with_nack`: telling the losers.
+//! `with_nack`: an event that is told when it loses.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,14 +10,12 @@ use crate::frame::report::{Waiting, Waits};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
 
-/// The event that `make` returns, given a *negative acknowledgement*: an
-/// event that becomes ready if the synchronization does not choose it.
+/// The event that `make` returns. `make` is given a *negative acknowledgement*: an event that becomes ready if the
+/// synchronization does not choose this one.
 ///
-/// The nack is enabled when another branch of the choice commits, when
-/// [`try_sync`](Event::try_sync) finds nothing ready, and when the
-/// synchronization is dropped. It is never enabled if this branch commits and
-/// its result is taken. `make` runs like that of [`guard`](super::guard); if
-/// it panics, the nack is enabled.
+/// The nack is enabled when another branch of the choice commits, when [`try_sync`](Event::try_sync) finds nothing
+/// ready, and when the synchronization is dropped. It is never enabled if this branch commits and its result is
+/// taken. `make` runs like that of [`guard`](super::guard). If it panics, the nack is enabled.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -36,8 +34,7 @@ where
     WithNack { make, event: PhantomData }
 }
 
-/// A negative acknowledgement: ready, for all who wait and for ever, once its
-/// branch has lost. See [`with_nack`].
+/// A negative acknowledgement. Once its branch has lost it is ready, for all threads and for ever. See [`with_nack`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Nack {
@@ -57,8 +54,8 @@ impl Nack {
     }
 
     fn enable(&self, wakes: &mut WakeList) {
-        // ORDER: Release pairs with `is_enabled`; waiters ask again under
-        // the queue's lock, which `complete_all` takes after this store.
+        // ORDER: Release pairs with `is_enabled`. Waiters ask again under the queue's lock, which `complete_all`
+        // takes after this store.
         self.cell.enabled.store(true, order::nack_enable());
         self.cell.waiters.complete_all(wakes);
     }
@@ -72,8 +69,8 @@ impl fmt::Debug for Nack {
 
 into_future!([] Nack, ());
 
-// SAFETY: the branch holds the event and an offer, which is `Send` by the
-// protocol.
+// SAFETY: the branch holds the event and an offer, which partners reach under the queue's lock only, on whatever
+// thread the owner is.
 unsafe impl Event for Nack {
     type Branch = NackBranch;
 
@@ -89,7 +86,7 @@ pub struct NackBranch {
     offer: Offer,
 }
 
-// SAFETY: `settle` and `drop` retract the offer.
+// SAFETY: `settle` and `drop` retract the offer, and no user code runs under the queue's lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl Branch for NackBranch {
     type Output = ();
@@ -100,7 +97,8 @@ unsafe impl Branch for NackBranch {
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // SAFETY: pinned, and retracted in `drop` at the latest.
+        // SAFETY: the offer is pinned with the branch, and is retracted in `drop` at the latest, before the branch
+        // dies. A commit leaves it unlinked.
         unsafe { self.nack.cell.waiters.offer(&self.offer, at, || self.nack.is_enabled()) }
     }
 
@@ -129,7 +127,7 @@ impl Drop for NackBranch {
 #[must_use = "events do nothing unless synchronized"]
 pub struct WithNack<F, E> {
     make: F,
-    // `E`, not `fn() -> E`: see `Guard`.
+    // `E`, not `fn() -> E`: the synchronization will hold one, so it is `Send` only if `E` is.
     event: PhantomData<E>,
 }
 
@@ -147,7 +145,8 @@ impl<F, E> fmt::Debug for WithNack<F, E> {
 
 into_future!([F: FnOnce(Nack) -> E, E: Event] WithNack<F, E>, E::Output);
 
-// SAFETY: as for `Guard`; a `Nack` is `Send`.
+// SAFETY: the branch holds an `F`, the branch of an `E`, and a `Nack`, which is `Send`. `WithNack` is `Send` only if
+// both `F` and `E` are.
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Event for WithNack<F, E> {
     type Branch = WithNackBranch<F, E>;
 
@@ -159,7 +158,7 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Event for WithNack<F, E> {
 #[doc(hidden)]
 pub struct WithNackBranch<F, E: Event> {
     make: Option<F>,
-    /// Made by `force`; gone once its fate is decided.
+    /// The nack, made by `force`. It is taken out once the choice is decided.
     nack: Option<Nack>,
     inner: Option<E::Branch>,
 }
@@ -172,7 +171,7 @@ impl<F, E: Event> fmt::Debug for WithNackBranch<F, E> {
 
 impl<F, E: Event> WithNackBranch<F, E> {
     fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut E::Branch>> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
     }
 
@@ -181,7 +180,7 @@ impl<F, E: Event> WithNackBranch<F, E> {
     }
 }
 
-// SAFETY: leaves are the inner branch's; `make` runs in `force` only.
+// SAFETY: the leaves are the inner branch's, which keeps the contract. `make` runs in `force` only.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
@@ -190,8 +189,7 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     const RETRIES: bool = E::Branch::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
-        // SAFETY: `make` and `nack` are not pinned, and `inner` is written
-        // before anything pins it.
+        // SAFETY: `make` and `nack` are not pinned, and `inner` is written before anything pins it.
         let this = unsafe { self.as_mut().get_unchecked_mut() };
         if let Some(make) = this.make.take() {
             let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
@@ -230,7 +228,7 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
         if let Some(inner) = self.as_mut().inner() {
             inner.settle(winner, wakes);
         }
-        // SAFETY: `nack` is not pinned.
+        // SAFETY: `nack` is not pinned, and `inner` is not moved.
         let nack = unsafe { self.get_unchecked_mut() }.nack.take();
         if let (Some(nack), None) = (nack, winner) {
             nack.enable(wakes);

@@ -1,5 +1,4 @@
-//! What a synchronization brings along when it offers: whose the offer is, and
-//! who decides whether it commits.
+//! The context of an offer: the synchronization that makes it, and the group that decides whether it commits.
 
 use std::task::Waker;
 
@@ -7,33 +6,32 @@ use super::choice_set::kept;
 use super::protocol::{Group, Offer};
 use crate::sched;
 
-/// What happened to an offer at once.
+/// The immediate outcome of an offer.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It waits in a queue.
+    /// The offer waits in a queue.
     Linked,
-    /// No partner will ever make it commit: it waits nowhere, or for its owner
-    /// to retry.
+    /// No partner will ever commit the offer. It waits nowhere, or its owner tries it again.
     Idle,
-    /// It committed.
+    /// The offer committed.
     Committed,
     /// Another offer of the same group has committed.
     Lost,
 }
 
-/// An offer in the making: whose, and which.
+/// An offer in the making: its group and its leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offering<'a> {
     pub(crate) group: &'a Group,
     pub(crate) leaf: u32,
-    /// The same as the group's, known when compiled.
+    /// Whether the group is single. Known when compiled.
     pub(crate) single: bool,
     /// The owner's waker, unless the group has a copy of it already.
     pub(crate) waker: Option<&'a Waker>,
     /// The owner's waker, if some leaf retries.
     pub(crate) task: Option<&'a Waker>,
-    /// It is a member's of a set: the synchronization on the set, which decides.
+    /// For the offer of a set's member: the synchronization on the set, which decides.
     pub(crate) kept: Option<&'a Offering<'a>>,
 }
 
@@ -48,8 +46,8 @@ impl Offering<'_> {
         Offered::Committed
     }
 
-    /// Whose group is claimed and committed, and which leaf of it. In values: a
-    /// reference to the offering itself would have it made for every call.
+    /// The group that is claimed and committed, and its leaf. They are returned as values: a reference to the
+    /// offering itself would force it into memory for every call.
     #[inline(always)]
     fn decider(&self) -> (&Group, u32) {
         match self.kept {
@@ -68,51 +66,50 @@ impl Offering<'_> {
         (decider.group, decider.leaf)
     }
 
-    /// As [`Group::claim`].
+    /// Claims the deciding group: see [`Group::claim`].
     #[inline(always)]
     pub(crate) fn claim(&self) -> bool {
         self.decider().0.claim()
     }
 
-    /// As [`Group::unclaim`].
+    /// Gives up the claim on the deciding group: see [`Group::unclaim`].
     #[inline(always)]
     pub(crate) fn unclaim(&self) {
         self.decider().0.unclaim();
     }
 
-    /// As [`Group::commit`].
+    /// Commits the deciding group: see [`Group::commit`].
     #[inline(always)]
     pub(crate) fn commit(&self) {
         let (group, leaf) = self.decider();
         group.commit(leaf);
     }
 
-    /// Whether `theirs` is of the same synchronization: a choice never matches
-    /// itself.
+    /// Whether `theirs` belongs to the same synchronization. (A choice never matches itself.)
     ///
     /// # Safety
     /// `theirs` is linked, and the caller holds its queue's lock.
     #[inline(always)]
     pub(crate) unsafe fn is_own(&self, theirs: &Offer) -> bool {
         if theirs.is_of(self.group) {
-            // Counted offers match each other, as those of several threads do.
+            // Counted offers match each other, as offers of several threads do.
             return !self.single;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that `theirs` is linked and its queue's lock is held, so its group is alive.
         let group = unsafe { theirs.group() };
-        // A single synchronization has no other part, but for the set itself.
+        // A single synchronization has no other part, except for the set itself.
         let may_be = if self.single { self.kept.is_some() } else { self.kept.is_some() || group.is_kept() };
-        // SAFETY: as above.
+        // SAFETY: `group` is that of `theirs`. The caller promises that `theirs` is linked, and that its queue's lock
+        // is held.
         may_be && unsafe { kept::is_own(group, self) }
     }
 
-    /// Gets the group ready, before anything is linked. A waker of ours is
-    /// copied at this last moment only: its copy is no user code, so it may be
-    /// made under a lock, and often it is not needed.
+    /// Gets the group ready, before anything is linked. A waker of Chanter's own is copied only at this last moment,
+    /// since often no copy is needed. The copy runs no user code, so it may be made under a lock.
     #[inline(always)]
     pub(crate) fn arm(&self) {
         if self.kept.is_some() {
-            // Its set is armed, when it lets partners commit.
+            // The set is armed when it lets partners commit.
             return;
         }
         if self.single {

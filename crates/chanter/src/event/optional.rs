@@ -1,4 +1,4 @@
-//! `optional`: an event that may not be there.
+//! `optional`: an event that may be absent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,8 +7,8 @@ use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
 
-/// `event` if there is one, else [`never`](super::never()): a branch of a
-/// choice that is switched on and off.
+/// Returns `event` if there is one, else [`never`](super::never()). It is a branch of a choice that can be switched
+/// on and off.
 ///
 /// Laws: `optional(Some(e))` is `e`; `optional(None)` is `never()`.
 ///
@@ -39,7 +39,7 @@ impl<E> fmt::Debug for Optional<E> {
 
 into_future!([E: Event] Optional<E>, E::Output);
 
-// SAFETY: the branch is the event's, or nothing.
+// SAFETY: the branch is the event's, or nothing, so it is `Send` when the event is.
 unsafe impl<E: Event> Event for Optional<E> {
     type Branch = OptionalBranch<E::Branch>;
 
@@ -56,7 +56,7 @@ pub struct OptionalBranch<B> {
 
 impl<B> OptionalBranch<B> {
     fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut B>> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
     }
 
@@ -65,7 +65,7 @@ impl<B> OptionalBranch<B> {
     }
 }
 
-// SAFETY: everything is the inner branch's. Not SINGLE: there may be no leaf.
+// SAFETY: every method passes on to the inner branch, which keeps the contract. Not SINGLE: there may be no leaf.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch> Branch for OptionalBranch<B> {
     type Output = B::Output;

@@ -1,5 +1,4 @@
-//! Choices whose branches are tried in an order that a policy makes anew for
-//! each synchronization.
+//! Choices that try their branches in an order which a policy makes anew for each synchronization.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,23 +7,23 @@ use super::walk::{Walk, What};
 use super::{Branch, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
-/// A choice policy: in which order the leaves are tried.
+/// A choice policy: the order in which the leaves are tried.
 pub(super) trait Order {
-    /// Guards have run: makes the order of all leaves.
+    /// Makes the order of all leaves. Guards have run.
     fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>);
-    /// The leaf that is tried as the `turn`-th.
+    /// Returns the leaf that is tried as the `turn`-th.
     fn leaf(&self, turn: usize) -> usize;
-    /// `leaf` has committed.
+    /// Records that `leaf` has committed.
     fn chosen(&mut self, leaf: usize);
 }
 
-/// A branch whose leaves are renumbered: leaf 0 is the one to try first. So
-/// the synchronization just takes them in order.
+/// A branch whose leaves are renumbered, so that leaf 0 is the one to try first. The synchronization then takes them
+/// in order.
 #[doc(hidden)]
 pub struct OrderedBranch<B, O> {
     inner: B,
     order: O,
-    /// The leaf that committed, by its own number.
+    /// The inner number of the leaf that committed.
     winner: Option<usize>,
 }
 
@@ -34,7 +33,7 @@ impl<B, O> OrderedBranch<B, O> {
     }
 
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole; the rest never is.
+        // SAFETY: `inner` is pinned with the whole; the other fields never are.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 }
@@ -45,7 +44,7 @@ impl<B, O> fmt::Debug for OrderedBranch<B, O> {
     }
 }
 
-// SAFETY: everything is the inner branch's, under other numbers.
+// SAFETY: every method passes on to the inner branch, which keeps the contract, under other numbers.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 #[allow(private_bounds, reason = "policies are ours")]
 unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
@@ -56,7 +55,7 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
 
     fn force(mut self: Pin<&mut Self>) {
         self.as_mut().inner().force();
-        // SAFETY: `order` is not pinned, `inner` stays so.
+        // SAFETY: `order` is not pinned, and `inner` stays pinned.
         let (inner, order) = unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.inner), &mut this.order)
@@ -97,7 +96,7 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
         let leaf = winner.map(|turn| self.order.leaf(turn));
         self.as_mut().inner().settle(leaf, wakes);
-        // SAFETY: neither is pinned.
+        // SAFETY: `winner` and `order` are not pinned, and `inner` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some(leaf) = leaf {
             this.winner = Some(leaf);

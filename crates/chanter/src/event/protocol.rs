@@ -1,8 +1,7 @@
 //! The synchronization protocol: how one of many offers commits.
 //!
-//! This is the optimistic protocol of Parallel CML (section 5), with offers
-//! that live inside the pinned future of the one who synchronizes. The file is
-//! long because a partner and an owner must be read together.
+//! This is the optimistic protocol of Parallel CML (section 5). Its offers live inside the pinned future of the
+//! thread that synchronizes. The file is long because the partner's side and the owner's side must be read together.
 //!
 //! ```text
 //!             ┌────(claim)────► CLAIMED ─┐ the owner tries to match another
@@ -11,52 +10,46 @@
 //!             └────(take, by a partner)───────────────► SYNCHED ──(publish)──► DONE
 //! ```
 //!
-//! Each synchronization has one [`Group`]: its event state. Each base event
-//! in it makes one [`Offer`], a node in the wait queue of what it waits for.
+//! Each synchronization has one [`Group`], its event state. Each of its base events makes one [`Offer`], a node in
+//! the wait queue of the object that it waits for.
 //!
 //! | field                    | who may touch it                                    |
 //! |--------------------------|-----------------------------------------------------|
 //! | `Offer::{prev,next}`     | the holder of the queue's lock                      |
 //! | `Offer::place`           | written under the queue's lock; read by the owner   |
 //! | slots beside the offer   | the holder of the lock while linked; then the owner |
-//! | `Group::{winner,waiter}` | the owner until it offers; then whoever moved the state out of WAITING |
+//! | `Group::{winner,waiter}` | the owner until it offers; then the side that moved the state out of WAITING |
 //!
 //! * INV-ONE: a group leaves WAITING for SYNCHED once: one offer commits.
-//! * INV-LAST: a partner's last access to an offer and its group is
-//!   [`Group::publish`], inside the critical section of that queue. It takes
-//!   the waiter out before, and wakes it after the lock is released. So an
-//!   owner that saw DONE may free everything: what makes a last access takes a
-//!   pointer, since a reference would promise that the memory outlives the call
-//!   (`sync/aliased.rs`). Where an offer is *prepared* for
-//!   one partner, without a queue, that partner is told by other means, once,
-//!   and an owner who gives up waits for it (`await_partner`).
-//! * INV-LOCK: one queue's lock is held at a time, and no user code runs
-//!   under it. A partner that meets CLAIMED waits for the owner, which
-//!   gives up its own claim before it waits: no cycle.
-//! * Whoever is CLAIMED is so for a moment: by its owner, or by somebody who
-//!   commits several groups together or none (`reserve`). Everybody else waits
-//!   for the end of that moment, but whoever holds claims gives them up first.
-//! * INV-LIVE: an owner unlinks its offers before they die, under the lock
-//!   of the queue: wait queues hold live offers only.
+//! * INV-LAST: a partner's last access to an offer and its group is [`Group::publish`], inside the critical section
+//!   of that queue. It takes the waiter out before, and wakes it after the lock is released. So an owner that saw
+//!   DONE may free everything. A function that makes a last access takes a pointer, since a reference would promise
+//!   that the memory outlives the call (`sync/aliased.rs`). A *prepared* offer is made for one partner, without a
+//!   queue. That partner is told by other means, once, and an owner that gives up waits for it (`await_partner`).
+//! * INV-LOCK: one queue's lock is held at a time, and no user code runs under it. A partner that meets CLAIMED waits
+//!   for the owner. The owner gives up its own claim before it waits, so there is no cycle.
+//! * CLAIMED lasts for a moment only. The claim is held by the owner, or by a partner that commits several groups
+//!   together or none (`reserve`). Every other thread waits for the end of that moment, and gives up claims of its
+//!   own first.
+//! * INV-LIVE: an owner unlinks its offers before they die, under the lock of the queue. So wait queues hold live
+//!   offers only.
 //!
-//! * INV-KEPT: offers of a *kept* set stay in their queues between
-//!   synchronizations on the set, but nobody may commit them then: see
-//!   `choice_set/kept.rs`.
+//! * INV-KEPT: offers of a *kept* set stay in their queues between synchronizations on the set. Nobody may commit
+//!   them then: see `choice_set/kept.rs`.
 //!
-//! A partner that finds an offer lost unlinks it. Its owner may not be polled for long, and every
-//! later partner would look at the dead offer again.
+//! A partner that finds an offer lost unlinks it. The owner may not be polled for long, and every later partner would
+//! look at the dead offer again.
 //!
-//! A partner commits sends and receives alike, whether or not their owner is polled again. A receive that
-//! is dropped gives its message back. A send that is dropped has happened; who has to know lends a place
-//! for the message: `channel/send_from.rs`, which also says why sends do not wait for their owner's poll.
+//! A partner commits sends and receives alike, whether or not their owner is polled again. A receive that is dropped
+//! gives its message back. A send that is dropped has happened. A program that has to know lends a place for the
+//! message: see `channel/send_from.rs`, which also says why sends do not wait for their owner's poll.
 //!
-//! A *single* synchronization (one base event, no choice) needs no event
-//! state: being taken off the queue under its lock is the commit, so the
-//! partner goes from WAITING to DONE with a plain store.
+//! A *single* synchronization (one base event, no choice) needs no event state. To be taken off the queue under its
+//! lock is the commit, so the partner goes from WAITING to DONE with a plain store.
 //!
-//! Offers that are *counted* all commit, each by itself, and the last one tells
-//! their owner: see `gather_latch.rs`. A *detached* offer has no owner any more: see
-//! `channel/asend.rs`. Both *leave their share* of what they wait for to their partners.
+//! *Counted* offers all commit, each by itself, and the last one tells their owner: see `gather_latch.rs`. A
+//! *detached* offer has no owner any more: see `channel/asend.rs`. Both *leave their share* of the object that they
+//! wait for to their partners.
 
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
@@ -75,11 +68,11 @@ const CLAIMED: u8 = 1;
 const SYNCHED: u8 = 2;
 const DONE: u8 = 3;
 
-/// `Offer::place`: in no queue.
+/// `Offer::place`: the offer is in no queue.
 const OUT: u8 = 0;
-/// `Offer::place`: in a queue, or prepared.
+/// `Offer::place`: the offer is in a queue, or prepared.
 const LINKED: u8 = 1;
-/// `Offer::place`, of a counted offer: complete, and the owner's again.
+/// `Offer::place` of a counted offer: it is complete, and belongs to its owner again.
 const ENDED: u8 = 2;
 
 /// The event state of one synchronization.
@@ -87,27 +80,28 @@ const ENDED: u8 = 2;
 pub(crate) struct Group {
     state: AtomicU8,
     kind: Cell<Kind>,
-    /// The owner's alone: how far its synchronization has come.
+    /// How far the synchronization has come. Only the owner uses it.
     pub(super) phase: Cell<Phase>,
-    /// Fills the word: seven bytes are copied in two pieces that overlap, and a load of what two stores have written waits for both.
+    /// Fills the word. A copy of seven bytes is made in two pieces that overlap, and a load of what two stores have
+    /// written waits for both.
     _filler: u8,
     winner: Cell<u32>,
     waiter: UnsafeCell<Option<Waker>>,
     _pinned: PhantomPinned,
 }
 
-/// What it takes to commit one of a group's offers.
+/// The condition for a commit of one of a group's offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A claim: it is one of several.
+    /// A claim: the offer is one of several.
     Choice,
     /// The lock of the only queue.
     Single,
-    /// The consent of the set to which the offer belongs.
+    /// The permission of the set to which the offer belongs.
     Kept,
     /// A share in a [`GatherLatch`].
     Counted,
-    /// As `Single`; its owner never looks again, and leaves its share to its partner.
+    /// As for `Single`. The owner never looks again, and leaves its share to its partner.
     Detached,
 }
 
@@ -122,13 +116,13 @@ pub(super) enum Phase {
     Over,
 }
 
-/// What a partner got when it tried to take an offer.
+/// The result of a partner's attempt to take an offer.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// The offer is the partner's to complete.
+    /// The partner has the offer, and completes it.
     Won,
-    /// The owner is trying to match another one: try again.
+    /// The owner is trying to match another offer: try again.
     Busy,
     /// Another partner was first.
     Lost,
@@ -148,27 +142,28 @@ impl Group {
         }
     }
 
-    /// A single synchronization whose owner never looks again: its share and
-    /// `end` are all that its partner has to see to.
+    /// The group of a single synchronization whose owner never looks again. The partner has two duties: to give up
+    /// the owner's share, and to wake `end`.
     #[inline(always)]
     pub(crate) fn new_detached(end: Waker) -> Self {
         Self { kind: Cell::new(Kind::Detached), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
     }
 
-    /// What the offers of a [`GatherLatch`] belong to.
+    /// The group of the offers of a [`GatherLatch`].
     #[inline(always)]
     pub(super) fn new_counted() -> Self {
         Self { kind: Cell::new(Kind::Counted), ..Self::new() }
     }
 
-    /// That of a member of a set, which says when it may commit.
+    /// The group of a member of a set. The set decides when it may commit.
     pub(super) fn new_kept() -> Self {
         Self { kind: Cell::new(Kind::Kept), ..Self::new() }
     }
 
-    /// The waker, of a group that is not offered any more.
+    /// Takes the waker out of a group that is not offered any more.
     pub(crate) fn disarm(&self) -> Option<Waker> {
-        // SAFETY: the caller is alone with it.
+        // SAFETY: the group is not offered any more, so no partner reaches it: the caller is the only one to touch
+        // the cell.
         self.waiter.with_mut(|cell| unsafe { (*cell).take() })
     }
 
@@ -185,27 +180,27 @@ impl Group {
 
     #[inline(always)]
     pub(super) fn arm(&self, waiter: Waker) {
-        // SAFETY: nothing has been linked: the owner is alone.
+        // SAFETY: no offer of the group has been linked, so the owner is the only one to touch the cell.
         self.waiter.with_mut(|cell| unsafe {
             debug_assert!((*cell).is_none(), "a group is armed once");
             cell.write(Some(waiter));
         });
     }
 
-    /// Whether it holds a waker; asked by the owner when it is over.
+    /// Whether the group holds a waker. The owner asks when the synchronization is over.
     #[inline(always)]
     pub(super) fn is_armed(&self) -> bool {
-        // SAFETY: nobody else touches a group that is over.
+        // SAFETY: only the owner touches a group that is over.
         self.waiter.with(|cell| unsafe { (*cell).is_some() })
     }
 
-    /// Whether it needs no event state; asked under the queue's lock.
+    /// Whether the synchronization is single, and needs no event state. Asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.kind.get() == Kind::Single
     }
 
-    /// Whether the lock of its only queue is all that it takes.
+    /// Whether the lock of its only queue suffices for a commit.
     fn needs_no_claim(&self) -> bool {
         matches!(self.kind.get(), Kind::Single | Kind::Detached)
     }
@@ -213,64 +208,66 @@ impl Group {
     /// The owner is about to make its only offer.
     #[inline(always)]
     pub(super) fn become_single(&self) {
-        // (Of a gather latch partners read it meanwhile; a detached one is single.)
+        // (Partners read the kind of a gather latch meanwhile. A detached group is single already.)
         if !self.leaves_its_share() {
             self.kind.set(Kind::Single);
         }
     }
 
-    /// Whether its offers are counted; asked under the queue's lock.
+    /// Whether the group's offers are counted. Asked under the queue's lock.
     #[inline(always)]
     fn is_counted(&self) -> bool {
         self.kind.get() == Kind::Counted
     }
 
-    /// Whether partners give up the share of what its owner waited for; asked
-    /// under the queue's lock.
+    /// Whether partners give up the owner's share of the object that it waited for. Asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn leaves_its_share(&self) -> bool {
         matches!(self.kind.get(), Kind::Counted | Kind::Detached)
     }
 
-    /// When its owner runs, if one of its offers is given a message. Asked under the queue's lock.
+    /// When the owner runs after one of its offers was given a message. Asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn turn_if_given(&self) -> Turn {
         if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }
     }
 
-    /// When its owner runs, if the message of one of its offers is taken: who chooses is to find many branches ready. Asked under the queue's lock.
+    /// When the owner runs after the message of one of its offers was taken. A choice runs later, so that it finds
+    /// many branches ready. Asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn turn_if_taken(&self) -> Turn {
         if self.kind.get() == Kind::Choice { Turn::Soon } else { Turn::Taken }
     }
 
-    /// Whether it is a member's of a set.
+    /// Whether the group is that of a member of a set.
     #[inline]
     pub(super) fn is_kept(&self) -> bool {
         self.kind.get() == Kind::Kept
     }
 
-    /// The set of a member lets a partner commit it.
+    /// The set permits a partner to commit its member.
     pub(super) fn consent(&self) {
         // ORDER: Relaxed: published with the group that the set is live for.
         self.state.store(SYNCHED, Ordering::Relaxed);
     }
 
-    /// The partner takes the waker of whoever waits for the set along.
+    /// Hands the group the waker of the thread that waits for the set. The partner takes it out with its own
+    /// publication.
     pub(super) fn carry(&self, waiter: Option<Waker>) {
-        // SAFETY: the partner has won. There is nothing in it to be dropped.
+        // SAFETY: the partner has won the member, so no other thread touches the cell. The cell is empty, so nothing
+        // has to be dropped.
         self.waiter.with_mut(|cell| unsafe { cell.write(waiter) });
     }
 
-    /// The owner of a member that has won, or was taken back, begins anew.
+    /// Resets the group of a member that has won, or was taken back. Called by the owner.
     pub(super) fn renew_kept(&self) {
         // ORDER: Relaxed: partners find it under the queue's lock.
         self.state.store(WAITING, Ordering::Relaxed);
     }
 
-    /// Whether none of its offers has been taken; asked under a queue's lock.
+    /// Whether none of the group's offers has been taken. Asked under a queue's lock.
     fn is_waiting(&self) -> bool {
-        // ORDER: Relaxed: who has taken one publishes under its queue's lock.
+        // ORDER: Relaxed: a partner that has taken one publishes under its queue's lock.
         self.needs_no_claim() || self.is_counted() || self.state.load(Ordering::Relaxed) == WAITING
     }
 
@@ -279,13 +276,14 @@ impl Group {
     pub(crate) fn take(&self) -> Take {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
-            // The lock is the claim: see the module's last paragraph.
+            // The lock is the claim: see the module's text on single synchronizations.
             Kind::Single | Kind::Detached => return Take::Won,
-            // SAFETY: a kept group is part of its member.
+            // SAFETY: a group of this kind is part of a set's member, and the caller holds the lock of the queue in
+            // which the member's offer is linked.
             Kind::Kept => return unsafe { kept::take(self) },
         }
-        // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter
-        // that `renew` left. The rest is under the queue's lock.
+        // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter that `renew` left. All else is under the
+        // queue's lock.
         match self.state.compare_exchange(WAITING, SYNCHED, order::group_take(), Ordering::Relaxed) {
             Ok(_) => Take::Won,
             Err(CLAIMED) => Take::Busy,
@@ -293,8 +291,8 @@ impl Group {
         }
     }
 
-    /// Takes an offer of this group, waiting while its owner is busy. For
-    /// partners that have claimed nothing of their own.
+    /// Takes an offer of this group, and waits while its owner is busy. For partners that have claimed no group of
+    /// their own.
     pub(crate) fn take_patiently(&self) -> bool {
         patiently(|| self.take())
     }
@@ -306,7 +304,8 @@ impl Group {
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
     pub(crate) unsafe fn publish(this: *const Self, leaf: u32) -> Option<Waker> {
-        // SAFETY: the owner waits for the store of DONE, and may free the group then.
+        // SAFETY: the group is alive and won, as the caller promises. The owner frees it only after the store of
+        // DONE, which is the last access here.
         unsafe {
             (*this).winner.set(leaf);
             let waiter = (*this).waiter.with_mut(|cell| (*cell).take());
@@ -316,35 +315,34 @@ impl Group {
         }
     }
 
-    /// The owner claims its own group while it tries to match another one;
-    /// false: a partner has been faster.
+    /// The owner claims its own group while it tries to match another one. Returns false if a partner was faster.
     pub(crate) fn claim(&self) -> bool {
         self.leave_waiting(CLAIMED)
     }
 
-    /// The owner moves its group out of WAITING; false: a partner was faster.
+    /// The owner moves its group out of WAITING. Returns false if a partner was faster.
     fn leave_waiting(&self, to: u8) -> bool {
         let mut turn = 0;
         loop {
             // ORDER: Relaxed: what a faster partner did is seen by `outcome`.
             match self.state.compare_exchange(WAITING, to, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
-                // Somebody else's: the owner never asks when it has claimed.
+                // Another thread's claim: the owner never asks while it holds its own.
                 Err(CLAIMED) => spin(&mut turn),
                 Err(_) => return false,
             }
         }
     }
 
-    /// A partner that holds the queue's lock claims an offer, to commit it
-    /// together with others: afterwards it is published, or released.
+    /// A partner that holds the queue's lock claims an offer, to commit it together with others. Afterwards it
+    /// publishes or releases the offer.
     pub(crate) fn reserve(&self) -> Take {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
             Kind::Single | Kind::Detached => return Take::Won,
             Kind::Kept => unreachable!("what is committed with others is not kept"),
         }
-        // ORDER: as in `take`.
+        // ORDER: Acquire pairs with `unclaim`, as in `take`: the partner sees the waiter that `renew` left.
         match self.state.compare_exchange(WAITING, CLAIMED, order::group_take(), Ordering::Relaxed) {
             Ok(_) => Take::Won,
             Err(CLAIMED) => Take::Busy,
@@ -380,17 +378,16 @@ impl Group {
             // ORDER: Acquire pairs with `publish`.
             match self.state.load(order::group_observe()) {
                 DONE => return Some(self.winner.get()),
-                // The wake-up may have come and gone already, so the owner
-                // must not go back to sleep: the result is an instant away.
-                // (CLAIMED, too, is somebody else's: see `leave_waiting`.)
+                // The wake-up may have come and gone already, so the owner must not go back to sleep: the result is
+                // an instant away. (CLAIMED, too, is another thread's claim: see `leave_waiting`.)
                 SYNCHED | CLAIMED => spin(&mut turn),
                 _ => return None,
             }
         }
     }
 
-    /// The owner gives up; afterwards no partner takes any of its offers.
-    /// Returns the winner if one has committed before.
+    /// The owner gives up. Afterwards no partner takes any of its offers. Returns the winner if one has committed
+    /// before.
     pub(crate) fn withdraw(&self) -> Option<u32> {
         if self.needs_no_claim() {
             // The retraction under the queue's lock decides.
@@ -399,16 +396,15 @@ impl Group {
         if self.leave_waiting(DONE) { None } else { self.outcome() }
     }
 
-    /// The owner is polled again with `waker`: the old one is replaced if it
-    /// would wake another. `locked` runs a closure under the queue's lock, for
-    /// a single synchronization. Returns the old waker, to be dropped outside
-    /// of every lock.
+    /// The owner is polled again with `waker`, which replaces the old one if that would wake another task. `locked`
+    /// runs a closure under the queue's lock, for a single synchronization. Returns the waker that is not needed, to
+    /// be dropped outside of every lock.
     pub(crate) fn renew(&self, waker: &Waker, locked: impl FnOnce(&mut dyn FnMut())) -> Option<Waker> {
         // Cloned first: a clone is user code, and a lock may be held below.
         let mut fresh = Some(waker.clone());
         let mut replace = || {
-            // SAFETY: partners only ever take the waiter out, after the state
-            // left WAITING, which the lock or our claim prevents.
+            // SAFETY: partners only ever take the waiter out, and only after the state left WAITING. The lock or our
+            // claim prevents that.
             self.waiter.with_mut(|cell| unsafe {
                 if !(*cell).as_ref().is_some_and(|old| old.will_wake(waker)) {
                     ptr::swap(cell, &raw mut fresh);
@@ -440,20 +436,20 @@ fn patiently(mut take: impl FnMut() -> Take) -> bool {
     }
 }
 
-/// One base event's place in a wait queue. The owner pins it.
+/// The entry of one base event in a wait queue. The owner pins it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Offer {
-    /// Not written before it is linked. Afterwards they keep the number of a stamped completion.
+    /// The links are not written before the offer is linked. After a stamped completion they hold its number.
     prev: Cell<MaybeUninit<*const Offer>>,
     next: Cell<MaybeUninit<*const Offer>>,
     group: Cell<*const Group>,
     leaf: Cell<u32>,
     place: AtomicU8,
-    /// The outcome for the owner: set before `publish`, or by the owner.
+    /// The outcome for the owner. It is set before `publish`, or by the owner.
     pub(crate) verdict: Cell<Verdict>,
-    /// The owner's alone: whether it has given up its share of what it waits
-    /// for. (So that a new offer is all zeros: a few wide stores.)
+    /// Whether the owner has given up its share of the object that it waits for. Only the owner uses it, or the
+    /// partner of a counted offer. (Named so that a new offer is all zeros, which takes a few wide stores.)
     pub(crate) parted: Cell<bool>,
     /// Fills the word, as in a [`Group`].
     _filler: u8,
@@ -490,10 +486,10 @@ impl Offer {
     }
 
     /// # Safety
-    /// It is linked, and the caller holds the queue's lock.
+    /// The offer is linked, and the caller holds the queue's lock.
     #[inline(always)]
     unsafe fn links(&self) -> (*const Offer, *const Offer) {
-        // SAFETY: written when it was linked.
+        // SAFETY: `push` wrote both links when it linked the offer, and it is linked, as the caller promises.
         unsafe { (self.prev.get().assume_init(), self.next.get().assume_init()) }
     }
 
@@ -507,22 +503,20 @@ impl Offer {
         self.next.set(MaybeUninit::new(next));
     }
 
-    /// Whether it has ever been in a queue.
+    /// Whether the offer has ever been in a queue.
     #[inline(always)]
     pub(crate) fn was_made(&self) -> bool {
         !self.group.get().is_null()
     }
 
-    /// Whether it is in a queue. If not, no partner touches it any more
-    /// once its group is DONE.
+    /// Whether the offer is in a queue. If not, no partner touches it any more once its group is DONE.
     #[inline]
     pub(crate) fn is_linked(&self) -> bool {
         // ORDER: Acquire: the partner that unlinked it is done with the links.
         self.place.load(order::offer_observe()) == LINKED
     }
 
-    /// Whether a counted offer is complete: it is the owner's, who sees what
-    /// its partner left.
+    /// Whether a counted offer is complete. Then it belongs to its owner, which sees what the partner left.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
         // ORDER: Acquire pairs with `end_with_share`.
@@ -538,17 +532,18 @@ impl Offer {
     /// A partner that holds the queue's lock tries to take the offer.
     ///
     /// # Safety
-    /// It is linked, and the caller holds the queue's lock.
+    /// The offer is linked, and the caller holds the queue's lock.
     #[inline]
     pub(crate) unsafe fn take(&self) -> Take {
-        // SAFETY: linked; a counted group is a gather latch's.
+        // SAFETY: the offer is linked, and the caller holds the queue's lock, so the group is alive. A counted group
+        // is always part of a gather latch.
         unsafe {
             let group = self.group();
             if !group.is_counted() {
                 return group.take();
             }
             match GatherLatch::of(group).claim() {
-                // Its number among the others is of no use, so it says this.
+                // A counted offer needs no leaf number, so the field says whether it is the last.
                 Some(is_last) => {
                     self.leaf.set(u32::from(is_last));
                     Take::Won
@@ -558,20 +553,19 @@ impl Offer {
         }
     }
 
-    /// As `take`, waiting while the owner is busy. For partners that have
-    /// claimed nothing of their own.
+    /// Like `take`, but waits while the owner is busy. For partners that have claimed no group of their own.
     ///
     /// # Safety
-    /// As for `take`, or the caller is the partner of a prepared offer.
+    /// The caller satisfies the conditions of `take`, or it is the partner of a prepared offer.
     unsafe fn take_patiently(&self) -> bool {
-        // SAFETY: the caller's contract.
+        // SAFETY: the offer is linked and its queue locked, or it was prepared for the caller, as the caller
+        // promises. In both cases the owner keeps offer and group alive.
         patiently(|| unsafe { self.take() })
     }
 
-    /// A partner that has taken and unlinked an offer that [leaves its
-    /// share](Group::leaves_its_share), and has given that up, completes it: its
-    /// last access, but for the last of a gather latch, who completes the owner's
-    /// own offer.
+    /// Completes an offer that [leaves its share](Group::leaves_its_share). The partner has taken and unlinked it,
+    /// and has given up the share. This is the partner's last access, except for the last offer of a gather latch:
+    /// that partner goes on to complete the owner's own offer.
     ///
     /// # Safety
     /// The caller has won the offer, and holds its queue's lock.
@@ -579,8 +573,8 @@ impl Offer {
     #[inline(always)]
     pub(crate) unsafe fn end_with_share(this: NonNull<Self>, verdict: Verdict) -> Option<Waker> {
         let this = this.as_ptr();
-        // SAFETY: the offer is the caller's until it has ended. The group lives so long: it is its owner's,
-        // or, detached, lies beside the offer. The owner waits for the last.
+        // SAFETY: the offer belongs to the caller, which has won it, until it has ended. The group lives as long: its
+        // owner keeps it, or, if detached, it lies beside the offer. The owner of a latch waits for the last partner.
         unsafe {
             let is_last = (*this).leaf.get() != 0;
             let group = (*this).group.get();
@@ -603,14 +597,15 @@ impl Offer {
         unsafe { &*self.group.get() }
     }
 
-    /// As [`Offer::complete`], with a number that the owner may read.
+    /// Like [`Offer::complete`], with a number that the owner may read.
     ///
     /// # Safety
-    /// As for `complete`.
+    /// The caller has won the offer, and holds its queue's lock.
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
     pub(crate) unsafe fn complete_stamped(this: NonNull<Self>, stamp: u64) -> Option<Waker> {
-        // SAFETY: the owner waits for the publication. The offer is in no queue any more, so its links are free.
+        // SAFETY: the caller has won the offer and holds the lock. The owner waits for the publication, so the offer
+        // is alive. The offer is in no queue any more, so its links are free.
         unsafe {
             let offer = this.as_ptr();
             (*offer).set_prev(ptr::without_provenance(stamp as usize));
@@ -624,9 +619,9 @@ impl Offer {
     /// The number of a stamped completion.
     ///
     /// # Safety
-    /// It has been completed so, and the caller is its owner.
+    /// The offer has been completed by `complete_stamped`, and the caller is its owner.
     pub(crate) unsafe fn stamp(&self) -> u64 {
-        // SAFETY: written by `complete_stamped`.
+        // SAFETY: `complete_stamped` wrote the links that are read here, and the caller promises that it was called.
         let half = |link: &Cell<MaybeUninit<*const Offer>>| unsafe { link.get().assume_init() }.addr() as u64;
         if const { usize::BITS < u64::BITS } {
             half(&self.prev) | half(&self.next) << 32
@@ -635,8 +630,7 @@ impl Offer {
         }
     }
 
-    /// A partner that has taken and unlinked the offer completes it: its last
-    /// access (INV-LAST).
+    /// Completes an offer that the partner has taken and unlinked. This is its last access (INV-LAST).
     ///
     /// # Safety
     /// The caller has won the offer, and holds its queue's lock.
@@ -644,15 +638,15 @@ impl Offer {
     #[inline]
     pub(crate) unsafe fn complete(this: NonNull<Self>, verdict: Verdict) -> Option<Waker> {
         let this = this.as_ptr();
-        // SAFETY: the owner waits for the publication.
+        // SAFETY: the caller has won the offer. The owner waits for the publication, so offer and group are alive
+        // until then.
         unsafe {
             (*this).verdict.set(verdict);
             Group::publish((*this).group.get(), (*this).leaf.get())
         }
     }
 
-    /// The owner offers to one partner, who is told where by other means than
-    /// a queue.
+    /// Offers to one partner, which is told of the offer by other means than a queue.
     ///
     /// # Safety
     /// The offer is pinned, and its owner calls [`Offer::await_partner`] before
@@ -666,15 +660,17 @@ impl Offer {
         self.place.store(LINKED, Ordering::Relaxed);
     }
 
-    /// The only partner completes the offer, if it can still be won. Its last
-    /// access is [`Group::publish`], or else the unlinking (INV-LAST).
+    /// Completes the offer if it can still be won. Called by its only partner. The last access is [`Group::publish`],
+    /// or else the unlinking (INV-LAST).
     ///
     /// # Safety
-    /// The offer has been prepared, and the caller is its partner; once.
+    /// The offer has been prepared, the caller is its partner, and calls this once.
     #[must_use = "wake the owner once no lock is held"]
     #[inline]
     pub(crate) unsafe fn complete_prepared(this: *const Self) -> Option<Waker> {
-        // SAFETY: the owner waits in `await_partner`, if the offer was won for the publication, too.
+        // SAFETY: the offer was prepared for the caller, which has not completed it. The owner waits in
+        // `await_partner` before it frees offer or group: for the unlinking, and for the publication if the offer was
+        // won.
         unsafe {
             let won = (*this).take_patiently();
             if won {
@@ -688,53 +684,52 @@ impl Offer {
         }
     }
 
-    /// The owner waits until the partner, who is at it, is done.
+    /// The owner waits until a partner that is using the offer is done.
     pub(crate) fn await_partner(&self) {
         let mut turn = 0;
         while self.is_linked() {
             spin(&mut turn);
         }
-        // SAFETY: the group is the owner's, who is alive.
+        // SAFETY: the group belongs to the owner, which is the caller.
         while self.verdict.get() == Verdict::Committed && unsafe { &*self.group.get() }.outcome().is_none() {
             spin(&mut turn);
         }
     }
 
-    /// The offer has not been made, or is not made any more.
+    /// Resets the offer: it has not been made, or has been taken back.
     pub(crate) fn unmake(&self) {
         self.place.store(OUT, Ordering::Relaxed);
         self.group.set(ptr::null());
     }
 
-    /// The owner of a prepared offer commits it by itself: nobody else can.
+    /// The owner of a prepared offer commits it by itself, when no other thread can.
     pub(crate) fn commit_prepared(&self) {
-        // SAFETY: the group is the owner's, who is alive.
+        // SAFETY: the group belongs to the owner, which is the caller.
         unsafe { &*self.group.get() }.commit(self.leaf.get());
     }
 
-    /// Whether a partner could still win it; asked under the queue's lock, and
-    /// while its owner cannot run.
+    /// Whether a partner could still win the offer. Asked under the queue's lock, and while its owner cannot run.
     pub(crate) fn is_waiting(&self) -> bool {
-        // SAFETY: linked, so the group is alive.
+        // SAFETY: the offer is linked, and the caller holds the queue's lock, so the group is alive.
         self.is_linked() && unsafe { self.group() }.is_waiting()
     }
 
-    /// Whether it belongs to `group` (a choice never matches itself).
+    /// Whether the offer belongs to `group`. (A choice never matches itself.)
     #[inline]
     pub(crate) fn is_of(&self, group: *const Group) -> bool {
         ptr::eq(self.group.get(), group)
     }
 }
 
-/// A queue of offers; lives under a lock.
+/// A queue of offers, which lives under a lock.
 #[derive(Debug)]
 pub(crate) struct OfferList {
-    /// The oldest; its `prev` is the newest.
+    /// The oldest offer. Its `prev` is the newest.
     head: std::cell::Cell<*const Offer>,
 }
 
-// SAFETY: the pointers are to pinned offers whose owners unlink them under
-// the same lock (INV-LIVE).
+// SAFETY: the pointers are to pinned offers, which their owners unlink under the lock of this list (INV-LIVE). So
+// they stay valid on any thread that holds the lock.
 unsafe impl Send for OfferList {}
 
 impl OfferList {
@@ -753,12 +748,13 @@ impl OfferList {
         NonNull::new(self.head.get().cast_mut())
     }
 
-    /// The offer behind `offer`.
+    /// Returns the offer behind `offer`.
     ///
     /// # Safety
     /// `offer` is in this list, whose lock the caller holds.
     pub(crate) unsafe fn after(&self, offer: NonNull<Offer>) -> Option<NonNull<Offer>> {
-        // SAFETY: INV-LIVE; the list is circular.
+        // SAFETY: the caller promises that the offer is in this list and the lock is held, so the offer is alive
+        // (INV-LIVE) and linked. The list is circular, so the links are never null.
         let (_, next) = unsafe { offer.as_ref().links() };
         if ptr::eq(next, self.head.get()) { None } else { NonNull::new(next.cast_mut()) }
     }
@@ -772,7 +768,8 @@ impl OfferList {
     pub(crate) unsafe fn push(&mut self, offer: NonNull<Offer>, at: &Offering<'_>) {
         at.arm();
         let this = offer.as_ptr().cast_const();
-        // SAFETY: the caller's offer is alive; the others by INV-LIVE.
+        // SAFETY: the caller promises that its own offer is alive and pinned. The others in the list are alive by
+        // INV-LIVE, since the lock is held.
         unsafe {
             let offer = offer.as_ref();
             offer.group.set(at.group);
@@ -796,12 +793,11 @@ impl OfferList {
         }
     }
 
-    /// Reserves as many offers as `scratch` is to hold, of different groups and
-    /// none of the group `own`: all or none. They stay in the list.
+    /// Reserves `count` offers, of different groups and none of the group `own`: all or none. They stay in the list,
+    /// and are added to `reserved`.
     ///
     /// # Safety
-    /// The caller holds the lock. It publishes or releases what it reserved,
-    /// before it lets the lock go.
+    /// The caller holds the lock. Before it lets the lock go, it publishes or releases the offers that it reserved.
     pub(crate) unsafe fn reserve(
         &self,
         own: Option<&Group>,
@@ -812,7 +808,8 @@ impl OfferList {
         while let Some(offer) = next
             && reserved.len() < count
         {
-            // SAFETY: INV-LIVE, and the lock is held.
+            // SAFETY: `offer` is in this list, and the caller holds the lock, so the offer and its group are alive
+            // (INV-LIVE).
             let group = unsafe {
                 next = self.after(offer);
                 offer.as_ref().group()
@@ -820,7 +817,7 @@ impl OfferList {
             if own.is_some_and(|own| ptr::eq(own, group)) {
                 continue;
             }
-            // SAFETY: as above.
+            // SAFETY: reserved offers stay in the list, and the lock is held, so they are alive (INV-LIVE).
             let is_same = |other: &NonNull<Offer>| unsafe { other.as_ref() }.is_of(group);
             match group.reserve() {
                 Take::Won => reserved.push(offer),
@@ -828,7 +825,7 @@ impl OfferList {
                 // A choice that waits here twice is one party.
                 Take::Busy if reserved.iter().any(is_same) => (),
                 Take::Busy => {
-                    // SAFETY: as above.
+                    // SAFETY: all of them were reserved in this loop, and the caller holds the lock.
                     unsafe { Self::release(reserved) };
                     return Take::Busy;
                 }
@@ -837,7 +834,7 @@ impl OfferList {
         if reserved.len() == count {
             return Take::Won;
         }
-        // SAFETY: as above.
+        // SAFETY: all of them were reserved in the loop, and the caller holds the lock.
         unsafe { Self::release(reserved) };
         Take::Lost
     }
@@ -845,23 +842,25 @@ impl OfferList {
     /// # Safety
     /// The offers are reserved, and the caller holds the lock.
     unsafe fn release(reserved: &mut Vec<NonNull<Offer>>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the offers are reserved and the lock is held. So they are linked, and
+        // their groups alive.
         reserved.drain(..).for_each(|offer| unsafe { offer.as_ref().group() }.release());
     }
 
-    /// Takes an offer out.
+    /// Takes an offer out of the list.
     ///
     /// # Safety
     /// The caller holds the lock, and the offer is in this list.
     #[inline]
     pub(crate) unsafe fn unlink(&mut self, offer: NonNull<Offer>) {
         let offer = offer.as_ptr().cast_const();
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the offer is in this list and the lock is held. So it is alive, and its
+        // links are written.
         let (prev, next) = unsafe { (*offer).links() };
         if ptr::eq(next, offer) {
             self.head.set(ptr::null());
         } else {
-            // SAFETY: INV-LIVE.
+            // SAFETY: the neighbours are in this list, so they are alive while the lock is held (INV-LIVE).
             unsafe {
                 (*prev).set_next(next);
                 (*next).set_prev(prev);
@@ -871,19 +870,21 @@ impl OfferList {
             }
         }
         // ORDER: Release pairs with `is_linked`.
-        // SAFETY: alive so far; if it is lost, its owner may free it now.
+        // SAFETY: the offer is alive up to this store, which is the last access. If it is lost, its owner may free it
+        // afterwards.
         unsafe { (*offer).place.store(OUT, order::offer_unlink()) };
     }
 
-    /// Takes the oldest offer that can be won, out of the list, waiting for
-    /// busy owners. The caller completes and publishes it (in queues that have
-    /// such offers: by [`Offer::end_with_share`] if it leaves its share).
+    /// Takes the oldest offer that can be won out of the list, and waits for busy owners. The caller completes and
+    /// publishes it. (In queues that hold offers which leave their share, it calls [`Offer::end_with_share`] for
+    /// those.)
     ///
     /// # Safety
     /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win(&mut self) -> Option<NonNull<Offer>> {
         while !self.is_empty() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller holds the lock and has claimed no group of its own, which is all that `win_first`
+            // asks for.
             if let Some(won) = unsafe { self.win_first() } {
                 return Some(won);
             }
@@ -891,14 +892,14 @@ impl OfferList {
         None
     }
 
-    /// Takes the oldest offer out of the list. `None`: it could not be won, or there is none.
+    /// Takes the oldest offer out of the list. Returns `None` if it could not be won, or if there is none.
     ///
     /// # Safety
-    /// As for [`win`](Self::win).
+    /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win_first(&mut self) -> Option<NonNull<Offer>> {
         let offer = self.front()?;
-        // SAFETY: INV-LIVE, and we hold the lock. The group is asked before
-        // the offer is unlinked: a loser's owner may be gone after that.
+        // SAFETY: the offer is in the list, and the caller holds the lock, so it is alive (INV-LIVE). The group is
+        // asked before the offer is unlinked, since a loser's owner may be gone after that.
         unsafe {
             let won = offer.as_ref().take_patiently();
             self.unlink(offer);

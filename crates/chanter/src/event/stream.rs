@@ -10,7 +10,7 @@ use futures_sink::Sink;
 use super::{Event, Sync};
 use crate::channel::{SendError, SendEvent, Sender, TrySendError};
 
-/// The endless stream of what `make`'s events yield, one after another.
+/// The endless stream of the results of `make`'s events, one after another.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -22,15 +22,12 @@ use crate::channel::{SendError, SendEvent, Sender, TrySendError};
 /// assert_eq!(block_on(twice.take(3).collect::<Vec<_>>()), [0, 2, 4]);
 /// ```
 ///
-/// **Cancel safety.** Between two polls the stream may hold a synchronization,
-/// which may commit in that time; its result waits in the stream. Dropping the
-/// stream gives a message back. So do not keep one that you do not poll while
-/// others want what it waits for. A [`Receiver`](crate::Receiver) is a stream
-/// that holds nothing.
+/// **Cancel safety.** Between two polls the stream may hold a synchronization, which may commit in that time. Its
+/// result waits in the stream. Dropping the stream gives a message back. So do not keep a stream that you do not
+/// poll, while other threads want the same messages. A [`Receiver`](crate::Receiver) is a stream that holds nothing.
 ///
 /// # Panics
-/// Polling resumes panics of `make`, guards and `wrap`s; the stream can be
-/// polled again, and then makes a new event.
+/// Polling resumes panics of `make`, guards and `wrap`s. The stream can be polled again, and then makes a new event.
 pub fn repeat<F, E>(make: F) -> Repeat<F, E>
 where
     F: FnMut() -> E,
@@ -43,7 +40,7 @@ where
 #[must_use = "streams do nothing unless polled"]
 pub struct Repeat<F, E: Event> {
     make: F,
-    /// Pinned.
+    /// The current synchronization, which is pinned.
     sync: Option<Sync<E>>,
 }
 
@@ -57,7 +54,7 @@ impl<F: FnMut() -> E, E: Event> Stream for Repeat<F, E> {
     type Item = E::Output;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<E::Output>> {
-        // SAFETY: `sync` is polled and dropped in place; `make` is not pinned.
+        // SAFETY: `sync` is polled and dropped in place, and `make` is not pinned.
         let (make, mut sync) = unsafe {
             let this = self.get_unchecked_mut();
             (&mut this.make, Pin::new_unchecked(&mut this.sync))
@@ -73,7 +70,7 @@ impl<F: FnMut() -> E, E: Event> Stream for Repeat<F, E> {
     }
 }
 
-/// Ends a synchronization that is over, or has panicked.
+/// A guard that ends a synchronization which is over, or has panicked.
 struct Clear<'a, E: Event> {
     sync: Pin<&'a mut Option<Sync<E>>>,
     armed: bool,
@@ -87,30 +84,29 @@ impl<E: Event> Drop for Clear<'_, E> {
     }
 }
 
-/// Never ends.
+/// The stream never ends.
 impl<F: FnMut() -> E, E: Event> FusedStream for Repeat<F, E> {
     fn is_terminated(&self) -> bool {
         false
     }
 }
 
-/// A sender as a [`Sink`]; made by [`Sender::into_sink`].
+/// A sender as a [`Sink`]. Made by [`Sender::into_sink`].
 pub struct SendSink<T> {
     sender: Sender<T>,
-    /// The item that has no place yet.
+    /// The item that the channel has no room for yet.
     sending: Option<Pin<Box<Sync<SendEvent<T>>>>>,
 }
 
 impl<T> Sender<T> {
-    /// This sender as a [`Sink`], for `forward` and its like.
+    /// Turns this sender into a [`Sink`], for `forward` and its like.
     ///
-    /// One item is taken beyond what the channel has room for: it is offered
-    /// at once, and is sent when a receiver takes it, whether anybody polls the
-    /// sink or not. *Ready* and *flushed* mean that it has been. *Closing*
-    /// flushes, and does not close the channel for others: drop the sink.
-    /// Dropping the sink drops an item that nobody has taken.
+    /// The sink takes one item more than the channel has room for. That item is offered at once, and is sent when a
+    /// receiver takes it, whether the sink is polled or not. The sink is *ready* and *flushed* when that item has
+    /// been sent. *Closing* flushes, and does not close the channel for others. To give up this sender, drop the
+    /// sink. An item that no receiver has taken is dropped with it.
     ///
-    /// An error gives the item back: [`SendError`].
+    /// An error gives the item back: see [`SendError`].
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -142,7 +138,7 @@ impl<T> SendSink<T> {
     }
 }
 
-// The item lies in a box.
+// The item lies in a box, so the sink itself may move.
 impl<T> Unpin for SendSink<T> {}
 
 impl<T> fmt::Debug for SendSink<T> {
@@ -159,7 +155,7 @@ impl<T> Sink<T> for SendSink<T> {
     }
 
     /// # Panics
-    /// Without a `poll_ready` that said so.
+    /// Panics if `poll_ready` has not returned that the sink is ready.
     fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<(), SendError<T>> {
         assert!(self.sending.is_none(), "the sink is not ready for an item");
         match self.sender.try_send(item) {
@@ -167,7 +163,7 @@ impl<T> Sink<T> for SendSink<T> {
             Err(TrySendError::Closed(item)) => Err(SendError(item)),
             Err(TrySendError::Full(item)) => {
                 let mut sending = Box::pin(self.sender.send(item).sync());
-                // Offered here and now; whoever flushes leaves a waker.
+                // The item is offered here. A later flush leaves a waker.
                 let mut cx = Context::from_waker(std::task::Waker::noop());
                 match sending.as_mut().poll(&mut cx) {
                     Poll::Ready(sent) => sent,

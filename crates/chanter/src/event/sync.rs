@@ -17,9 +17,9 @@ use crate::sched::simulate::Simulate;
 use crate::sched::{self, Vp, budget};
 use crate::sync::random::random_one_of;
 
-/// The future of one synchronization; made by `.await` or [`Event::sync`].
+/// The future of one synchronization. Made by `.await` or [`Event::sync`].
 ///
-/// Works on any executor. Dropping it at any point loses nothing. It is `Send` if its event is:
+/// It works on any executor. Dropping it at any point loses nothing. It is `Send` if its event is:
 ///
 /// ```compile_fail,E0277
 /// # use chanter::prelude::*;
@@ -30,12 +30,12 @@ use crate::sync::random::random_one_of;
 /// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Synchronization<E, B: Branch> {
-    /// Dropped in `drop`, before `group`, which its offers refer to.
+    /// The event's branch. It is dropped in `drop`, before `group`, to which its offers refer.
     branch: AsEvent<ManuallyDrop<B>>,
     group: AsEvent<Group>,
-    /// `Send` if the event is. Not by an implementation for `E: Event`: to prove such a bound the compiler would have to
-    /// know lifetimes that it has forgotten when it looks at what an `async` block keeps
-    /// (rust-lang/rust#102211), and would refuse to spawn it.
+    /// Makes the future `Send` if the event is. An implementation of `Send` for `E: Event` would not do. The compiler
+    /// would have to prove such a bound with lifetimes that it has forgotten when it looks at the state of an `async`
+    /// block (rust-lang/rust#102211). So it would refuse to spawn the block.
     event: PhantomData<E>,
     _pinned: PhantomPinned,
 }
@@ -43,12 +43,12 @@ pub struct Synchronization<E, B: Branch> {
 /// The synchronization on an event of type `E`.
 pub type Sync<E> = Synchronization<E, <E as Event>::Branch>;
 
-/// What is `Send` when its event is, which lies beside it.
+/// A part that is `Send` when the event beside it is.
 struct AsEvent<T>(T);
 
-// SAFETY: `Event`'s contract: the branch is `Send` when the event is. The
-// group is shared with partners by the protocol, wherever the owner is. Both
-// lie in a `Synchronization` only, with the event's type.
+// SAFETY: by `Event`'s contract, the branch is `Send` when the event is. Partners reach the group by its atomic state
+// or under a queue's lock, on whatever thread the owner is. Both lie in a `Synchronization` only, with the event's
+// type.
 unsafe impl<T> Send for AsEvent<T> {}
 
 impl<E: Event> Sync<E> {
@@ -64,7 +64,7 @@ impl<E: Event> Sync<E> {
 }
 
 impl<E, B: Branch> Synchronization<E, B> {
-    /// The first leaf that is ready commits.
+    /// Commits the first leaf that is ready.
     #[inline(always)]
     fn poll_phase(branch: &mut Pin<&mut B>, wakes: &mut WakeList) -> Option<usize> {
         let leaves = branch.leaves();
@@ -73,8 +73,8 @@ impl<E, B: Branch> Synchronization<E, B> {
             let mut order = (first..leaves).chain(0..first);
             return order.find(|leaf| branch.as_mut().try_leaf(*leaf, wakes));
         }
-        // All hints at once, so that the processor need not guess its way
-        // through leaves that are not ready.
+        // All hints are taken at once, so that the processor need not predict branches through leaves that are not
+        // ready.
         let mut ready = branch.hints();
         if leaves < 64 {
             ready &= (1 << leaves) - 1;
@@ -90,7 +90,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         None
     }
 
-    /// Every leaf is offered, until one commits.
+    /// Offers every leaf, until one commits.
     #[inline(always)]
     fn block_phase(
         branch: &mut Pin<&mut B>,
@@ -112,7 +112,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         None
     }
 
-    /// The first poll that gets so far: guards, then the poll and block phases.
+    /// The first poll that the budget allows: runs guards, then the poll and block phases.
     #[inline(always)]
     fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         branch.as_mut().force();
@@ -135,8 +135,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         Self::block_phase(branch, group, waker, wakes)
     }
 
-    /// As `begin`, on a simulated machine, which decides who commits and is told what
-    /// happens.
+    /// Like `begin`, on a simulated machine. The machine decides which leaf commits, and is told what happens.
     #[cold]
     #[inline(never)]
     fn begin_simulated(
@@ -174,8 +173,8 @@ impl<E, B: Branch> Synchronization<E, B> {
         winner
     }
 
-    /// As `poll_phase`, where the explorer decides among those that may commit. What
-    /// turns out not to be ready was no alternative: the explorer is told.
+    /// Like `poll_phase`, but the explorer decides among the leaves that may commit. It is told of leaves that turn
+    /// out not to be ready, since they were no alternatives.
     fn explored_phase(
         branch: &mut Pin<&mut B>,
         simulated: &dyn Simulate,
@@ -193,21 +192,20 @@ impl<E, B: Branch> Synchronization<E, B> {
             unsure = bits(&waits.unsure);
         }
         let each = |bits: u64| (0..leaves).filter(move |leaf| bits & 1 << leaf != 0);
-        // Those that may fail first: who follows them has then not been tried.
+        // Leaves that may fail come first. If one fails, the leaves behind it have not been tried.
         let order: Vec<usize> = each(open & unsure).chain(each(open & !unsure)).collect();
         let first = if order.len() < 2 { 0 } else { simulated.choose(order.len()) };
         let choices = simulated.choices();
         let tried = (first..order.len()).chain(0..first);
         let winner = tried.into_iter().find(|at| branch.as_mut().try_leaf(order[*at], wakes));
-        // (What is tried may have chosen, too.)
+        // (A leaf that is tried may have made choices, too.)
         if order.len() > 1 && winner != Some(first) && choices == simulated.choices() {
             simulated.came_to(winner);
         }
         winner.map(|at| order[at])
     }
 
-    /// Polled again while offers wait: a spurious wake-up, another task, or a
-    /// leaf that retries.
+    /// A further poll, while offers wait: a spurious wake-up, another task, or a leaf that retries.
     #[cold]
     #[inline(never)]
     fn wait_on(
@@ -217,7 +215,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         wakes: &mut WakeList,
         place: Option<Place>,
     ) -> Option<u32> {
-        // Perhaps to be asked, for a report.
+        // A report may be asking for the waits of this thread.
         if let Some(vp) = Vp::current() {
             vp.answer(|waits| {
                 waits.place = place.filter(is_of_user).or(waits.place);
@@ -226,7 +224,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         }
         let unmasked = sched::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
-        // A single leaf that retries has no partner who would wake.
+        // A single leaf that retries has no partner that would wake it.
         if !(B::SINGLE && B::RETRIES) {
             drop(group.renew(waker, |f| branch.as_mut().locked(f)));
             let outcome = group.outcome();
@@ -251,8 +249,7 @@ impl<E, B: Branch> Synchronization<E, B> {
 }
 
 impl<E, B: Branch> Synchronization<E, B> {
-    /// Polls the leaves that are futures; one that is ready commits unless a
-    /// partner has been faster.
+    /// Polls the leaves that are futures. One that is ready commits, unless a partner has been faster.
     #[cold]
     fn poll_futures(branch: &mut Pin<&mut B>, group: &Group) -> Option<u32> {
         let mut walk = Walk::new(What::Poll(None));
@@ -266,15 +263,15 @@ impl<E, B: Branch> Synchronization<E, B> {
     }
 }
 
-/// Whether a place is in a program rather than in this library, whose own futures
-/// await too, and whose trait objects call from nowhere else.
+/// Whether a place is in a program rather than in this library. The library's own futures await too, and its trait
+/// objects give no other place.
 pub(crate) fn is_of_user(place: &Place) -> bool {
     let own = file!();
     let sources = own.len() - "event/sync.rs".len();
     !place.file().starts_with(&own[..sources])
 }
 
-/// Fair choices begin at a random leaf, biased ones at the first.
+/// Returns the leaf at which the search begins: a random one for fair choices, the first for biased ones.
 #[inline(always)]
 fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
     if B::SINGLE || leaves < 2 || branch.is_biased() {
@@ -284,8 +281,8 @@ fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
     }
 }
 
-/// The hints of a branch, less those that it does not give because they would take
-/// time: for an explorer.
+/// The hints of a branch for an explorer. They also exclude leaves that the branch itself does not check, because
+/// that would take time.
 #[cold]
 fn prospects<B: Branch>(branch: &B) -> u64 {
     let leaves = branch.leaves();
@@ -306,7 +303,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         cx: &mut Context<'_>,
         place: Option<Place>,
     ) -> Poll<B::Output> {
-        // SAFETY: `branch` stays pinned; `group` is not moved.
+        // SAFETY: `branch` stays pinned, and `group` is not moved.
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
         let group = &self.group.0;
         let mut wakes = WakeList::new();
@@ -339,7 +336,7 @@ impl<E, B: Branch> Synchronization<E, B> {
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
         let Some(leaf) = winner else {
-            // Partners found on the way (a closed channel, say) are woken.
+            // Partners that were found on the way (on a closed channel, for instance) are woken.
             wakes.queue();
             return Poll::Pending;
         };
@@ -354,9 +351,8 @@ impl<E, B: Branch> Synchronization<E, B> {
         Poll::Ready(branch.finish(leaf))
     }
 
-    /// The budget is spent; or somebody watches: an explorer, which may let the
-    /// operation go ahead. A copy of its own, so that the usual one does not have to
-    /// come back from here.
+    /// The budget is spent, or an explorer watches, which may let the operation go ahead. This is a function of its
+    /// own, so that the usual path does not have to return through it.
     #[cold]
     #[inline(never)]
     fn advance_unpaid(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
@@ -377,9 +373,8 @@ impl<E, B: Branch> Synchronization<E, B> {
 impl<E, B: Branch> Future for Synchronization<E, B> {
     type Output = B::Output;
 
-    /// Inlined where that is a small operation: a message then costs a third
-    /// less. The place is then a constant, which cold paths only use; elsewhere it
-    /// would be an argument of each call, and only debug builds pass it.
+    /// Inlined where that is a small operation: a message then costs a third less. The place is then a constant, used
+    /// by cold paths only. Elsewhere it would be an argument of each call, so only debug builds pass it.
     #[inline(always)]
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
@@ -401,28 +396,29 @@ impl<E, B: Branch> Drop for Synchronization<E, B> {
         if B::LEAN && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
             return;
         }
-        // SAFETY: dropped here, once.
+        // SAFETY: the synchronization ends here, and its branch is dropped here, once.
         unsafe { drop_slowly(&mut self.branch.0, &self.group.0) };
     }
 }
 
 /// # Safety
-/// The synchronization ends here, and its branch is dropped by nobody else.
+/// The synchronization ends here, and its branch is dropped nowhere else.
 #[inline(never)]
 unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
-    /// The branch goes even if a destructor of a nack's waiter panics.
+    /// A guard that drops the branch, even if a destructor of a nack's waiter panics.
     struct Bury<'a, B>(&'a mut ManuallyDrop<B>);
     impl<B> Drop for Bury<'_, B> {
         fn drop(&mut self) {
-            // SAFETY: once, here.
+            // SAFETY: the branch is dropped once, here: the caller of `drop_slowly` promises that it is dropped
+            // nowhere else.
             unsafe { ManuallyDrop::drop(self.0) };
         }
     }
     let branch = Bury(branch);
     if group.phase.get() != Phase::Over {
         if group.phase.get() == Phase::Offered {
-            // Partners stop here; the leaves' own destructors unlink them and
-            // give back what was committed but never taken.
+            // No partner commits after this. The leaves' own destructors unlink them, and give back messages that
+            // were committed but never taken.
             let _ = group.withdraw();
         }
         let mut wakes = WakeList::new();
@@ -443,7 +439,7 @@ impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
     }
 }
 
-/// One poll phase, then nothing.
+/// Runs one poll phase, and never waits.
 pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut branch = std::pin::pin!(event.into_branch());
     let mut wakes = WakeList::new();

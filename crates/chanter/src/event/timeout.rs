@@ -1,4 +1,4 @@
-//! `timeout`: an event, or a point in time.
+//! `timeout`: an event with a time limit.
 
 use std::fmt;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ impl<E> fmt::Debug for Timeout<E> {
 
 into_future!([E: Event] Timeout<E>, Option<E::Output>);
 
-// SAFETY: the branch holds the event's branch and a timer, which is `Send`.
+// SAFETY: the branch holds the event's branch, which is `Send` when the event is, and a timer, which always is.
 unsafe impl<E: Event> Event for Timeout<E> {
     type Branch = TimeoutBranch<E::Branch>;
 
@@ -41,35 +41,35 @@ unsafe impl<E: Event> Event for Timeout<E> {
     }
 }
 
-/// The inner leaves, and the timer as the last. Not a biased choice of the two,
-/// because that would search the inner leaves in order, too.
+/// The inner leaves, with the timer as the last leaf. A biased choice of the two would search the inner leaves in
+/// order, too.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct TimeoutBranch<B> {
     inner: B,
     limit: <After as Event>::Branch,
-    /// The inner leaf that committed when the timer's turn came.
+    /// The inner leaf that committed when the timer was tried.
     instead: Option<usize>,
 }
 
 impl<B: Branch> TimeoutBranch<B> {
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole.
+        // SAFETY: `inner` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 
     fn limit(self: Pin<&mut Self>) -> Pin<&mut <After as Event>::Branch> {
-        // SAFETY: `limit` is pinned with the whole.
+        // SAFETY: `limit` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.limit) }
     }
 
-    /// The inner leaf that `leaf` stands for; `None`: the timer.
+    /// The inner leaf that `leaf` stands for, or `None` for the timer.
     fn inner_leaf(&self, leaf: usize) -> Option<usize> {
         if leaf < self.inner.leaves() { Some(leaf) } else { self.instead }
     }
 }
 
-// SAFETY: leaves are the inner branch's and the timer's.
+// SAFETY: the leaves are the inner branch's and the timer's, which keep the contract.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     type Output = Option<B::Output>;
@@ -102,9 +102,9 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         if !self.as_mut().limit().try_leaf(0, wakes) {
             return false;
         }
-        // Time is up. Those before us may not have been asked yet.
+        // The time is up. The inner leaves may not have been tried yet.
         let instead = (0..leaves).find(|leaf| self.as_mut().inner().try_leaf(*leaf, wakes));
-        // SAFETY: nothing pinned is moved.
+        // SAFETY: `instead` is not pinned, and nothing is moved.
         unsafe { self.get_unchecked_mut() }.instead = instead;
         true
     }

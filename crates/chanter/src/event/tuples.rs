@@ -13,7 +13,7 @@ pub struct TupleBranch<T>(T);
 
 macro_rules! tuple {
     ($first:ident $first_index:tt $(, $rest:ident $index:tt)*) => {
-        // SAFETY: `Event`'s contract, for each of them.
+        // SAFETY: the branch of each event is `Send` when the event is, by `Event`'s contract.
         unsafe impl<$first: Event, $($rest: Event + IntoFuture<Output = $first::Output>),*> Choices
             for ($first, $($rest,)*)
         {
@@ -26,7 +26,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: leaves are the branches' own, each structurally pinned.
+        // SAFETY: the leaves are those of the branches, which keep the contract, and each is structurally pinned.
         #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
         #[allow(unused_assignments, reason = "the last step of each search")]
         unsafe impl<$first: Branch, $($rest: Branch<Output = $first::Output>),*> Branch
@@ -130,7 +130,7 @@ macro_rules! tuple {
     };
     (@each $this:ident, $branch:ident, $body:block; $($index:tt),*) => {
         $({
-            // SAFETY: the caller's `this` comes from a pinned reference.
+            // SAFETY: `$this` comes from a pinned reference, and the field is structurally pinned.
             #[allow(unused_mut, reason = "not every body needs it")]
             let mut $branch = unsafe { Pin::new_unchecked(&mut $this.$index) };
             $body
@@ -138,7 +138,7 @@ macro_rules! tuple {
     };
     (@find $this:ident, $leaf:ident, $branch:ident, $body:block; $($index:tt),*) => {
         $({
-            // SAFETY: as above.
+            // SAFETY: `$this` comes from a pinned reference, and the field is structurally pinned.
             let $branch = unsafe { Pin::new_unchecked(&mut $this.$index) };
             let leaves = $branch.leaves();
             if $leaf < leaves {

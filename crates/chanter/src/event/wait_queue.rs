@@ -1,4 +1,4 @@
-//! Waiting for what happens once, and for everybody.
+//! A queue of waiters for something that happens once, and for all of them.
 
 use std::ptr::NonNull;
 
@@ -6,8 +6,8 @@ use super::protocol::{Offer, OfferList, Verdict};
 use super::{Offered, Offering, WakeList};
 use crate::sync::Lock;
 
-/// Those who wait for something that happens once (a completion, a nack, an
-/// IVar, readiness): whoever makes it happen wakes them all.
+/// The waiters for something that happens once: a completion, a nack, an IVar, readiness. When it happens, all are
+/// woken.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     offers: Lock<OfferList>,
@@ -24,10 +24,10 @@ impl WaitQueue {
         Self { offers: Lock::new(OfferList::new()) }
     }
 
-    /// Queues `offer` unless `happened`, which is asked under the lock.
+    /// Queues `offer`, unless `happened` returns true. `happened` runs under the lock.
     ///
     /// # Safety
-    /// As for [`OfferList::push`], with [`WaitQueue::retract`] to unlink.
+    /// The offer is pinned and unlinked. Its owner calls [`WaitQueue::retract`] before the offer or its group dies.
     pub(crate) unsafe fn offer(
         &self,
         offer: &Offer,
@@ -39,14 +39,15 @@ impl WaitQueue {
             drop(offers);
             return at.commit_alone();
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the lock is held. The caller promises that the offer is pinned and unlinked, and that `retract`
+        // unlinks it, under this lock, before it or its group dies.
         unsafe { offers.push(NonNull::from(offer), at) };
         Offered::Linked
     }
 
-    /// Takes `offer` back, if it was made. `won`: the owner has seen that it
-    /// is complete. If not, a partner may be completing it at this moment, and
-    /// is waited for under the lock (INV-LAST), even if it is unlinked already.
+    /// Takes `offer` back, if it was made. `won` says that the owner has seen it complete. If not, a partner may be
+    /// completing it at this moment, even if it is unlinked already. To take the lock is to wait for such a partner
+    /// (INV-LAST).
     pub(crate) fn retract(&self, offer: &Offer, won: bool) {
         if !offer.was_made() {
             return;
@@ -54,7 +55,7 @@ impl WaitQueue {
         if !won {
             let mut offers = self.offers.lock();
             if offer.is_linked() {
-                // SAFETY: linked offers of this queue are in its list.
+                // SAFETY: the lock is held, and a linked offer of this queue is in its list.
                 unsafe { offers.unlink(NonNull::from(offer)) };
             }
         }
@@ -67,13 +68,13 @@ impl WaitQueue {
         f();
     }
 
-    /// Completes every offer and collects those to wake. What has happened
-    /// is visible already, so that nobody queues up again.
+    /// Completes every offer and collects the wakers. The caller has made the event visible before, so that no new
+    /// offer is queued.
     pub(crate) fn complete_all(&self, wakes: &mut WakeList) {
         let mut offers = self.offers.lock();
-        // SAFETY: the lock is held; no group of ours is claimed.
+        // SAFETY: the lock is held, and the caller has claimed no group of its own.
         while let Some(offer) = unsafe { offers.win() } {
-            // SAFETY: its owner waits for `publish`, so it is alive.
+            // SAFETY: the offer was won under the lock. Its owner waits for `publish`, so it is alive.
             wakes.push(unsafe { Offer::complete(offer, Verdict::Committed) });
         }
     }

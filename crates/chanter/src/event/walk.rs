@@ -1,30 +1,27 @@
 //! `Walk`: a visit to the leaves that take part in more than the protocol.
 //!
-//! Few base events need more than [`Branch`](super::Branch)'s phases: a branch
-//! with an abort action, one with a deadline, a future that is polled in
-//! place. They say so with `Branch::WALKED`; all others are skipped, at no
-//! cost.
+//! Few base events need more than [`Branch`](super::Branch)'s phases: a branch with an abort action, one with a
+//! deadline, a future that is polled in place. They set `Branch::WALKED`. All others are skipped, at no cost.
 
 use std::task::Waker;
 use std::time::Instant;
 
-/// One pass over the leaves, in the order of the source. No lock is held, and
-/// user code may run.
+/// One pass over the leaves, in the order of the source. No lock is held, and user code may run.
 pub(crate) struct Walk<'a> {
     /// The number of the next leaf.
     pub(super) leaf: usize,
     pub(super) what: What<'a>,
 }
 
-/// What the pass is for.
+/// The purpose of the pass.
 pub(super) enum What<'a> {
-    /// The synchronization is settled: what has lost runs its abort actions.
+    /// The synchronization is settled: branches that lost run their abort actions.
     Abort,
-    /// The synchronization is polled with this waker: futures remember it.
+    /// The synchronization is polled with this waker, which futures store.
     Attend(&'a Waker),
-    /// Futures are polled, until one is ready: the leaf that it is.
+    /// Futures are polled until one is ready. Its leaf is stored here.
     Poll(Option<usize>),
-    /// Each leaf's deadline is noted.
+    /// The deadline of each leaf is stored here.
     Due(&'a mut Vec<Option<Instant>>),
 }
 
@@ -37,12 +34,12 @@ impl<'a> Walk<'a> {
         Self::new(What::Abort)
     }
 
-    /// Whether the leaves' numbers matter.
+    /// Whether the pass uses the leaves' numbers.
     pub(super) fn counts(&self) -> bool {
         matches!(self.what, What::Poll(_) | What::Due(_))
     }
 
-    /// Passes over `leaves`.
+    /// Skips `leaves` leaves.
     pub(super) fn skip(&mut self, leaves: usize) {
         self.leaf += leaves;
     }

@@ -29,8 +29,7 @@ impl<E, F> fmt::Debug for Wrap<E, F> {
 
 into_future!([E: Event, F: FnOnce(E::Output) -> U, U] Wrap<E, F>, U);
 
-// SAFETY: `WrapBranch` adds only `F` to the inner branch, and `F` is `Send`
-// when `Wrap` is.
+// SAFETY: `WrapBranch` adds only `F` to the inner branch, and `F` is `Send` when `Wrap` is.
 unsafe impl<E: Event, F: FnOnce(E::Output) -> U, U> Event for Wrap<E, F> {
     type Branch = WrapBranch<E::Branch, F>;
 
@@ -45,7 +44,7 @@ unsafe impl<E: Event, F: FnOnce(E::Output) -> U, U> Event for Wrap<E, F> {
     }
 }
 
-// SAFETY: the leaf is the inner event's.
+// SAFETY: the leaf is the inner event's, which keeps the contract.
 unsafe impl<E: BaseEvent, F: FnOnce(E::Output) -> U, U> BaseEvent for Wrap<E, F> {
     const LASTS: bool = E::LASTS;
     fn is_last(branch: &Self::Branch) -> bool {
@@ -66,12 +65,12 @@ pub struct WrapBranch<B, F> {
 impl<B, F> WrapBranch<B, F> {
     #[inline(always)]
     fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole; `action` never is.
+        // SAFETY: `inner` is pinned with the whole, and `action` never is.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
 }
 
-// SAFETY: leaves are the inner branch's; `action` runs in `finish` only.
+// SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `finish` only.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F> {
     type Output = U;
@@ -121,7 +120,7 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     #[inline(always)]
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> U {
         let value = self.as_mut().inner().finish(leaf);
-        // SAFETY: `action` is not pinned.
+        // SAFETY: `action` is not pinned, and `inner` is not moved.
         let action = unsafe { self.get_unchecked_mut() }.action.take();
         action.expect("finish is called once")(value)
     }

@@ -14,7 +14,7 @@ use super::body::Completion;
 use super::header::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
-use crate::event::{Offer, Offered, Offering, WakeList};
+use crate::event::{Offer, Offered, Offering};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, check_wide, needs};

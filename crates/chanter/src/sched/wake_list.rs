@@ -1,4 +1,4 @@
-//! Those who are woken when no lock is held any more.
+//! The list of wakers that are woken when no lock is held any more.
 
 use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
@@ -7,29 +7,28 @@ use std::task::Waker;
 use super::{Turn, run};
 use crate::frame::catch_panic;
 
-/// The owners of completed offers, to be woken when no lock is held.
+/// The wakers of the owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
 pub struct WakeList {
-    /// `None` only if there are none at all. Both are taken out in `drop` at
-    /// the latest.
+    /// The first waker. It is `None` only if the list is empty. Both fields are taken out in `drop` at the latest.
     first: ManuallyDrop<Option<Waker>>,
-    /// Boxed, because it is hardly ever used: one store makes it empty.
+    /// The other wakers. Boxed, because it is hardly ever used: one store makes it empty.
     #[allow(clippy::box_collection, reason = "see above")]
     rest: ManuallyDrop<Option<Box<Vec<Waker>>>>,
-    /// The turn of all, if they are queued, or of one who is delivered alone.
+    /// The turn of all, if they are queued, or of a waker that is delivered alone.
     turn: Turn,
 }
 
 impl WakeList {
     #[inline(always)]
-    /// Nobody.
+    /// Makes an empty list.
     #[allow(clippy::new_without_default, reason = "hidden")]
     pub const fn new() -> Self {
         Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None), turn: Turn::Soon }
     }
 
     #[inline(always)]
-    /// Somebody.
+    /// Adds a waker, if there is one.
     pub fn push(&mut self, waiter: Option<Waker>) {
         if self.first.is_none() {
             self.first = ManuallyDrop::new(waiter);
@@ -38,7 +37,7 @@ impl WakeList {
         }
     }
 
-    /// One who runs then, mostly.
+    /// Adds a waker whose thread runs in that turn, usually. (The list has one turn for all: the greatest.)
     #[inline(always)]
     pub(crate) fn push_for(&mut self, waiter: Option<Waker>, turn: Turn) {
         if waiter.is_some() {
@@ -47,7 +46,7 @@ impl WakeList {
         self.push(waiter);
     }
 
-    /// Wakes them through their queues.
+    /// Wakes all through their queues.
     #[inline(always)]
     pub fn queue(&mut self) {
         if self.first.is_some() {
@@ -63,9 +62,8 @@ impl WakeList {
         }
     }
 
-    /// Wakes them, at an await point of `owner`. Where that is a thread of ours
-    /// a parasite is attached, if that is possible: it runs on this stack.
-    /// Another executor, or a blocking wait, may be in the middle of something.
+    /// Wakes all, at an await point of `owner`. If `owner` is one of our threads, a parasite is attached if that is
+    /// possible: it runs on this stack. Another executor, or a blocking wait, may be in the middle of something.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, owner: &Waker) {
         if self.first.is_some() {
@@ -82,7 +80,7 @@ impl WakeList {
         } else if run::is_own(owner) {
             self.each(run::wake_attached);
         } else {
-            // The caller has a result to deliver, whatever a foreign waker does.
+            // The caller has a result to deliver, so a panic of a foreign waker goes no further.
             catch_panic(|| self.each(Waker::wake));
         }
     }
@@ -97,7 +95,7 @@ impl WakeList {
         }
     }
 
-    /// A foreign waker may panic; the others are woken all the same.
+    /// Wakes all wakers. If a foreign one panics, the others are woken all the same.
     #[cold]
     fn all(wakers: impl Iterator<Item = Waker>, wake: impl Fn(Waker) + RefUnwindSafe) {
         let mut panic = None;
@@ -115,7 +113,7 @@ impl WakeList {
 impl Drop for WakeList {
     #[inline(always)]
     fn drop(&mut self) {
-        // Reached only when a panic passes by: nobody stays asleep.
+        // Not empty only if a panic passes by. Then no thread stays asleep.
         self.queue();
     }
 }

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use loom::sync::Arc;
 use loom::thread;
 
-use super::atomic::Ordering::{self, AcqRel, Relaxed};
+use super::atomic::Ordering::{self, Relaxed};
 use super::order::weakened;
 use super::{Announcement, BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
 

@@ -1,9 +1,8 @@
 //! Kept offers: who may commit a member of a set, and when.
 //!
-//! The offers of a set's members stay in the queues of what they wait for,
-//! from one synchronization on the set to the next. Nothing may be committed
-//! to them while nobody synchronizes. So a partner that finds a kept offer asks
-//! the set ([`take`]):
+//! The offers of a set's members stay in the queues of the objects that they wait for, from one synchronization on
+//! the set to the next. Nothing may be committed to them while nobody synchronizes. So a partner that finds a kept
+//! offer asks the set ([`take`]):
 //!
 //! ```text
 //!                ┌──────────── settle ◄───────────┐
@@ -15,22 +14,18 @@
 //!   member:   passed over: stands in the ready list, is in no queue
 //! ```
 //!
-//! * INV-KEPT: a member whose offer was passed over stands in the ready list
-//!   before the queue's lock is free, and its offer is in no queue then. The set
-//!   goes live only while that list is empty, under the same lock. So whoever
-//!   synchronizes on the set tries what was passed over before it waits: no
-//!   offer that can commit waits beside what it waits for (INV-MATCH).
-//! * While the set is live, it belongs to one synchronization: the group that
-//!   is `outer`. The partner takes that group, publishes it, and carries its
-//!   waker in the member's group to where every partner takes it out. The owner
-//!   that sees `outer` DONE has a winner, which is an instant away from DONE.
-//! * INV-LAST holds twice: a partner's last access to `outer` is its
-//!   publication, under the set's lock; to the member, `Group::publish`. An owner
-//!   that did not win takes the set's lock before `outer` dies, and the queue's
-//!   lock before the member dies.
-//! * Locks: a queue's, then a set's, then those of the sets in which it is
-//!   itself a member. No one who holds a set's lock waits for a claim: `Busy` is
-//!   handed back.
+//! * INV-KEPT: a member whose offer was passed over is put on the ready list before the queue's lock is free, and its
+//!   offer is in no queue then. The set goes live only while that list is empty, under the same lock. So a
+//!   synchronization on the set tries the members that were passed over before it waits. No offer that can commit
+//!   waits beside its partner (INV-MATCH).
+//! * A live set belongs to one synchronization: the group that is `outer`. The partner takes that group and publishes
+//!   it. It puts the waker of `outer` into the member's group, from which every partner takes it out. An owner that
+//!   sees `outer` DONE has a winner, which is an instant away from DONE.
+//! * INV-LAST holds twice. A partner's last access to `outer` is its publication, under the set's lock. Its last
+//!   access to the member is `Group::publish`. An owner that did not win takes the set's lock before `outer` dies,
+//!   and the queue's lock before the member dies.
+//! * Lock order: a queue's lock, then a set's, then those of the sets in which that set is itself a member. A thread
+//!   that holds a set's lock never waits for a claim: it returns `Busy`.
 
 use std::marker::PhantomPinned;
 use std::ptr;
@@ -40,26 +35,26 @@ use crate::event::protocol::{Group, Take};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{BiasedLock, Cell, aliased};
 
-/// What partners know of a member. Its group is first, so that a pointer to it
-/// is a pointer to the member.
+/// The part of a member that partners see. Its group is the first field, so that a pointer to the group is a pointer
+/// to the member.
 #[repr(C)]
 pub(super) struct Header {
     pub(super) group: Group,
     set: *const Kept,
-    /// The next in the ready list; under the set's lock.
+    /// The next member in the ready list. Protected by the set's lock.
     next: Cell<*const Header>,
     pub(super) key: super::Key,
-    /// The owner's: when it was offered, members of another set that was part of
-    /// the same choice were there. It may match them next time.
+    /// Whether the member met members of another set that was part of the same choice when it was offered. It may
+    /// match them next time. Only the owner uses it.
     pub(super) shunned: Cell<bool>,
     _pinned: PhantomPinned,
 }
 
-// SAFETY: shared with partners by the protocol, wherever the owner is.
+// SAFETY: partners reach a header under the set's lock or a queue's lock only, on whatever thread the owner is.
 unsafe impl Send for Header {}
 
 impl Header {
-    /// `set` outlives the member.
+    /// Makes a header. `set` outlives the member.
     pub(super) fn new(set: *const Kept, key: super::Key) -> Self {
         let (next, shunned) = (Cell::new(ptr::null()), Cell::new(false));
         Self { group: Group::new_kept(), set, next, key, shunned, _pinned: PhantomPinned }
@@ -68,35 +63,36 @@ impl Header {
     /// # Safety
     /// The group is a kept one, and alive.
     unsafe fn of(group: &Group) -> &Header {
-        // SAFETY: only `new` makes kept groups.
+        // SAFETY: the group is kept, as the caller promises. Only `Header::new` makes kept groups, as its first
+        // field.
         unsafe { &*ptr::from_ref(group).cast::<Header>() }
     }
 }
 
-/// What partners know of a set.
+/// The part of a set that partners see.
 pub(super) struct Kept {
     state: BiasedLock<State>,
-    /// A hint: the ready list is not empty.
+    /// A hint: the ready list may not be empty.
     stirred: AtomicBool,
-    /// The member that has won; written under the lock, before the publication
-    /// of `outer`, by whose observation the owner reads it.
+    /// The member that has won. It is written under the lock, before the publication of `outer`. The owner reads it
+    /// after it has observed that publication.
     won: Cell<*const Header>,
 }
 
 aliased!(Header);
 
-// SAFETY: as for `Header`.
+// SAFETY: partners reach the state under its lock, and `won` as its field says, on whatever thread the owner is.
 unsafe impl Send for Kept {}
 
 struct State {
-    /// The synchronization that waits, and its leaf that stands for the set.
+    /// The synchronization that waits, and the number of its leaf that stands for the set.
     live: Option<(*const Group, u32)>,
-    /// Members that were passed over, in order.
+    /// The ends of the ready list: members that were passed over, in order.
     first: *const Header,
     last: *const Header,
 }
 
-// SAFETY: as for `Header`.
+// SAFETY: members in the list are alive, and are touched under the lock only, on whatever thread the owner is.
 unsafe impl Send for State {}
 
 impl Kept {
@@ -116,13 +112,13 @@ impl Kept {
         self.stirred.load(Ordering::Relaxed)
     }
 
-    /// The owner takes the ready list: hands each member's key to `put`, in order.
+    /// The owner empties the ready list. It hands each member's key to `put`, in order.
     pub(super) fn drain(&self, put: impl FnMut(super::Key)) {
         self.state.lock().drain(&self.stirred, put);
     }
 
-    /// The owner waits: goes live for `at`, if no member is ready; else as
-    /// [`drain`](Self::drain).
+    /// The owner waits. The set goes live for `at` if no member is ready. If not, the ready list is emptied as by
+    /// [`drain`](Self::drain), and the result is false.
     #[inline]
     pub(super) fn wait(&self, at: &Offering<'_>, put: impl FnMut(super::Key)) -> bool {
         let mut state = self.state.lock();
@@ -136,14 +132,14 @@ impl Kept {
         true
     }
 
-    /// The owner gives up: afterwards nobody touches the synchronization. The
-    /// member that has won before.
+    /// The owner gives up. Afterwards no partner touches the synchronization. Returns the member that has won before,
+    /// or null.
     pub(super) fn give_up(&self) -> *const Header {
         self.state.lock().live = None;
         self.winner()
     }
 
-    /// The member that has won, if the synchronization is DONE or given up.
+    /// Returns the member that has won, or null. The synchronization is DONE or given up.
     #[inline]
     pub(super) fn winner(&self) -> *const Header {
         self.won.replace(ptr::null())
@@ -158,12 +154,11 @@ impl Kept {
 
 impl State {
     fn drain(&mut self, stirred: &AtomicBool, mut put: impl FnMut(super::Key)) {
-        // ORDER: Relaxed: under the lock.
+        // ORDER: Relaxed: the flag is a hint, and is written under the lock.
         stirred.store(false, Ordering::Relaxed);
         let mut next = std::mem::replace(&mut self.first, ptr::null());
         self.last = ptr::null();
-        // SAFETY: members in the list are alive: an owner that drops one drains
-        // the list first.
+        // SAFETY: members in the list are alive, since an owner drains the list before it drops a member.
         while let Some(header) = unsafe { next.as_ref() } {
             next = header.next.replace(ptr::null());
             put(header.key);
@@ -175,7 +170,7 @@ impl State {
             header.next.get().is_null() && !ptr::eq(self.last, header),
             "INV-KEPT: passed over twice"
         );
-        // SAFETY: as in `drain`.
+        // SAFETY: members in the list are alive, since an owner drains the list before it drops a member.
         match unsafe { self.last.as_ref() } {
             None => self.first = header,
             Some(last) => last.next.set(header),
@@ -184,36 +179,37 @@ impl State {
     }
 }
 
-/// A partner that holds the queue's lock tries to take a kept offer. `Lost`:
-/// it was passed over, and the partner unlinks it.
+/// A partner that holds the queue's lock tries to take a kept offer. `Lost` means that the member was passed over:
+/// the partner unlinks the offer.
 ///
 /// # Safety
-/// The group is that of a member whose offer is linked in that queue (or was
-/// prepared for the caller).
+/// The group belongs to a member. Its offer is linked in the queue whose lock the caller holds, or was prepared for
+/// the caller.
 #[cold]
 #[inline(never)]
 pub(in crate::event) unsafe fn take(group: &Group) -> Take {
-    // SAFETY: the owner keeps the member and its set alive while the offer is
-    // linked.
+    // SAFETY: the group belongs to a member, as the caller promises. The owner keeps the member and its set alive
+    // while the offer is linked.
     let (header, set) = unsafe {
         let header = Header::of(group);
         (header, &*header.set)
     };
     let mut state = set.state.lock();
     if let Some((outer, leaf)) = state.live {
-        // SAFETY: while it is live, the owner's group is alive: see `give_up`.
+        // SAFETY: the owner's group is alive while the set is live, because the owner ends that under this lock: see
+        // `give_up`.
         match unsafe { &*outer }.take() {
             Take::Won => {
                 state.live = None;
                 set.won.set(header);
-                // Before the owner can see that it has a winner.
+                // Permitted before the owner can see that it has a winner.
                 group.consent();
-                // SAFETY: won; the owner waits for the publication.
+                // SAFETY: `outer` was won above. The owner frees it only after it has seen the publication.
                 group.carry(unsafe { Group::publish(outer, leaf) });
                 return Take::Won;
             }
             Take::Busy => return Take::Busy,
-            // Another leaf has won: the set is about to rest.
+            // Another leaf has won, so the set is about to rest.
             Take::Lost => (),
         }
     }
@@ -223,8 +219,8 @@ pub(in crate::event) unsafe fn take(group: &Group) -> Take {
     Take::Lost
 }
 
-/// Whether `theirs` is a member's that takes part in the synchronization of
-/// `own`: of the same set, or of one that is live for it.
+/// Whether `theirs` belongs to a member that takes part in the synchronization of `own`. That is a member of the same
+/// set, or of a set whose live synchronization is this one.
 ///
 /// # Safety
 /// `theirs` is the group of a linked offer, and the caller holds its queue's
@@ -237,7 +233,8 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
         if ptr::eq(theirs, own.group) {
             return true;
         }
-        // SAFETY: an offering that has `kept` is a member's.
+        // SAFETY: both groups are kept when this is called: an offering with `kept` set is a member's. `theirs` is
+        // alive because its offer is linked, `own` because its owner is the caller.
         let same_set = || unsafe { ptr::eq(Header::of(theirs).set, Header::of(own.group).set) };
         if own.kept.is_some() && theirs.is_kept() && same_set() {
             return true;
@@ -247,12 +244,15 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
     if own.single || !theirs.is_kept() {
         return false;
     }
-    // SAFETY: as in `take`.
+    // SAFETY: `theirs` is kept, and its offer is linked in a queue whose lock the caller holds. So the member and its
+    // set are alive.
     let state = unsafe { &*Header::of(theirs).set }.state.lock();
-    // SAFETY: live under the lock.
+    // SAFETY: the set's lock is held, so the group that it is live for is alive. `outer` is then read as a linked
+    // offer's group would be.
     let is_own = state.live.is_some_and(|(outer, _)| unsafe { is_own(&*outer, own) });
     if is_own && own.kept.is_some() {
-        // SAFETY: a member's.
+        // SAFETY: an offering with `kept` set is a member's, so its group is a kept one. It belongs to the caller, so
+        // it is alive.
         unsafe { Header::of(own.group) }.shunned.set(true);
     }
     is_own

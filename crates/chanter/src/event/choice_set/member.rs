@@ -8,83 +8,80 @@ use super::kept::{Header, Kept};
 use crate::event::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
-/// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or
-/// one with a [`wrap`](Event::wrap).
+/// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or one with a [`wrap`](Event::wrap).
 ///
-/// What is not, because it needs its thread's attention between synchronizations
-/// (a lock, a future that is polled in place), or because losing is part of it
-/// (`with_nack`, `on_abort`, a nested choice), stands beside the set:
-/// `choose((set.next(), event))`.
+/// Other events stand beside the set: `choose((set.next(), event))`. Some need their thread's attention between
+/// synchronizations (a lock, a future that is polled in place). For others losing is part of the event (`with_nack`,
+/// `on_abort`, a nested choice).
 ///
 /// # Safety
 ///
-/// Implemented by this crate only. The branch has one leaf, neither walked nor
-/// retried. `offer_leaf` may be called again when the offer was passed over.
+/// Implemented by this crate only. The branch has one leaf, which is neither walked nor retried. `offer_leaf` may be
+/// called again when the offer was passed over.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a base event: a set cannot keep it",
     note = "put it beside the set: `choose((set.next(), event))`"
 )]
 pub unsafe trait BaseEvent: Event {
-    /// A commit that nobody has taken yet may wait for the next synchronization:
-    /// it keeps nothing from others.
+    /// Whether a commit whose result nobody has taken yet may wait for the next synchronization. It may if it
+    /// withholds nothing from others.
     #[doc(hidden)]
     const LASTS: bool;
 
-    /// After this commit, no other will be worth waiting for: it is closed.
+    /// Whether this commit is the last one worth waiting for, because the channel is closed.
     #[doc(hidden)]
     fn is_last(branch: &Self::Branch) -> bool;
 
-    /// Takes the offer out of its queue, to be offered again. False: it is in
-    /// none. (For what meets partners.)
+    /// Takes the offer out of its queue, to be offered again. Returns false if it is in no queue. (For offers that
+    /// meet partners.)
     #[doc(hidden)]
     fn take_back(branch: Pin<&mut Self::Branch>) -> bool;
 }
 
-/// What a set does with its members, whatever they are.
+/// The operations of a set on its members, of any type.
 pub(super) trait Member<T> {
-    /// Makes its next event, if there is none.
+    /// Makes the member's next event, if there is none.
     fn make(self: Pin<&mut Self>);
-    /// Commits if that is possible now, or offers.
+    /// Commits if that is possible now, or else offers.
     fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
-    /// Commits if that is possible now. It is offered nowhere.
+    /// Commits if that is possible now. The member is offered nowhere.
     fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool;
-    /// It has been offered, and passed by partners that it may have next time:
-    /// see `Header::shunned`.
+    /// Whether the member passed over partners when it was offered that it may match next time: see
+    /// `Header::shunned`. Resets that flag.
     fn has_shunned(&self) -> bool;
-    /// As [`BaseEvent::take_back`].
+    /// Takes the offer out of its queue: see [`BaseEvent::take_back`].
     fn take_back(self: Pin<&mut Self>) -> bool;
-    /// A partner has committed it: settles the commit.
+    /// Settles the commit that a partner has made.
     fn settle(self: Pin<&mut Self>, wakes: &mut WakeList);
-    /// A partner has committed it for a synchronization that was dropped. True:
-    /// it waits for the next one; false: what was committed went back.
+    /// Settles a commit that a partner has made for a synchronization that was dropped. Returns true if the commit
+    /// waits for the next one, false if the message went back.
     fn give_back(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool;
-    /// Whether the commit is the last.
+    /// Whether the commit is the member's last.
     fn is_last(&self) -> bool;
-    /// Takes the offer out of its queue: from then on, no partner knows of it.
+    /// Takes the offer out of its queue. From then on no partner knows of it.
     fn retract(self: Pin<&mut Self>);
-    /// The result of the commit.
+    /// Returns the result of the commit.
     fn finish(self: Pin<&mut Self>) -> T;
-    /// For a report.
+    /// Adds what the member waits on, for a report.
     fn waits(&self, waits: &mut Waits);
 }
 
-/// A member, and where its events come from.
+/// A member, and the function that makes its events.
 #[repr(C)]
 pub(super) struct Source<E: Event, F> {
-    /// First: see [`Header`].
+    /// The first field: see [`Header`].
     header: Header,
     make: F,
-    /// It leaves after its first commit.
+    /// Whether the member leaves after its first commit.
     once: bool,
-    /// Pinned. Gone from a commit to the next synchronization.
+    /// The current event's branch, which is pinned. It is empty from a commit to the next synchronization.
     branch: Option<E::Branch>,
-    /// It has committed, and nobody has taken the result.
+    /// Whether the member has committed, and its result has not been taken.
     done: bool,
     _pinned: PhantomPinned,
 }
 
-// SAFETY: `Event`'s contract: the branch is `Send` when the event is. The
-// header is shared with partners by the protocol.
+// SAFETY: the branch is `Send` when the event is, by `Event`'s contract. Partners reach the header under locks only.
 unsafe impl<E: Event + Send, F: Send> Send for Source<E, F> {}
 
 impl<E: BaseEvent, F: FnMut() -> E> Source<E, F> {
@@ -95,9 +92,10 @@ impl<E: BaseEvent, F: FnMut() -> E> Source<E, F> {
         Self { header: Header::new(set, key), make, once, branch: None, done: false, _pinned: PhantomPinned }
     }
 
-    /// The header, the branch, which stays pinned, and the rest.
+    /// Returns the header, the branch, which stays pinned, and the rest.
     fn parts(self: Pin<&mut Self>) -> (&Header, Pin<&mut Option<E::Branch>>, &mut F, &mut bool) {
-        // SAFETY: header and branch stay where they are; the rest is not pinned.
+        // SAFETY: header and branch stay where they are, since both are handed out pinned or shared. The rest is not
+        // pinned.
         unsafe {
             let this = self.get_unchecked_mut();
             (&this.header, Pin::new_unchecked(&mut this.branch), &mut this.make, &mut this.done)
@@ -185,7 +183,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
     }
 
     fn finish(self: Pin<&mut Self>) -> E::Output {
-        /// The branch goes, even if a `wrap` panics.
+        /// A guard that drops the branch, even if a `wrap` panics.
         struct Clear<'a, B>(Pin<&'a mut Option<B>>);
         impl<B> Drop for Clear<'_, B> {
             fn drop(&mut self) {

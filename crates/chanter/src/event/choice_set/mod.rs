@@ -1,7 +1,7 @@
 //! `ChoiceSet`: a choice that is kept.
 //!
-//! - `kept` is the protocol: who may commit an offer that stays in its queue.   INV-KEPT
-//! - `member` is one of the events, and where the next one comes from.
+//! - `kept` is the protocol: when a partner may commit an offer that stays in its queue (INV-KEPT).
+//! - `member` is one of the events, with the function that makes the next one.
 //! - `next` is the event of the set.
 
 pub(in crate::event) mod kept;
@@ -24,15 +24,12 @@ pub use member::BaseEvent;
 use member::{Member, Source};
 pub use next::Next;
 
-/// A choice over many events that is made once and synchronized on again and
-/// again.
+/// A choice over many events that is made once, and synchronized on again and again.
 ///
-/// A [`choose`](crate::choose) offers each of its branches and takes all offers
-/// back, every time. A set leaves them where they are: a synchronization costs
-/// what its members that became ready cost, however many there are. Each member
-/// makes its next event when the last one has committed. Members are of any
-/// kind, as long as they are [base events](BaseEvent), or `wrap`s of one, that
-/// yield a `T`.
+/// A [`choose`](crate::choose) offers each of its branches and takes all offers back, every time. A set leaves them
+/// where they are. So a synchronization takes time for the members that became ready, and not for the others. Each
+/// member makes its next event when the last one has committed. Members may be of different types: each is a [base
+/// event](BaseEvent), or a `wrap` of one, that yields a `T`.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -51,69 +48,60 @@ pub use next::Next;
 /// assert!(!set.contains(watch), "a channel that is closed leaves");
 /// ```
 ///
-/// **Law.** `set.next()` is the [`choose`](crate::choose) of its members' events,
-/// each wrapped to yield its key, too; but what is not chosen is not made anew.
-/// So the time of a member [`after(d)`](crate::after) runs on from one
-/// synchronization to the next: it is a clock that ticks. For a time limit on
-/// each, write `set.next().timeout(d)`.
+/// **Law.** `set.next()` is the [`choose`](crate::choose) of its members' events, each wrapped to yield its key, too.
+/// But an event that is not chosen is not made anew. So the time of a member [`after(d)`](crate::after) runs on from
+/// one synchronization to the next: it is a clock that ticks. For a time limit on each, write
+/// `set.next().timeout(d)`.
 ///
-/// **Fair.** Members that are ready have their turns in the order in which they
-/// became ready; one that was chosen and is ready again stands behind all of
-/// them. So a member that stays ready is bypassed at most once by each other.
+/// **Fairness.** Ready members are taken in the order in which they became ready. One that was chosen and is ready
+/// again goes behind all of them. So a member that stays ready is bypassed at most once by each other.
 ///
-/// **Nothing is granted to a set that nobody waits for.** Its offers stay in
-/// the wait queues between synchronizations, but partners pass them over: a
-/// rendezvous with a member happens only while somebody synchronizes. What is
-/// sent to a channel meanwhile goes to others, or waits.
+/// **Nothing is granted to a set that nobody waits for.** Its offers stay in the wait queues between
+/// synchronizations, but partners pass them over. A rendezvous with a member happens only while a thread
+/// synchronizes. A message that is sent meanwhile goes to another receiver, or waits.
 ///
-/// **Closing.** A member whose channel is closed yields that error once, and
-/// leaves. An empty set is [`never`](crate::never), so a loop that ends with the
-/// last member says `while !set.is_empty()`.
+/// **Closing.** A member whose channel is closed yields that error once, and leaves. An empty set is
+/// [`never`](crate::never), so a loop that ends with the last member says `while !set.is_empty()`.
 ///
-/// Dropping the set takes every offer back, and drops events that have not
-/// committed, as dropping a choice does. Memory: one allocation for each member.
+/// Dropping the set takes every offer back, and drops events that have not committed, as dropping a choice does. Each
+/// member takes one allocation.
 ///
 /// Parallel CML's choice (sections 2 and 5), over time.
 pub struct ChoiceSet<'a, T> {
-    /// By index; dropped before `kept`, after all have been retracted.
+    /// The members, by index. They are dropped before `kept`, after all have been retracted.
     members: Vec<Place<'a, T>>,
-    /// Places without a member.
+    /// Indices of places without a member.
     free: Vec<u32>,
-    /// How many places have no names left for members: those stay empty.
+    /// The number of places that have used up their generations. They stay empty.
     worn: usize,
-    /// Members that need a new event: they are new, or what was committed to
-    /// them went back.
+    /// Members that need a new event: they are new, or a message that was committed to them went back.
     vacant: VecDeque<Key>,
-    /// The member that committed last, which needs a new event, or has it and is
-    /// to be tried when `ready` is empty.
+    /// The member that committed last. It needs a new event, or has it and is tried when `ready` is empty.
     again: Option<Key>,
-    /// Members that are to be tried, in order: in no queue. Those that partners
-    /// have passed over since are in `kept`. (Keys of members that were removed
-    /// may be among them.)
+    /// Members that are to be tried, in order. They are in no queue. Members that partners have passed over since are
+    /// in `kept`. (Keys of members that were removed may be among them.)
     ready: VecDeque<Key>,
-    /// Members that are linked, but were offered in a choice with another set,
-    /// whose members they did not match.
+    /// Members that are linked, but were offered in a choice with another set, whose members they did not match.
     shunned: Vec<Key>,
-    /// A synchronization has gone live, and has not been settled.
+    /// Whether a synchronization has gone live, and has not been settled.
     live: bool,
-    /// Its members, and through them partners, point to it.
+    /// The part of the set that partners see. Members point to it, and partners reach it through them.
     kept: AliasedBox<Kept>,
 }
 
 /// A place for a member.
 struct Place<'a, T> {
-    /// How many members have left it.
+    /// The number of members that have left the place.
     generation: u32,
     member: Option<Pin<Box<dyn Member<T> + Send + 'a>>>,
 }
 
-// SAFETY: members are `Send`; what partners know of them and of the set is
-// shared by the protocol, wherever the owner is.
+// SAFETY: members are `Send`. Partners reach members and set under locks only, on whatever thread the owner is.
 unsafe impl<T> Send for ChoiceSet<'_, T> {}
-// SAFETY: shared, it can only be counted.
+// SAFETY: a shared reference to the set only allows to count its members and look up keys.
 unsafe impl<T> Sync for ChoiceSet<'_, T> {}
 
-/// Names a member of a [`ChoiceSet`]; never used again.
+/// The name of a member of a [`ChoiceSet`]. It is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     index: u32,
@@ -121,7 +109,7 @@ pub struct Key {
 }
 
 impl<'a, T> ChoiceSet<'a, T> {
-    /// An empty set.
+    /// Makes an empty set.
     pub fn new() -> Self {
         Self {
             members: Vec::new(),
@@ -136,16 +124,14 @@ impl<'a, T> ChoiceSet<'a, T> {
         }
     }
 
-    /// A member that synchronizes on what `make` returns, again and again, until
-    /// it is removed, or its channel is closed.
+    /// Adds a member that synchronizes on the event which `make` returns, again and again, until it is removed or its
+    /// channel is closed.
     ///
-    /// `make` runs on the thread that synchronizes, at the beginning of the next
-    /// synchronization: once now, and once after each commit. It may bring the
-    /// next message to send. If it panics, so does the synchronization, which
-    /// has not happened; the next one calls it again.
+    /// `make` runs on the thread that synchronizes, at the beginning of the next synchronization: once now, and once
+    /// after each commit. It may bring the next message to send. If it panics, so does the synchronization, which has
+    /// not happened. The next one calls it again.
     ///
-    /// A message that is to be sent waits in the set until it is taken, and is
-    /// dropped with it.
+    /// A message that is to be sent waits in the set until it is taken. It is dropped with the set.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -162,7 +148,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// ```
     ///
     /// # Panics
-    /// If there are 2^32 members.
+    /// Panics if there are 2^32 members.
     pub fn insert<F, E>(&mut self, make: F) -> Key
     where
         F: FnMut() -> E + Send + 'a,
@@ -171,11 +157,10 @@ impl<'a, T> ChoiceSet<'a, T> {
         self.insert_source(make, false)
     }
 
-    /// A member that leaves when it has committed.
+    /// Adds a member that leaves when it has committed.
     ///
-    /// `make` runs once; and once more if a synchronization was dropped
-    /// after a partner had committed a message to this member, which then went
-    /// back.
+    /// `make` runs once. It runs once more if a partner had committed a message to this member for a synchronization
+    /// that was dropped, so that the message went back.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -190,7 +175,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// ```
     ///
     /// # Panics
-    /// As [`insert`](Self::insert).
+    /// Panics if there are 2^32 members.
     pub fn insert_once<F, E>(&mut self, make: F) -> Key
     where
         F: FnMut() -> E + Send + 'a,
@@ -216,17 +201,17 @@ impl<'a, T> ChoiceSet<'a, T> {
         key
     }
 
-    /// Takes a member out: its offer goes, and what it would have sent is
-    /// dropped. False: there is no such member any more.
+    /// Takes a member out. Its offer is retracted, and the message that it would have sent is dropped. Returns false
+    /// if there is no such member any more.
     ///
     /// # Panics
-    /// Resumes panics of what is dropped; the member is gone all the same.
+    /// Resumes panics of destructors. The member is gone all the same.
     pub fn remove(&mut self, key: Key) -> bool {
         self.recover();
         let Some(mut member) = self.vacate(key) else { return false };
         let retracted = catch_unwind(AssertUnwindSafe(|| member.as_mut().retract()));
-        // Its offer is gone, so no partner puts it on the ready list any more;
-        // and now it is not there.
+        // The offer is retracted, so no partner puts the member on the ready list any more. The drain takes it off
+        // the list.
         self.drain();
         if self.ready.len() > 2 * self.members.len() + 64 {
             let (ready, members) = (&mut self.ready, &self.members);
@@ -239,34 +224,32 @@ impl<'a, T> ChoiceSet<'a, T> {
         true
     }
 
-    /// Whether it has this member.
+    /// Whether the set has this member.
     pub fn contains(&self, key: Key) -> bool {
         is_in(&self.members, key)
     }
 
-    /// How many members it has.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len() - self.free.len() - self.worn
     }
 
-    /// Whether it has no member: then [`next`](Self::next) never commits.
+    /// Whether the set has no member. Then [`next`](Self::next) never commits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The event that commits exactly one of the members, whichever can first,
-    /// and yields its key with its result.
+    /// The event that commits exactly one of the members, the first that can. It yields the member's key and result.
     ///
     /// It composes as any event does: `choose((set.next(), stop.get()))`,
     /// `set.next().timeout(d)`.
     ///
-    /// Not chosen, or dropped: no member has committed, and all stay. A message
-    /// that a sender had committed to it already goes back to the head of its
-    /// channel; a send that was taken, or a time that has come, is what the next
-    /// synchronization yields.
+    /// If it is not chosen, or dropped, no member has committed, and all stay. A message that a sender had already
+    /// committed to the set goes back to the head of its channel. A send that was taken, or a time that has come, is
+    /// the result of the next synchronization.
     ///
-    /// Blocks the thread, not its virtual processor. Begins, waits and ends in
-    /// constant time, but for members that became ready, and those that are new.
+    /// It blocks the thread, not its virtual processor. It begins, waits and ends in constant time, plus the time for
+    /// members that became ready or are new.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -283,14 +266,13 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// ```
     ///
     /// # Panics
-    /// The synchronization resumes panics of `insert`ed functions and of
-    /// `wrap`s; the set can be used again.
+    /// The synchronization resumes panics of `insert`ed functions and of `wrap`s. The set can be used again.
     #[allow(clippy::should_implement_trait, reason = "an event, not an item")]
     pub fn next(&mut self) -> Next<'_, 'a, T> {
         Next::new(self)
     }
 
-    /// Takes a member out of its place.
+    /// Takes a member out of its place, and retires its key.
     fn vacate(&mut self, key: Key) -> Option<Pin<Box<dyn Member<T> + Send + 'a>>> {
         let place =
             self.members.get_mut(key.index as usize).filter(|place| place.generation == key.generation)?;
@@ -306,13 +288,13 @@ impl<'a, T> ChoiceSet<'a, T> {
         Some(member)
     }
 
-    /// Takes what partners have passed over.
+    /// Takes over the members that partners have passed over.
     fn drain(&mut self) {
         let ready = &mut self.ready;
         self.kept.drain(|key| ready.push_back(key));
     }
 
-    /// The rarer part of what a synchronization begins with.
+    /// The rarer part of the beginning of a synchronization.
     #[cold]
     fn prepare(&mut self) {
         self.recover();
@@ -323,7 +305,7 @@ impl<'a, T> ChoiceSet<'a, T> {
         }
         while let Some(key) = self.vacant.front().copied() {
             if let Some(member) = member(&mut self.members, key) {
-                // If this panics, it is still there.
+                // If this panics, the key is still in the list.
                 member.make();
             }
             self.vacant.pop_front();
@@ -331,10 +313,10 @@ impl<'a, T> ChoiceSet<'a, T> {
         }
     }
 
-    /// Nobody synchronizes any more.
+    /// Ends the synchronization without a result.
     fn rest(&mut self, wakes: &mut WakeList) {
         self.live = false;
-        // SAFETY: the winner is a member, and alive.
+        // SAFETY: the winner is a member of this set, so it is alive.
         let Some(won) = (unsafe { self.kept.give_up().as_ref() }) else { return };
         let key = won.key;
         let Some(member) = member(&mut self.members, key) else { unreachable!("members that won are there") };
@@ -345,7 +327,7 @@ impl<'a, T> ChoiceSet<'a, T> {
         }
     }
 
-    /// A synchronization was leaked: it never happened.
+    /// Ends a synchronization that was leaked: it never happened.
     #[inline]
     fn recover(&mut self) {
         if self.live {
@@ -372,8 +354,8 @@ fn member<'m, 'a, T>(
 
 impl<T> Drop for ChoiceSet<'_, T> {
     fn drop(&mut self) {
-        // All of them, before the first is freed: while one is linked, a partner
-        // may put it behind another in the ready list.
+        // All offers are retracted before the first member is freed. While one is linked, a partner may put it behind
+        // another in the ready list.
         for place in &mut self.members {
             if let Some(member) = &mut place.member {
                 catch_panic(|| member.as_mut().retract());

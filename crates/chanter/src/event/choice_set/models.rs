@@ -23,7 +23,7 @@ fn receiving<'a>(receivers: &'a [&'a Receiver<Message>]) -> ChoiceSet<'a, Got> {
     set
 }
 
-/// A synchronization that is polled once and dropped; what it yielded.
+/// Polls a synchronization once and drops it. Returns its result.
 fn glance<T>(set: &mut ChoiceSet<'_, T>) -> Option<T> {
     match poll_once(pin!(set.next().sync())) {
         Poll::Ready((_, got)) => Some(got),
@@ -31,14 +31,14 @@ fn glance<T>(set: &mut ChoiceSet<'_, T>) -> Option<T> {
     }
 }
 
-/// INV-KEPT: a sender comes while the set rests, goes live, or is live: it is
-/// passed over and served later, or commits. Nobody sleeps for ever.
+/// INV-KEPT: a sender comes while the set rests, goes live, or is live. It is passed over and served later, or
+/// commits. No thread sleeps for ever.
 fn late_sender() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || (block_on(tx.send(Message::new(1))).is_ok(), tx));
     let receivers = [&rx];
     let mut set = receiving(&receivers);
-    // Linked, and at rest; or it has come already.
+    // Linked and at rest, unless the sender has come already.
     let number = match glance(&mut set) {
         Some(got) => got.unwrap().number(),
         None => block_on(set.next()).1.unwrap().number(),
@@ -57,8 +57,8 @@ fn kept_offers_need_publication() {
     needs("group_publish", Relaxed, late_sender);
 }
 
-/// INV-ONE, INV-LAST: two senders meet a live set of two members: one commits,
-/// the other is passed over, and comes next.
+/// INV-ONE, INV-LAST: two senders meet a live set of two members. One commits, and the other is passed over and comes
+/// next.
 #[test]
 fn one_of_two_members_commits() {
     check_wide(|| {
@@ -75,9 +75,8 @@ fn one_of_two_members_commits() {
     });
 }
 
-/// INV-LAST, and the one guarantee: a synchronization is dropped while a partner
-/// commits a member of it. The message is at the head of the channel, or never
-/// left its sender; then the set goes, too.
+/// INV-LAST, and the one guarantee: a synchronization is dropped while a partner commits a member of it. The message
+/// is at the head of the channel, or never left its sender. Then the set is dropped, too.
 fn dropped_next() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || (tx.try_send(Message::new(1)), tx));
@@ -97,8 +96,8 @@ fn dropped_nexts_lose_nothing() {
     check(dropped_next);
 }
 
-/// A send that was taken from a set at the moment at which its synchronization
-/// was dropped is what the next one yields; it is not sent twice.
+/// A send may be taken from a set just when its synchronization is dropped. Then it is the result of the next one,
+/// and is not sent twice.
 #[test]
 fn dropped_nexts_send_once() {
     check(|| {
@@ -115,13 +114,13 @@ fn dropped_nexts_send_once() {
         }
         let received = receiver.join().unwrap();
         assert!(received.is_none_or(|number| number == 1) && sent <= 1, "{received:?} {sent}");
-        // Sent in the second synchronization: it was dropped before it was told.
+        // Sent in the second synchronization, which was dropped before it was told.
         assert!(sent <= u32::from(received.is_some()));
     });
 }
 
-/// INV-LIVE, INV-LAST: the set is dropped while one of its members is passed
-/// over, and another has been: nobody writes to what is gone.
+/// INV-LIVE, INV-LAST: the set is dropped while one of its members is passed over, and another has been. No partner
+/// writes to freed memory.
 fn dropped_set() {
     let ((tx_a, rx_a), answer) = (mailbox(), IVar::new());
     let writer = {
@@ -147,8 +146,8 @@ fn dropped_sets_are_known_to_nobody() {
     check(dropped_set);
 }
 
-/// INV-ONE beside others: the set and another leaf of the same choice are ready
-/// at the same time. One wins; what the other had stays where it is.
+/// INV-ONE beside others: the set and another leaf of the same choice are ready at the same time. One wins, and the
+/// message of the other stays where it is.
 #[test]
 fn sets_and_other_leaves_agree() {
     check(|| {
@@ -181,8 +180,8 @@ fn sets_and_other_leaves_agree() {
     });
 }
 
-/// INV-LOCK: two sets whose members meet on two channels, crosswise. They do
-/// not deadlock, and one message passes at a time.
+/// INV-LOCK: two sets whose members meet on two channels, crosswise. They do not deadlock, and one message passes at
+/// a time.
 #[test]
 fn crossing_sets_agree() {
     check(|| {

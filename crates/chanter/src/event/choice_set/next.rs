@@ -27,7 +27,7 @@ impl<T> fmt::Debug for Next<'_, '_, T> {
 
 into_future!(['s, 'a, T] Next<'s, 'a, T>, (Key, T));
 
-// SAFETY: the branch borrows the set as the event does.
+// SAFETY: the branch borrows the set as the event does, so it is `Send` when the event is.
 unsafe impl<'s, 'a, T> Event for Next<'s, 'a, T> {
     type Branch = NextBranch<'s, 'a, T>;
 
@@ -40,7 +40,7 @@ unsafe impl<'s, 'a, T> Event for Next<'s, 'a, T> {
 #[doc(hidden)]
 pub struct NextBranch<'s, 'a, T> {
     set: &'s mut ChoiceSet<'a, T>,
-    /// The member that has committed, once that is known.
+    /// The member that has committed, once it is known.
     won: Option<Key>,
 }
 
@@ -50,14 +50,14 @@ impl<T> fmt::Debug for NextBranch<'_, '_, T> {
     }
 }
 
-// SAFETY: no offer of its own: the members' are in queues, and refer to the
-// synchronization only while the set is live, which ends in `settle`, or when
-// the branch is dropped. `force` and `finish` run user code.
+// SAFETY: the branch has no offer of its own. The members' offers are in queues. They refer to the synchronization
+// only while the set is live, which ends in `settle`, or when the branch is dropped. `force` and `finish` run user
+// code.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     type Output = (Key, T);
-    /// Its group needs no state of its own: the set's lock is what a single
-    /// synchronization needs.
+    /// The group needs no state of its own: the set's lock does what a queue's lock does for a single
+    /// synchronization.
     const SINGLE: bool = true;
     const LEAN: bool = true;
     const LEAN_LOSER: bool = true;
@@ -73,7 +73,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
             member.make();
         }
         if !set.ready.is_empty() || set.kept.is_stirred() {
-            // It stands behind all that are ready.
+            // The member that committed last goes behind all that are ready.
             set.drain();
             set.again = None;
             set.ready.push_back(key);
@@ -115,7 +115,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         let set = &mut *this.set;
         loop {
             if set.kept.is_stirred() {
-                // Behind those who have waited for longer.
+                // They go behind the members that have waited for longer.
                 set.drain();
             }
             let Some(key) = set.ready.pop_front().or_else(|| set.again.take()) else {
@@ -154,9 +154,9 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
                 set.rest(wakes);
             }
         } else if this.won.is_none() {
-            // A partner has committed it.
+            // A partner has committed the set.
             set.live = false;
-            // SAFETY: the winner is a member, and alive.
+            // SAFETY: the winner is a member of this set, which the branch borrows, so it is alive.
             let won = unsafe { set.kept.winner().as_ref() }.expect("its partner has said which").key;
             this.won = Some(won);
             member(&mut set.members, won).expect("members that won are there").settle(wakes);
@@ -168,7 +168,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         let key = this.won.take().expect("settled");
         let mut won = member(&mut this.set.members, key).expect("members that won are there");
         if !won.is_last() {
-            // Before its `wrap`, which may panic.
+            // Set before its `wrap` runs, which may panic.
             if let Some(other) = this.set.again.replace(key) {
                 this.set.ready.push_back(other);
             }
@@ -193,7 +193,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
 
 impl<T> Drop for NextBranch<'_, '_, T> {
     fn drop(&mut self) {
-        // Not settled: somebody panicked.
+        // Not settled only if some code has panicked.
         self.set.recover();
     }
 }

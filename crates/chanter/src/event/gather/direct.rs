@@ -1,8 +1,6 @@
-//! Members without threads: what is gathered are base events only, whose offers
-//! a [`GatherLatch`] counts.
+//! Members without threads: the gathered events are base events only, and a [`GatherLatch`] counts their offers.
 //!
-//! They commit while nobody looks, and have nothing to do then. All that is left
-//! is to collect their results.
+//! They commit without their owner, and have nothing to do then. The owner only collects their results.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +11,10 @@ use super::shapes::Gathers;
 use crate::event::{Branch, GatherLatch, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
-/// The branches of what is gathered, in its shape.
+/// The branches of the gathered events, in the shape of the events.
 ///
 /// # Safety
-/// Implemented here only. Each branch is structurally pinned, and visited in
-/// the same order each time.
+/// Implemented here only. Each branch is structurally pinned, and visited in the same order each time.
 pub unsafe trait Branches {
     #[doc(hidden)]
     type Output;
@@ -26,13 +23,13 @@ pub unsafe trait Branches {
 
     #[doc(hidden)]
     fn count(&self) -> usize;
-    /// Shows the visitor each branch.
+    /// Shows each branch to the visitor.
     #[doc(hidden)]
     fn visit<V: Visit>(self: Pin<&mut Self>, visitor: &mut V);
-    /// All results: each branch has committed, and this is the only call.
+    /// Returns all results. Each branch has committed, and this is the only call.
     #[doc(hidden)]
     fn all(self: Pin<&mut Self>) -> Self::Output;
-    /// The results of those that have committed; the only call.
+    /// Returns the results of the branches that have committed. This is the only call.
     #[doc(hidden)]
     fn some(self: Pin<&mut Self>) -> Self::Partial;
     #[doc(hidden)]
@@ -40,14 +37,13 @@ pub unsafe trait Branches {
     fn waits(&self, waits: &mut Waits);
 }
 
-/// What is done with each branch.
+/// An action on each branch.
 pub trait Visit {
     #[doc(hidden)]
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>);
 }
 
-/// Offers each. Their partners go on at once, as they do when threads offer
-/// one after the other.
+/// Offers each branch. Partners are woken at once, as they are when threads offer one after the other.
 struct Begin<'a> {
     gather_latch: &'a GatherLatch,
     waker: Option<&'a Waker>,
@@ -68,7 +64,7 @@ impl Visit for Begin<'_> {
     }
 }
 
-/// Counts those that have ended.
+/// Counts the members that have ended.
 struct CountEnded(u32);
 
 impl Visit for CountEnded {
@@ -77,7 +73,7 @@ impl Visit for CountEnded {
     }
 }
 
-/// Waits until each has ended: their partners are at it.
+/// Waits until each member has ended. Their partners are completing them.
 struct AwaitEnd;
 
 impl Visit for AwaitEnd {
@@ -87,7 +83,7 @@ impl Visit for AwaitEnd {
     }
 }
 
-/// Takes those out of their queues that have not ended, and never will.
+/// Takes the members that have not ended, and never will, out of their queues.
 struct Retract<'a>(&'a mut WakeList);
 
 impl Visit for Retract<'_> {
@@ -98,7 +94,7 @@ impl Visit for Retract<'_> {
     }
 }
 
-/// A gathering without threads, from its begin to its end. It is pinned.
+/// A gathering without threads, from its beginning to its end. It is pinned.
 pub(super) struct Direct<P: Gathers> {
     gather_latch: GatherLatch,
     branches: P::Branches,
@@ -107,13 +103,14 @@ pub(super) struct Direct<P: Gathers> {
 }
 
 impl<P: Gathers> Direct<P> {
-    /// Makes one of `events`, where it stays.
+    /// Builds a gathering of `events` in `place`, where it stays.
     ///
     /// # Safety
     /// `place` is good for writes.
     #[inline(always)]
     pub(super) unsafe fn put(events: P, place: *mut Self) {
-        // SAFETY: the caller's contract; every field is written.
+        // SAFETY: the caller promises that `place` is good for writes. Every field is written, and `branches` before
+        // it is read.
         unsafe {
             events.put_branches(&raw mut (*place).branches);
             (&raw mut (*place).gather_latch).write(GatherLatch::new((*place).branches.count()));
@@ -131,11 +128,11 @@ impl<P: Gathers> Direct<P> {
         }
     }
 
-    /// Offers the members, if that has not been done. `waker`: that of the
-    /// owner, who is at an await point.
+    /// Offers the members, if that has not been done. `waker` is that of the owner, if the owner is at an await
+    /// point.
     #[inline(always)]
     pub(super) fn begin(mut self: Pin<&mut Self>, waker: Option<&Waker>) {
-        // SAFETY: the flag is not pinned.
+        // SAFETY: the flag is not pinned, and nothing is moved.
         if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().begun }, true) {
             return;
         }
@@ -149,27 +146,29 @@ impl<P: Gathers> Direct<P> {
     }
 
     /// # Safety
-    /// As for [`GatherLatch::prepare`].
+    /// The gathering is pinned and has begun. Before it dies it is settled by `await_end` or `stop`: see
+    /// [`GatherLatch::prepare`].
     pub(super) unsafe fn offer(&self, at: &Offering<'_>) -> Offered {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the gathering is pinned and has begun. It also promises to settle it
+        // before it dies.
         unsafe { self.gather_latch.prepare(at) }
     }
 
-    /// All have committed: their results.
+    /// Returns the results. All members have committed.
     #[inline(always)]
     pub(super) fn all(self: Pin<&mut Self>) -> P::Output {
         self.split().1.all()
     }
 
-    /// It is settled: waits for the partners of all.
+    /// Waits for the partners of all members, after a commit.
     #[inline(always)]
     pub(super) fn await_end(self: Pin<&mut Self>) {
         self.split().1.visit(&mut AwaitEnd);
     }
 
-    /// The gathering is not chosen: what has not committed never happens.
+    /// Ends a gathering that is not chosen. Members that have not committed never do.
     pub(super) fn stop(mut self: Pin<&mut Self>, wakes: &mut WakeList) {
-        // SAFETY: the flag is not pinned.
+        // SAFETY: the flag is not pinned, and nothing is moved.
         if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().stopped }, true) {
             return;
         }
@@ -182,7 +181,7 @@ impl<P: Gathers> Direct<P> {
         branches.visit(&mut Retract(wakes));
     }
 
-    /// What has committed; after `stop`.
+    /// Returns the results of the members that have committed. Called after `stop`.
     pub(super) fn some(self: Pin<&mut Self>) -> P::Partial {
         self.split().1.some()
     }
@@ -216,12 +215,12 @@ impl<S> fmt::Debug for Line<S> {
 impl<B, const N: usize> Line<[B; N]> {
     #[inline(always)]
     fn at(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
-        // SAFETY: inline, hence pinned with the whole.
+        // SAFETY: the branches lie inside the array, so they are pinned with the whole.
         unsafe { self.map_unchecked_mut(|this| &mut this.0[index]) }
     }
 }
 
-// SAFETY: inline.
+// SAFETY: the branches lie inside the array, so they are pinned with the whole, and they are visited in order.
 unsafe impl<B: Branch, const N: usize> Branches for Line<[B; N]> {
     type Output = [B::Output; N];
     type Partial = [Option<B::Output>; N];
@@ -255,12 +254,12 @@ unsafe impl<B: Branch, const N: usize> Branches for Line<[B; N]> {
 
 impl<B> Line<Box<[B]>> {
     fn at(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
-        // SAFETY: a boxed slice does not move its elements.
+        // SAFETY: a boxed slice does not move its elements, so they are pinned with the whole.
         unsafe { self.map_unchecked_mut(|this| &mut this.0[index]) }
     }
 }
 
-// SAFETY: boxed, and never resized.
+// SAFETY: the branches are boxed and the box is never resized, so they are pinned, and they are visited in order.
 unsafe impl<B: Branch> Branches for Line<Box<[B]>> {
     type Output = Vec<B::Output>;
     type Partial = Vec<Option<B::Output>>;
@@ -301,7 +300,8 @@ impl<T> fmt::Debug for Tuple<T> {
 
 macro_rules! branches {
     ($($branch:ident $index:tt),*) => {
-        // SAFETY: inline.
+        // SAFETY: the branches lie inside the tuple, so they are pinned with the whole, and they are visited in
+        // order.
         unsafe impl<$($branch: Branch),*> Branches for Tuple<($($branch,)*)> {
             type Output = ($($branch::Output,)*);
             type Partial = ($(Option<$branch::Output>,)*);
@@ -311,17 +311,17 @@ macro_rules! branches {
             }
 
             fn visit<V: Visit>(mut self: Pin<&mut Self>, visitor: &mut V) {
-                // SAFETY: inline, hence pinned with the whole.
+                // SAFETY: the branch lies inside the tuple, so it is pinned with the whole.
                 $(visitor.visit(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) });)*
             }
 
             fn all(mut self: Pin<&mut Self>) -> Self::Output {
-                // SAFETY: as in `visit`.
+                // SAFETY: the branch lies inside the tuple, so it is pinned with the whole.
                 ($(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) }.finish(0),)*)
             }
 
             fn some(mut self: Pin<&mut Self>) -> Self::Partial {
-                // SAFETY: as in `visit`.
+                // SAFETY: the branch lies inside the tuple, so it is pinned with the whole.
                 ($(result(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) }),)*)
             }
 
@@ -346,7 +346,7 @@ branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
-/// What is never gathered without threads.
+/// The branches of events that are never gathered without threads. It has no values.
 #[doc(hidden)]
 pub struct Indirect<T, U>(std::convert::Infallible, PhantomData<(T, U)>);
 
@@ -356,7 +356,7 @@ impl<T, U> fmt::Debug for Indirect<T, U> {
     }
 }
 
-// SAFETY: there is none.
+// SAFETY: the type has no values, so no method is ever called.
 unsafe impl<T, U> Branches for Indirect<T, U> {
     type Output = T;
     type Partial = U;

@@ -7,17 +7,15 @@ use std::time::Instant;
 use crate::event::{Event, choose, from_cancel_safe};
 use crate::frame::catch_panic;
 
-/// The first `k` of `events` to commit; the rest never happen.
+/// The first `k` of `events` to commit. The rest never happen.
 ///
-/// Here it must be certain that no event commits beyond the `k`-th, so there
-/// is no thread for each (as in [`gather`](super::gather)), but one choice
-/// after another over those that are left. Events are cloned for that: each
-/// round runs guards anew, and enables the nacks of those that it has not
-/// chosen. A round costs what a choice over the remaining events costs.
+/// No event may commit beyond the `k`-th. So there is no thread for each event, as in [`gather`](super::gather), but
+/// one choice after another over the events that are left. Each round works on clones. It runs guards anew, and
+/// enables the nacks of the events that it has not chosen. A round costs as much as a choice over the remaining
+/// events.
 ///
-/// **Cancel safety.** Each round commits one event, whose result is kept in
-/// this value: dropping [`wait`](GatherK::wait) loses nothing, and another
-/// `wait` goes on.
+/// **Cancel safety.** Each round commits one event, whose result is kept in this value. Dropping
+/// [`wait`](GatherK::wait) loses nothing, and another `wait` goes on.
 ///
 /// Laws: `gather_k(1, [a, b])` yields what `choose([a, b])` does;
 /// `gather_k(n, es)` for `n` events yields what `gather(es)` does, by place.
@@ -59,11 +57,10 @@ impl<E: Event> fmt::Debug for GatherK<E> {
     }
 }
 
-/// Fewer results than were wanted had come by the deadline: here they are.
-/// See [`GatherK::or_nothing`].
+/// The error of [`GatherK::or_nothing`]: fewer results than were wanted had come by the deadline.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Fewer<T> {
-    /// What has committed, by place, in the order of the commits.
+    /// The results that have come, each with the index of its event, in the order of the commits.
     pub results: Vec<(usize, T)>,
 }
 
@@ -81,8 +78,8 @@ impl<T> fmt::Display for Fewer<T> {
 
 impl<T> std::error::Error for Fewer<T> {}
 
-/// Results that are given back unless they are taken: also if they are complete,
-/// and another branch commits in that very moment.
+/// Results that are given back unless they are taken. They are given back also if they are complete, and another
+/// branch commits in that very moment.
 struct Kept<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> {
     few: GatherK<E>,
     back: Option<F>,
@@ -106,11 +103,10 @@ impl<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> Drop for Kept<E, F> {
 }
 
 impl<E: Event + Clone> GatherK<E> {
-    /// Waits until `k` results are there, or all of them if there are not
-    /// that many events.
+    /// Waits until `k` results are there, or all of them if there are fewer events.
     ///
     /// # Panics
-    /// Resumes the panic of a guard or `wrap`; what has come before is kept.
+    /// Resumes the panic of a guard or `wrap`. Earlier results are kept.
     pub async fn wait(&mut self) {
         while !self.is_over() {
             let (place, result) = choose(self.round()).await;
@@ -118,8 +114,8 @@ impl<E: Event + Clone> GatherK<E> {
         }
     }
 
-    /// As [`wait`](GatherK::wait), but no longer than until `deadline`; what is
-    /// ready at the deadline still counts. True: `k` results are there.
+    /// Like [`wait`](GatherK::wait), but waits no longer than until `deadline`. Results that are ready at the
+    /// deadline still count. Returns true if `k` results are there.
     pub async fn wait_by(&mut self, deadline: Instant) -> bool {
         while !self.is_over() {
             match choose(self.round()).by(deadline).await {
@@ -130,17 +126,17 @@ impl<E: Event + Clone> GatherK<E> {
         self.results.len() >= self.wanted
     }
 
-    /// The first `k`, by place, in the order in which they committed.
+    /// Returns the first `k` results, each with the index of its event, in the order in which they committed.
     pub async fn all(mut self) -> Vec<(usize, E::Output)> {
         self.wait().await;
         self.results
     }
 
-    /// `k` results, or nothing: if fewer have come by `deadline`, they come
-    /// back as an error, to be undone as their kind allows.
+    /// Returns `k` results, or nothing. If fewer have come by `deadline`, they come back as an error, and the caller
+    /// can undo them.
     ///
     /// # Errors
-    /// With the results, if there are fewer than `k`.
+    /// Returns the results in [`Fewer`] if there are fewer than `k`.
     pub async fn or_nothing(
         mut self,
         deadline: Instant,
@@ -148,22 +144,19 @@ impl<E: Event + Clone> GatherK<E> {
         if self.wait_by(deadline).await { Ok(self.results) } else { Err(Fewer { results: self.results }) }
     }
 
-    /// The event that commits when `k` results are there (or all of them, if
-    /// there are not that many events): the results, by place, in the order in
-    /// which they committed.
+    /// The event that commits when `k` results are there, or all of them if there are fewer events. It yields the
+    /// results, each with the index of its event, in the order in which they committed.
     ///
-    /// The rounds are run in place, by whoever synchronizes: it needs no thread,
-    /// no machine and no `'static`.
+    /// The rounds are run in place, by the thread that synchronizes. The event needs no thread, no machine and no
+    /// `'static`.
     ///
-    /// **Commit point**: the choice that brings the last result; in a choice with
-    /// others, the poll that sees it.
+    /// **Commit point**: the choice that brings the last result. In a choice with others, it is the poll that sees
+    /// it.
     ///
-    /// **Not chosen, or dropped**: the rest never happens. What has come by then
-    /// has happened; it is dropped: see
-    /// [`event_or_else`](GatherK::event_or_else).
+    /// **Not chosen, or dropped**: the rest never happens. The events that have committed by then have happened, and
+    /// their results are dropped: see [`event_or_else`](GatherK::event_or_else).
     ///
-    /// **Panics** of a guard or `wrap` are resumed; what has come before is
-    /// dropped, or given back.
+    /// **Panics** of a guard or `wrap` are resumed. Earlier results are dropped, or given back.
     ///
     /// Law: alone, `gather_k(k, es).event().await` is `gather_k(k, es).all().await`.
     ///
@@ -182,10 +175,9 @@ impl<E: Event + Clone> GatherK<E> {
         self.event_or_else(drop)
     }
 
-    /// As [`event`](GatherK::event); but what has come when it turns out not to
-    /// be chosen is given to `back`, rather than dropped: `k` results, or
-    /// nothing. `back` is not called if nothing has come; a panic of it is
-    /// reported.
+    /// Like [`event`](GatherK::event), but gives partial results to `back` if the event is not chosen, rather than
+    /// dropping them. So a program gets `k` results, or nothing. `back` is not called if there are no results. A
+    /// panic of it is reported.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -212,7 +204,7 @@ impl<E: Event + Clone> GatherK<E> {
         .wrap(Kept::into_results)
     }
 
-    /// What has come, by place, and the events that have not happened.
+    /// Returns the results so far, each with the index of its event, and the events that have not happened.
     #[allow(clippy::type_complexity, reason = "two plain lists")]
     pub fn into_parts(self) -> (Vec<(usize, E::Output)>, Vec<(usize, E)>) {
         (self.results, self.left)

@@ -1,9 +1,10 @@
 //! `gather`: all of several events, and futures as events.
 //!
-//! `slot.rs` holds the protocol between an owner and one member that has a
-//! thread, `shared.rs` what all such members have in common, `direct.rs` members
-//! that need none (their protocol is in `gather_latch.rs`), `shapes.rs` tuples,
-//! arrays and vectors, `first.rs` the first few of many.
+//! - `slot.rs` holds the protocol between an owner and one member that has a thread.
+//! - `shared.rs` holds what all such members have in common.
+//! - `direct.rs` holds members that need no thread. Their protocol is in `gather_latch.rs`.
+//! - `shapes.rs` holds tuples, arrays and vectors.
+//! - `first.rs` holds the first few of many.
 
 mod direct;
 mod first;
@@ -34,38 +35,32 @@ use super::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
-/// The event that commits when *all* of `events` have: their results, in
-/// order. The paper's `chooseAll`.
+/// The event that commits when *all* of `events` have, and yields their results, in order. The paper's `chooseAll`.
 ///
-/// All begin at once, and they commit in any order, each by itself: each event
-/// is synchronized by a parasite of its own. One that need not wait costs about
-/// a call; the last to finish goes on with the gatherer on its own stack. Tuples
-/// of up to 12, arrays and vectors. One allocation.
+/// All begin at once. They commit in any order, each by itself, since each event is synchronized by a parasite of its
+/// own. A parasite that need not wait costs about a call. The last one to finish resumes the gatherer on its own
+/// stack. `events` is a tuple of up to 12, an array or a vector. It takes one allocation.
 ///
-/// Where all events are sends and receives, without `wrap`s or guards that
-/// somebody would have to run, there are no parasites: whoever completes the
-/// last one wakes the gatherer. That costs no more than to receive from one
-/// after the other, and tuples and arrays are not allocated. (Not on a machine
-/// that an explorer drives: there each is a step of its own.)
+/// There are no parasites if all events are sends and receives, without `wrap`s or guards that a thread would have to
+/// run. Then the partner that completes the last event wakes the gatherer. That costs no more than to receive from
+/// one after the other, and tuples and arrays are not allocated. (On a machine that an explorer drives there are
+/// threads all the same, so that each is a step of its own.)
 ///
-/// **Commit point**: when the last result is there. What is gathered begins
-/// when somebody synchronizes, as a [`guard`](super::guard) does.
+/// **Commit point**: the moment at which the last result is there. The events begin when a thread synchronizes, as
+/// with a [`guard`](super::guard).
 ///
-/// **Not chosen, or dropped**: what has not committed never happens: it is
-/// retracted (nacks are enabled) before the drop returns, unless another
-/// processor polls it right then, which ends it either way. What has committed
-/// has happened: a message was taken, a `wrap` has run, and no rule could undo
-/// that for every event. A channel counts it no more, whether or not the
-/// gatherer has looked. Its result is dropped, or given to
-/// [`reclaim`](Gather::reclaim), which can put it where it belongs. For the
-/// first few only, with nothing to undo, see [`gather_k`].
+/// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
+/// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
+/// Events that have committed have happened: a message was taken, a `wrap` has run, and no rule could undo that for
+/// every event. A channel does not count such a message any more, whether or not the gatherer has looked. Its result
+/// is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs. For the first few only,
+/// with nothing to undo, see [`gather_k`].
 ///
-/// **Panics**: one of an event's guard or `wrap` is resumed in the gatherer;
-/// the others are retracted. Outside of a machine synchronizing panics, before
-/// anything has happened.
+/// **Panics** of an event's guard or `wrap` are resumed in the gatherer. The other events are retracted. Outside of a
+/// machine, synchronizing panics before anything has happened.
 ///
-/// Laws: `gather([])` is `always([])`; `gather((a, b))` yields what
-/// `(a.await, b.await)` may yield, and what `(b.await, a.await)` may.
+/// Laws: `gather([])` is `always([])`. `gather((a, b))` yields all that `(a.await, b.await)` and `(b.await, a.await)`
+/// may yield.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -84,23 +79,21 @@ pub fn gather<P: Gathers>(events: P) -> Gather<P> {
     Gather { events, reclaim: Discard, kind: Kind::Parasite }
 }
 
-/// [`gather`] with a host for each event, instead of a parasite: for events
-/// whose `wrap`s compute for long, and for comparison.
+/// Like [`gather`], with a host for each event instead of a parasite. For events whose `wrap`s compute for long, and
+/// for comparison.
 pub fn gather_on_hosts<P: Gathers>(events: P) -> Gather<P> {
     Gather { events, reclaim: Discard, kind: Kind::Host }
 }
 
-/// The event that commits when `future` has ended: its output.
+/// The event that commits when `future` has ended, and yields its output.
 ///
-/// The future is spawned as a host when somebody synchronizes; if the event is
-/// not chosen, or the synchronization is dropped, it is aborted: dropped where
-/// it waits. If it had ended by then, its output is dropped, or goes to
-/// [`reclaim`](Gather::reclaim). For futures that should be polled in place
-/// instead see [`from_cancel_safe`](super::from_cancel_safe).
+/// The future is spawned as a host when a thread synchronizes. If the event is not chosen, or the synchronization is
+/// dropped, the future is aborted: dropped where it waits. If it had ended by then, its output is dropped, or goes to
+/// [`reclaim`](Gather::reclaim). For futures that should be polled in place instead, see
+/// [`from_cancel_safe`](super::from_cancel_safe).
 ///
 /// # Panics
-/// Synchronizing resumes a panic of the future. Outside of a machine it
-/// panics, before anything has happened.
+/// Synchronizing resumes a panic of the future. Outside of a machine it panics before anything has happened.
 ///
 /// Law: alone, `from_future(f).await` is `f.await`, on another thread.
 ///
@@ -135,13 +128,11 @@ pub struct Gather<P, R = Discard> {
 }
 
 impl<P: Gathers> Gather<P> {
-    /// The same event; but results that are there when it turns out not to be
-    /// chosen are given to `back`, rather than dropped.
+    /// The same event, but its results are given to `back` if it is not chosen, rather than dropped.
     ///
-    /// It gets them in their places, if there is one at all, when no member
-    /// can finish any more: during the drop, or, if another processor polls a
-    /// member right then, at the end of that poll. A panic of `back` is
-    /// reported.
+    /// `back` gets the results in their places, if there is at least one, when no member can finish any more. That is
+    /// during the drop. If another processor polls a member right then, it is at the end of that poll. A panic of
+    /// `back` is reported.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -168,8 +159,8 @@ impl<P, R> fmt::Debug for Gather<P, R> {
 
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Gather<P, R>, P::Output);
 
-// SAFETY: the branch holds the events, their branches or a share of their slots,
-// which are `Send` when the events are, and `R`, which is.
+// SAFETY: the branch holds the events, their branches or a share of their slots, which are `Send` when the events
+// are, and `R`, which is always `Send`.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     type Branch = GatherBranch<P, R>;
 
@@ -186,18 +177,18 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     }
 }
 
-/// Of the three parts that the members may be in, at most one is there.
+/// The branch of a gathering. The members are in one of three fields at a time, or in none.
 #[doc(hidden)]
 pub struct GatherBranch<P: Gathers, R: Reclaim<P::Partial>> {
-    /// Until it begins.
+    /// The events, until the synchronization begins.
     events: Option<(P, Kind)>,
-    /// From then on, until it ends: without threads. Pinned.
+    /// The members without threads, from then until the end. Pinned.
     direct: Place<Direct<P>>,
-    /// Or with threads.
+    /// The members with threads, from then until the end.
     shared: Option<Share<P::Slots, R>>,
     /// Goes to the threads, if there are any.
     reclaim: Option<R>,
-    /// With threads only.
+    /// The owner's offer, used with threads only.
     offer: Offer,
     lost: bool,
 }
@@ -215,15 +206,15 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
 
     #[inline(always)]
     fn direct(self: Pin<&mut Self>) -> Option<Pin<&mut Direct<P>>> {
-        // SAFETY: pinned with the whole.
+        // SAFETY: `direct` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.direct) }.get()
     }
 
-    /// Retracted: what has committed is reclaimed.
+    /// Reclaims the results of the members that have committed. The members are retracted.
     fn abort(mut self: Pin<&mut Self>) {
         if let Some(direct) = self.as_mut().direct() {
             let partial = direct.some();
-            // SAFETY: the members are retracted: nobody else refers to them.
+            // SAFETY: the members are retracted, so no partner refers to them. They are dropped in place.
             let this = unsafe { self.get_unchecked_mut() };
             this.direct.clear();
             if let Some(back) = this.reclaim.take()
@@ -240,29 +231,29 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
     }
 }
 
-/// Whether threads are needed after all: they are for those who asked for them,
-/// and for those who explore schedules, to whom each is a step of its own.
+/// Whether threads are needed: for a program that asked for hosts, and on a machine that explores schedules, where
+/// each thread is a step of its own.
 fn needs_threads(kind: Kind) -> bool {
     kind == Kind::Host || Vp::current().is_some_and(|vp| vp.simulated.is_some())
 }
 
-// SAFETY: `settle` and `drop` retract the offer, and the members'. User code
-// runs in `force`, `walk` and `finish` only; where members have no threads, in
-// `walk` or `try_leaf`, whoever comes first, attached or woken partners may run.
+// SAFETY: `settle` and `drop` retract the owner's offer, and those of the members. User code runs in `force`, `walk`
+// and `finish`. Members without threads begin in `walk` or `try_leaf`, whichever is called first, and there attached
+// or woken partners may run. No lock is held in any of them.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     type Output = P::Output;
-    // The partner of the last member has no lock of ours to go by.
+    // Not single without threads: the partner of the last member holds no lock of ours.
     const SINGLE: bool = !P::DIRECT;
     const WALKED: bool = true;
 
     fn force(self: Pin<&mut Self>) {
-        // SAFETY: only `offer` is pinned, and `direct` once it is there.
+        // SAFETY: only `offer` is pinned, and `direct` once it is there, which is not the case yet.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some((events, kind)) = this.events.take() {
             kind.check("a gathering, or a future as an event,");
             if P::DIRECT && !needs_threads(kind) {
-                // SAFETY: `put` writes it.
+                // SAFETY: `put` initializes the memory that it is given.
                 unsafe { this.direct.fill(|place| Direct::put(events, place)) };
             } else {
                 let reclaim = this.reclaim.take().expect("begun once");
@@ -281,13 +272,13 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if let Some(direct) = self.direct.get_ref() {
-            // SAFETY: pinned, begun by `walk`, and stopped or settled in `drop`
-            // at the latest.
+            // SAFETY: the gathering is pinned and was begun by `walk`. It is stopped or settled in `drop` at the
+            // latest.
             return unsafe { direct.offer(at) };
         }
         let shared = self.shared();
-        // SAFETY: pinned, and retracted in `drop` at the latest, before the
-        // share of its queue goes.
+        // SAFETY: the offer is pinned, and is retracted in `drop` at the latest, before the share of its queue is
+        // given up.
         unsafe { shared.owner.offer(&self.offer, at, || shared.is_over()) }
     }
 
@@ -302,14 +293,14 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         } else {
             return;
         }
-        // SAFETY: the flag is not pinned.
+        // SAFETY: the flag is not pinned, and nothing is moved.
         unsafe { self.get_unchecked_mut() }.lost = winner.is_none();
     }
 
     fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> P::Output {
         if let Some(direct) = self.as_mut().direct() {
             let output = direct.all();
-            // SAFETY: settled: nobody else refers to the members.
+            // SAFETY: settled, so no partner refers to the members. They are dropped in place.
             unsafe { self.get_unchecked_mut() }.direct.clear();
             return output;
         }
@@ -349,14 +340,14 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        // Not asked of those without threads, which are no single offer.
+        // Called for gatherings with threads only. Without threads it is no single offer.
         self.shared().owner.locked(f);
     }
 }
 
 impl<P: Gathers, R: Reclaim<P::Partial>> Drop for GatherBranch<P, R> {
     fn drop(&mut self) {
-        // SAFETY: pinned if anything has begun, and not moved here.
+        // SAFETY: the branch was pinned if anything has begun, and it is not moved here.
         let mut this = unsafe { Pin::new_unchecked(self) };
         if let Some(direct) = this.as_mut().direct() {
             let mut wakes = WakeList::new();

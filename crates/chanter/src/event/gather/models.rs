@@ -1,4 +1,4 @@
-//! Loom models of gathering: INV-SLOT, and who is the last to leave.
+//! Loom models of gathering: INV-SLOT, and the last one to leave.
 //!
 //! How to run them: see `sync/models.rs`.
 
@@ -24,7 +24,7 @@ struct Begun<P: Gathers, R: Reclaim<P::Partial>>(Share<P::Slots, R>);
 
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Begun<P, R>, P::Output);
 
-// SAFETY: as for `Gather`.
+// SAFETY: the branch holds a share, which is `Send` when the events are, as for `Gather`.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
     type Branch = GatherBranch<P, R>;
 
@@ -55,13 +55,13 @@ impl<P: Gathers> Bare<P, Discard> {
 
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Bare<P, R>, P::Output);
 
-// SAFETY: as for `Gather`.
+// SAFETY: the branch holds the events' branches, which are `Send` when the events are, as for `Gather`.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Bare<P, R> {
     type Branch = GatherBranch<P, R>;
 
     fn into_branch(self) -> Self::Branch {
         let mut direct = Place::new();
-        // SAFETY: `put` writes it; it may be moved until it begins.
+        // SAFETY: `put` initializes its memory. The gathering may be moved until it begins.
         unsafe { direct.fill(|place| Direct::put(self.0, place)) };
         GatherBranch {
             events: None,
@@ -74,13 +74,13 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Bare<P, R> {
     }
 }
 
-/// A member's share; once for each slot.
+/// Makes a member's share. Called once for each slot.
 fn member_of<S: Slots, R: Reclaim<S::Partial>>(owner: &Share<S, R>) -> Share<S, R> {
-    // SAFETY: each model does it so.
+    // SAFETY: each model calls this once for each slot.
     unsafe { owner.of_member() }
 }
 
-/// Ready at its second poll. Each poll touches the message.
+/// A future that is ready at its second poll. Each poll touches the message.
 struct Twice {
     message: Option<Message>,
     polled: bool,
@@ -105,9 +105,8 @@ impl Future for Twice {
     }
 }
 
-/// INV-SLOT: the owner gives up while the member polls, waits, ends or has
-/// ended. The future is dropped once, with exclusive access, and an output is
-/// reclaimed once, by whoever is last.
+/// INV-SLOT: the owner gives up while the member polls, waits, ends or has ended. The future is dropped once, with
+/// exclusive access. An output is reclaimed once, by the last one to leave.
 fn abandoned() {
     let reclaimed = LoomArc::new(AtomicUsize::new(0));
     let count = LoomArc::clone(&reclaimed);
@@ -141,13 +140,13 @@ fn slot_abort_is_needed() {
     needs("slot_abort", Relaxed, abandoned);
 }
 
-/// Who frees sees every use end.
+/// The thread that frees the state sees every use end.
 #[test]
 fn gather_free_is_needed() {
     needs("gather_free", Relaxed, abandoned);
 }
 
-/// Who reclaims sees the outputs of all.
+/// The thread that reclaims sees the outputs of all.
 #[test]
 fn gather_leave_acquires() {
     needs("gather_leave", Release, abandoned);
@@ -159,8 +158,7 @@ fn two(shared: &Share<<Two as Gathers>::Slots, Discard>, index: usize) -> impl F
     Member::new(member_of(shared), |slots: &<Two as Gathers>::Slots, index| slots.slot(index), index)
 }
 
-/// Two members end on two processors: the owner is woken, once, and sees both
-/// outputs.
+/// Two members end on two processors. The owner is woken once, and sees both outputs.
 fn both() {
     let events = [always(Message::new(1)), always(Message::new(2))];
     let shared = Share::new(events.into_slots(), Discard, false);
@@ -188,7 +186,7 @@ fn gather_observe_is_needed() {
     needs("gather_observe", Relaxed, both);
 }
 
-/// A member panics: the owner gets the panic, whatever the other does.
+/// A member panics. The owner gets the panic, whatever the other member does.
 fn failed() {
     let shared = Share::new(Alone(Bad).into_slots(), Discard, false);
     let member = Member::new(member_of(&shared), |slots, _| slots.slot(), 0);

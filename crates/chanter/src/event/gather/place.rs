@@ -1,7 +1,6 @@
 //! A place: an `Option` that is filled where it is.
 //!
-//! An `Option` is assigned by moving a value into it. What is large, and built
-//! of many small parts, is cheaper to build in place.
+//! An `Option` is assigned by moving a value into it. A large value of many small parts is cheaper to build in place.
 
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -18,7 +17,7 @@ impl<T> Place<T> {
     }
 
     /// # Safety
-    /// `write` initializes what it is given.
+    /// `write` initializes the memory behind the pointer that it is given.
     #[inline(always)]
     pub(super) unsafe fn fill(&mut self, write: impl FnOnce(*mut T)) {
         self.clear();
@@ -28,24 +27,25 @@ impl<T> Place<T> {
 
     #[inline(always)]
     pub(super) fn get_ref(&self) -> Option<&T> {
-        // SAFETY: it is full.
+        // SAFETY: the value is initialized, since `is_full` is set.
         self.is_full.then(|| unsafe { self.value.assume_init_ref() })
     }
 
     #[inline(always)]
     pub(super) fn get(self: Pin<&mut Self>) -> Option<Pin<&mut T>> {
-        // SAFETY: it is full, and pinned with the whole.
+        // SAFETY: the value is initialized, since `is_full` is set, and it is pinned with the whole.
         unsafe {
             let this = self.get_unchecked_mut();
             this.is_full.then(|| Pin::new_unchecked(this.value.assume_init_mut()))
         }
     }
 
-    /// Drops what is in it, in place.
+    /// Drops the value, in place.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         if std::mem::replace(&mut self.is_full, false) {
-            // SAFETY: it was full.
+            // SAFETY: the value was initialized, since `is_full` was set. It is dropped once, since the flag is
+            // cleared.
             unsafe { self.value.assume_init_drop() };
         }
     }

@@ -1,4 +1,4 @@
-//! What can be gathered: arrays, vectors and tuples of events, and a future.
+//! The shapes that can be gathered: arrays, vectors and tuples of events, and a future.
 
 use std::future::Future;
 
@@ -7,28 +7,28 @@ use super::shared::{Kind, Member, Reclaim, Share, Slots};
 use super::slot::Slot;
 use crate::event::{Branch, Event, Sync};
 
-/// What [`gather`](super::gather) takes: a tuple of up to 12 events, an array
-/// or a vector; all `Send` and `'static`, and so are their outputs.
+/// The argument of [`gather`](super::gather): a tuple of up to 12 events, an array or a vector. The events and their
+/// outputs are `Send` and `'static`.
 ///
 /// # Safety
 /// Implemented by this crate only. The slots are `Send` if the events are.
 pub unsafe trait Gathers {
     /// All results, in the same shape.
     type Output: Send;
-    /// The results that are there, in the same shape.
+    /// The results that have come, in the same shape.
     type Partial;
     #[doc(hidden)]
     type Slots: Slots<Output = Self::Output, Partial = Self::Partial>;
     #[doc(hidden)]
     fn into_slots(self) -> Self::Slots;
 
-    /// All of them can do without a thread.
+    /// Whether all events can do without a thread.
     #[doc(hidden)]
     const DIRECT: bool;
     #[doc(hidden)]
     type Branches: Branches<Output = Self::Output, Partial = Self::Partial>;
-    /// Only if DIRECT. Built where they stay: an array that is mapped and moved
-    /// costs more than to offer what is in it.
+    /// Builds the branches in `place`, where they stay: to map and move an array costs more than to offer its events.
+    /// Called only if DIRECT.
     ///
     /// # Safety
     /// `place` is good for writes; afterwards it is initialized.
@@ -48,7 +48,7 @@ impl<F: Future, const N: usize> Row<[Slot<F>; N]> {
     }
 }
 
-// SAFETY: inline, in what never moves.
+// SAFETY: the slots lie inside the array, in memory that never moves.
 unsafe impl<F: Future + Send + 'static, const N: usize> Slots for Row<[Slot<F>; N]>
 where
     F::Output: Send,
@@ -72,7 +72,7 @@ where
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises for each slot that its member has left, and calls this once.
         self.0.each_ref().map(|slot| unsafe { slot.take() })
     }
 
@@ -88,7 +88,7 @@ where
     }
 }
 
-// SAFETY: boxed.
+// SAFETY: the slots are boxed, and the box is never resized.
 unsafe impl<F: Future + Send + 'static> Slots for Row<Box<[Slot<F>]>>
 where
     F::Output: Send,
@@ -112,7 +112,7 @@ where
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises for each slot that its member has left, and calls this once.
         self.0.iter().map(|slot| unsafe { slot.take() }).collect()
     }
 
@@ -125,7 +125,7 @@ where
     }
 }
 
-// SAFETY: a `Sync` is `Send` when its event is.
+// SAFETY: a slot holds a `Sync`, which is `Send` when its event is.
 unsafe impl<E: Event + Send + 'static, const N: usize> Gathers for [E; N]
 where
     E::Output: Send,
@@ -143,16 +143,16 @@ where
 
     #[inline(always)]
     unsafe fn put_branches(self, place: *mut Self::Branches) {
-        // SAFETY: an array of its elements.
+        // SAFETY: the caller promises that `place` is good for writes. The array lies at its first element.
         let first = unsafe { &raw mut (*place).0 }.cast::<E::Branch>();
         for (index, event) in self.into_iter().enumerate() {
-            // SAFETY: in bounds; the caller's contract.
+            // SAFETY: the index is in bounds of the array, and the caller promises that `place` is good for writes.
             unsafe { first.add(index).write(event.into_branch()) };
         }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: a slot holds a `Sync`, which is `Send` when its event is.
 unsafe impl<E: Event + Send + 'static> Gathers for Vec<E>
 where
     E::Output: Send,
@@ -169,12 +169,12 @@ where
     type Branches = Line<Box<[E::Branch]>>;
 
     unsafe fn put_branches(self, place: *mut Self::Branches) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that `place` is good for writes.
         unsafe { place.write(Line(self.into_iter().map(E::into_branch).collect())) };
     }
 }
 
-/// One future, for `from_future`.
+/// One future, for [`from_future`](super::from_future).
 #[derive(Clone, Debug)]
 pub struct Alone<F>(pub(super) F);
 
@@ -189,7 +189,7 @@ impl<F: Future> One<F> {
     }
 }
 
-// SAFETY: inline, in what never moves.
+// SAFETY: the slot lies inside the value, in memory that never moves.
 unsafe impl<F: Future + Send + 'static> Slots for One<F>
 where
     F::Output: Send,
@@ -211,7 +211,7 @@ where
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the slot's member has left, and calls this once.
         unsafe { self.0.take() }
     }
 
@@ -224,7 +224,7 @@ where
     }
 }
 
-// SAFETY: the slot holds the future.
+// SAFETY: the slot holds the future, and is `Send` when the future is.
 unsafe impl<F: Future + Send + 'static> Gathers for Alone<F>
 where
     F::Output: Send,
@@ -251,7 +251,7 @@ pub struct Each<T>(T);
 
 macro_rules! tuple {
     ($($event:ident $index:tt),*) => {
-        // SAFETY: inline, in what never moves.
+        // SAFETY: the slots lie inside the tuple, in memory that never moves.
         unsafe impl<$($event: Future + Send + 'static),*> Slots for Each<($(Slot<$event>,)*)>
         where
             $($event::Output: Send,)*
@@ -273,7 +273,7 @@ macro_rules! tuple {
             }
 
             unsafe fn take_some(&self) -> Self::Partial {
-                // SAFETY: the caller's contract.
+                // SAFETY: the caller promises for each slot that its member has left, and calls this once.
                 unsafe { ($(self.0.$index.take(),)*) }
             }
 
@@ -286,7 +286,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: a `Sync` is `Send` when its event is.
+        // SAFETY: a slot holds a `Sync`, which is `Send` when its event is.
         unsafe impl<$($event: Event + Send + 'static),*> Gathers for ($($event,)*)
         where
             $($event::Output: Send,)*
@@ -303,7 +303,7 @@ macro_rules! tuple {
             type Branches = Tuple<($($event::Branch,)*)>;
 
             unsafe fn put_branches(self, place: *mut Self::Branches) {
-                // SAFETY: the caller's contract.
+                // SAFETY: the caller promises that `place` is good for writes.
                 unsafe { place.write(Tuple(($(self.$index.into_branch(),)*))) };
             }
         }

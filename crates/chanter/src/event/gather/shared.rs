@@ -1,4 +1,4 @@
-//! What the members of a gathering share with its owner.
+//! The state that the members of a gathering share with its owner.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Cell, Lock, order, os_thread};
 use crate::thread;
 
-/// What a member runs on.
+/// The kind of thread that a member runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A parasite: polled at once, in place.
@@ -36,8 +36,7 @@ impl Kind {
         }
     }
 
-    /// Refuses, before anything has happened, to spawn where that is
-    /// impossible.
+    /// Panics, before anything has happened, where no thread can be spawned.
     #[inline]
     #[track_caller]
     pub(crate) fn check(self, what: &str) {
@@ -52,11 +51,11 @@ impl Kind {
 /// The slots of a gathering, of any shape.
 ///
 /// # Safety
-/// Implemented here only. The slots stay where they are.
+/// Implemented here only. The slots stay where they are while the gathering lives.
 pub unsafe trait Slots: Send + Sync + Sized + 'static {
     /// All outputs.
     type Output: Send;
-    /// The outputs that are there.
+    /// The outputs that have come.
     type Partial;
 
     #[doc(hidden)]
@@ -65,36 +64,36 @@ pub unsafe trait Slots: Send + Sync + Sized + 'static {
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "sealed")]
     fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind);
-    /// Aborts all; how many of them waited.
+    /// Aborts all slots. Returns how many of them waited.
     #[doc(hidden)]
     fn abort(&self) -> usize;
-    /// What is there.
+    /// Takes the outputs that have come.
     ///
     /// # Safety
-    /// As for `Slot::take`, for all of them.
+    /// The caller satisfies the conditions of `Slot::take` for all slots.
     #[doc(hidden)]
     unsafe fn take_some(&self) -> Self::Partial;
-    /// Everything, if everything is there.
+    /// Returns all outputs, if all have come.
     #[doc(hidden)]
     fn all(partial: Self::Partial) -> Option<Self::Output>;
     #[doc(hidden)]
     fn is_empty(partial: &Self::Partial) -> bool;
 }
 
-/// What becomes of outputs whose gathering was not chosen.
+/// The treatment of outputs whose gathering was not chosen.
 pub trait Reclaim<P>: Send + 'static {
     #[doc(hidden)]
     fn reclaim(self, partial: P);
 }
 
-/// Gives outputs back that nobody wants. A panic is reported.
+/// Gives unwanted outputs to `back`. A panic of it is reported.
 pub(super) fn reclaim<P>(back: impl Reclaim<P>, partial: P) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| back.reclaim(partial))) {
         JoinError::panicked(payload).report("reclaiming the results of a gathering");
     }
 }
 
-/// Unwanted outputs are dropped.
+/// Drops unwanted outputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Discard;
 
@@ -102,7 +101,7 @@ impl<P> Reclaim<P> for Discard {
     fn reclaim(self, _partial: P) {}
 }
 
-/// Unwanted outputs go to a closure.
+/// Gives unwanted outputs to a closure.
 #[derive(Clone, Copy)]
 pub struct To<F>(pub(super) F);
 
@@ -120,22 +119,21 @@ impl<P, F: FnOnce(P) + Send + 'static> Reclaim<P> for To<F> {
 
 type Payload = Box<dyn Any + Send>;
 
-/// What lies behind each [`Share`].
+/// The state behind each [`Share`].
 pub(crate) struct Shared<S: Slots, R: Reclaim<S::Partial>> {
     slots: S,
-    /// Members that have not ended, and the owner. Who leaves last, when the
-    /// owner has given up, reclaims.
+    /// The number of members that have not ended, plus the owner. The last one to leave reclaims, if the owner has
+    /// given up.
     left: AtomicUsize,
-    /// Shares: who drops the last, frees.
+    /// The number of shares. The last one to be dropped frees the state.
     shares: AtomicUsize,
     failed: AtomicBool,
-    /// The first panic.
+    /// The payload of the first panic.
     panic: Lock<Option<Payload>>,
     pub(super) owner: WaitQueue,
     reclaim: Lock<Option<R>>,
-    /// The OS thread that spawns the members. What ends there, while it does,
-    /// is counted by plain additions, and taken off at the end: a parasite that
-    /// need not wait costs no read-modify-write.
+    /// The OS thread that spawns the members. Members that end on it meanwhile are counted by plain additions, and
+    /// taken off at the end. So a parasite that need not wait costs no read-modify-write.
     starter: u32,
     starting: Cell<bool>,
     ended: Cell<usize>,
@@ -145,8 +143,8 @@ pub(crate) struct Shared<S: Slots, R: Reclaim<S::Partial>> {
 /// A share of a gathering: the owner's, or a member's.
 pub(crate) struct Share<S: Slots, R: Reclaim<S::Partial>>(NonNull<Shared<S, R>>);
 
-// SAFETY: slots are `Send` and `Sync`, and so is what is behind locks; the cells
-// are the starter's alone, while it starts.
+// SAFETY: slots are `Send` and `Sync`, and so is the content of the locks. Only the starter uses the cells, while it
+// starts.
 unsafe impl<S: Slots, R: Reclaim<S::Partial>> Send for Share<S, R> {}
 
 impl<S: Slots, R: Reclaim<S::Partial>> Deref for Share<S, R> {
@@ -154,7 +152,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Deref for Share<S, R> {
 
     #[inline(always)]
     fn deref(&self) -> &Shared<S, R> {
-        // SAFETY: a share keeps it alive.
+        // SAFETY: the state is alive as long as this share.
         unsafe { self.0.as_ref() }
     }
 }
@@ -166,14 +164,14 @@ impl<S: Slots, R: Reclaim<S::Partial>> Drop for Share<S, R> {
             // The owner's share is alive.
             self.dropped.set(self.dropped.get() + 1);
         } else {
-            // SAFETY: this share is gone.
+            // SAFETY: this one share is being dropped.
             unsafe { Shared::give_up(self.0, 1) };
         }
     }
 }
 
 impl<S: Slots, R: Reclaim<S::Partial>> Share<S, R> {
-    /// The owner's share; each member's is counted already.
+    /// Makes the owner's share. Each member's share is counted already.
     pub(super) fn new(slots: S, reclaim: R, starting: bool) -> Self {
         let all = slots.count() + 1;
         Self(NonNull::from(Box::leak(Box::new(Shared {
@@ -200,16 +198,16 @@ impl<S: Slots, R: Reclaim<S::Partial>> Share<S, R> {
             shared.leave(ended);
         }
         if dropped > 0 {
-            // SAFETY: those shares are gone, and ours is not.
+            // SAFETY: `dropped` shares are gone, and the owner's share still keeps the state alive.
             unsafe { Shared::give_up(shared.0, dropped) };
         }
         shared
     }
 
-    /// A member's share.
+    /// Makes a member's share.
     ///
     /// # Safety
-    /// Once for each slot.
+    /// The caller calls this once for each slot.
     pub(super) unsafe fn of_member(&self) -> Self {
         Self(self.0)
     }
@@ -217,18 +215,18 @@ impl<S: Slots, R: Reclaim<S::Partial>> Share<S, R> {
 
 impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
     /// # Safety
-    /// So many shares are gone.
+    /// `count` shares are gone, and the caller does not count them again.
     unsafe fn give_up(this: NonNull<Self>, count: usize) {
-        // SAFETY: these shares have kept it alive so far.
+        // SAFETY: the shares that are given up have kept the state alive so far.
         let shares = unsafe { &this.as_ref().shares };
         // ORDER: AcqRel: our uses end before it is freed by the last.
         if shares.fetch_sub(count, order::gather_free()) == count {
-            // SAFETY: made by `new`, and nobody else is left.
+            // SAFETY: the state was boxed by `Share::new`, and no share of it is left.
             drop(unsafe { Box::from_raw(this.as_ptr()) });
         }
     }
 
-    /// Whether we are below the loop that spawns the members, on its stack.
+    /// Whether the caller runs on the stack of the loop that spawns the members.
     #[inline(always)]
     fn is_starting(&self) -> bool {
         self.starter == os_thread() && self.starting.get()
@@ -238,23 +236,23 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         self.slots.count()
     }
 
-    /// Every member has finished, or one has panicked.
+    /// Whether every member has finished, or one has panicked.
     pub(super) fn is_over(&self) -> bool {
         // ORDER: Acquire pairs with `leave` and `fail`.
         self.left.load(order::gather_observe()) == 1 || self.failed.load(order::gather_observe())
     }
 
-    /// The owner gives up: what waits never happens, and what has happened is
-    /// reclaimed.
+    /// The owner gives up. Members that wait never happen, and results that have come are reclaimed.
     pub(super) fn abandon(&self) {
         self.leave(self.slots.abort() + 1);
     }
 
-    /// The results; or the panic of a member.
+    /// Returns the results, or the panic of a member.
     pub(super) fn results(&self) -> Result<S::Output, Payload> {
-        // ORDER: Acquire pairs with `fail`, as in `is_over`.
+        // ORDER: Acquire pairs with `fail`: the panic's payload is visible.
         if !self.failed.load(order::gather_observe()) {
-            // SAFETY: every member is done, and the owner asks once.
+            // SAFETY: the owner has observed, by the acquiring loads of `is_over`, that every member is done, and it
+            // asks once.
             let partial = unsafe { self.slots.take_some() };
             return Ok(S::all(partial).expect("every member is done"));
         }
@@ -263,15 +261,14 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         Err(panic.unwrap_or_else(|| Box::new("a gathered thread was cancelled")))
     }
 
-    /// So many have ended; true: the owner alone is left.
+    /// Counts off `count` participants that have ended. Returns true if the owner alone is left.
     #[inline]
     fn leave(&self, count: usize) -> bool {
         if self.is_starting() {
             self.ended.set(self.ended.get() + count);
             return false;
         }
-        // ORDER: AcqRel: Release publishes our output, Acquire shows the last
-        // one the others'.
+        // ORDER: AcqRel: Release publishes our output, Acquire shows the others' outputs to the last one.
         let before = self.left.fetch_sub(count, order::gather_leave());
         if before == count {
             self.reclaim();
@@ -281,7 +278,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
 
     #[cold]
     fn reclaim(&self) {
-        // SAFETY: nobody else is left.
+        // SAFETY: no member is left, and the owner has given up, so nobody else takes an output.
         let partial = unsafe { self.slots.take_some() };
         if S::is_empty(&partial) {
             return;
@@ -290,13 +287,13 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         reclaim(back.expect("once"), partial);
     }
 
-    /// A member has its output.
+    /// A member has stored its output.
     fn finish(&self, waker: &Waker) {
         if self.leave(1) {
             let mut wakes = WakeList::new();
             self.owner.complete_all(&mut wakes);
-            // The owner goes on here, on the stack of the last (figure 5's
-            // `attach`), if this is a thread of ours at an await point.
+            // The owner goes on here, on the stack of the last member (figure 5's `attach`), if this is one of our
+            // threads at an await point.
             wakes.deliver(waker);
         }
     }
@@ -332,7 +329,7 @@ where
     F::Output: Send,
 {
     pub(super) fn spawn(shared: &Share<S, R>, slot: fn(&S, usize) -> &Slot<F>, index: usize, kind: Kind) {
-        // SAFETY: called once for each slot.
+        // SAFETY: `Slots::start` calls this once for each slot.
         kind.spawn(Self::new(unsafe { shared.of_member() }, slot, index));
     }
 
@@ -348,7 +345,7 @@ impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Future for Member<S, R, F> {
         // All fields are `Unpin`: the future lies in the slot.
         let this = self.get_mut();
         let slot = (this.slot)(&this.shared.slots, this.index);
-        // SAFETY: shared slots do not move; we are its only member.
+        // SAFETY: shared slots do not move, and this is the only member of the slot.
         match unsafe { slot.poll(this.shared.is_starting(), cx) } {
             Step::Pending => return Poll::Pending,
             Step::Done => {

@@ -1,5 +1,5 @@
-//! A slot: a future that a thread of its own polls for somebody else, who may
-//! abort it at any time and takes its output at the end.
+//! A slot: a future that is polled by a thread of its own, its *member*, for an *owner*. The owner may abort it at
+//! any time, and takes its output at the end.
 //!
 //! ```text
 //!            ┌──(begin, by the member)──► BUSY, and so it stays with the output
@@ -10,11 +10,12 @@
 //!
 //! | field          | who may touch it                                       |
 //! |----------------|--------------------------------------------------------|
-//! | `stage`        | the member while BUSY, until it leaves; the owner that aborted an IDLE slot; whoever knows that the member has left |
-//! | `waker`        | the same                                               |
+//! | `stage`        | the member while BUSY, until it leaves; the owner after an abort of an IDLE slot; |
+//! |                | a thread that has seen the member leave                |
+//! | `waker`        | the threads that may touch `stage`                     |
 //!
-//! * INV-SLOT: the future is dropped once, by the member or by the owner, and
-//!   an output is never overwritten: it stays until it is taken or reclaimed.
+//! * INV-SLOT: the future is dropped once, by the member or by the owner. An output is never overwritten: it stays
+//!   until it is taken or reclaimed.
 
 use std::any::Any;
 use std::fmt;
@@ -36,7 +37,7 @@ const ABORTED: u8 = 2;
 pub struct Slot<F: Future> {
     state: AtomicU8,
     stage: UnsafeCell<Stage<F>>,
-    /// The member's, while it waits: to end it after an abort.
+    /// The member's waker, while it waits. It ends the member after an abort.
     waker: UnsafeCell<Option<Waker>>,
 }
 
@@ -46,21 +47,20 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// What a poll of a slot came to.
+/// The outcome of a poll of a slot.
 pub(super) enum Step {
     Pending,
     Done,
     Panicked(Box<dyn Any + Send>),
-    /// The owner has aborted it meanwhile, and left the end to us.
+    /// The owner has aborted the slot meanwhile, and left the end to the member.
     Ended,
-    /// The owner had aborted it before.
+    /// The owner had aborted the slot before.
     Aborted,
 }
 
-// SAFETY: the future and the output pass from thread to thread, and are never
-// shared.
+// SAFETY: the future and the output pass from thread to thread, which their `Send` allows, and are never shared.
 unsafe impl<F: Future + Send> Send for Slot<F> where F::Output: Send {}
-// SAFETY: as above: the state gives one thread at a time access.
+// SAFETY: the state gives one thread at a time access to future, output and waker. So `Send` suffices for them.
 unsafe impl<F: Future + Send> Sync for Slot<F> where F::Output: Send {}
 
 impl<F: Future> fmt::Debug for Slot<F> {
@@ -78,8 +78,8 @@ impl<F: Future> Slot<F> {
         }
     }
 
-    /// The member polls the future. `alone`: the owner, too, is on this stack:
-    /// it cannot abort meanwhile, so transitions are plain stores.
+    /// The member polls the future. `alone` says that the owner, too, is on this stack. It cannot abort meanwhile, so
+    /// transitions are plain stores.
     ///
     /// # Safety
     /// The slot is pinned, and only one thread, its member, calls this.
@@ -92,9 +92,9 @@ impl<F: Future> Slot<F> {
             return Step::Aborted;
         }
         let poll = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: BUSY is exclusive, and the slot is pinned.
+            // SAFETY: BUSY gives the member exclusive access, and the slot is pinned, as the caller promises.
             self.stage.with_mut(|stage| match unsafe { &mut *stage } {
-                // SAFETY: as above.
+                // SAFETY: the slot is pinned, and the future is never moved out of it.
                 Stage::Future(future) => unsafe { Pin::new_unchecked(future) }.poll(cx),
                 _ => unreachable!("INV-SLOT: only an idle slot is polled"),
             })
@@ -102,26 +102,26 @@ impl<F: Future> Slot<F> {
         match poll {
             Ok(Poll::Pending) => self.pause(alone, cx.waker()),
             Ok(Poll::Ready(output)) => {
-                // SAFETY: still exclusive.
+                // SAFETY: the state is still BUSY or aborted while busy, so the member has exclusive access.
                 unsafe { self.replace(Stage::Output(output)) };
                 Step::Done
             }
             Err(payload) => {
-                // SAFETY: still exclusive.
+                // SAFETY: the state is still BUSY or aborted while busy, so the member has exclusive access.
                 unsafe { self.replace(Stage::Gone) };
                 Step::Panicked(payload)
             }
         }
     }
 
-    /// The future waits: the owner may abort it from now on.
+    /// The future waits. The owner may abort it from now on.
     fn pause(&self, alone: bool, waker: &Waker) -> Step {
-        // SAFETY: BUSY is exclusive.
+        // SAFETY: BUSY gives the member exclusive access.
         let stale =
             self.waker.with(|old| !unsafe { (*old).as_ref() }.is_some_and(|old| old.will_wake(waker)));
         if stale {
             let fresh = Some(waker.clone());
-            // SAFETY: as above; the old one is dropped outside.
+            // SAFETY: BUSY gives the member exclusive access. The old waker is dropped outside of the closure.
             drop(self.waker.with_mut(|old| unsafe { ptr::replace(old, fresh) }));
         }
         // ORDER: Release hands future and waker to the next poll, or to `abort`.
@@ -132,59 +132,56 @@ impl<F: Future> Slot<F> {
         if self.state.compare_exchange(BUSY, IDLE, order::slot_pause(), Ordering::Relaxed).is_ok() {
             return Step::Pending;
         }
-        // SAFETY: the owner has aborted a busy slot, and leaves it to us.
+        // SAFETY: the owner has aborted a busy slot, and leaves it to the member, which has exclusive access.
         unsafe { self.replace(Stage::Gone) };
         Step::Ended
     }
 
-    /// The owner does not want the output any more. A future that waits is
-    /// dropped here, so that it has not happened when this returns; one that
-    /// is being polled is dropped, or has happened, at the end of that poll.
-    /// True: it was waiting.
+    /// The owner does not want the output any more. A future that waits is dropped here, so that it has not happened
+    /// when this returns. A future that is being polled is dropped, or has happened, at the end of that poll. Returns
+    /// true if it was waiting.
     pub(super) fn abort(&self) -> bool {
-        // ORDER: Acquire pairs with `pause`; Release is not needed: nothing is
-        // handed over.
+        // ORDER: Acquire pairs with `pause`. Release is not needed, since nothing is handed over.
         if self.state.swap(ABORTED, order::slot_abort()) != IDLE {
             return false;
         }
-        // SAFETY: taken out of IDLE: exclusive.
+        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
         let waker = self.waker.with_mut(|waker| unsafe { (*waker).take() });
-        // SAFETY: as above.
+        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
         unsafe { self.replace(Stage::Gone) };
         if let Some(waker) = waker {
-            // The member's frame ends.
+            // Wakes the member, so that its frame ends.
             catch_panic(|| waker.wake());
         }
         true
     }
 
-    /// Drops what is in the slot, where it is, and puts `stage` there. If the
-    /// drop panics, that is reported.
+    /// Drops the content of the slot in place, and puts `stage` there. A panic of the drop is reported.
     ///
     /// # Safety
-    /// The caller has exclusive access.
+    /// The caller has exclusive access to `stage` and `waker`.
     #[inline]
     unsafe fn replace(&self, stage: Stage<F>) {
         // A waker of our own would keep the member's frame alive.
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller has exclusive access to `waker`.
         drop(self.waker.with_mut(|waker| unsafe { (*waker).take() }));
         self.stage.with_mut(|place| {
-            // SAFETY: the caller's contract. The future is pinned, so it is
-            // dropped in place; the write comes whether that panics or not.
+            // SAFETY: the caller has exclusive access to `stage`. The future is pinned, so it is dropped in place.
+            // The write below follows whether that panics or not.
             catch_panic(|| unsafe { ptr::drop_in_place(place) });
-            // SAFETY: as above.
+            // SAFETY: the caller has exclusive access to `stage`, whose old content was dropped.
             unsafe { place.write(stage) };
         });
     }
 
-    /// The output, once.
+    /// Takes the output, once.
     ///
     /// # Safety
-    /// The caller has seen, by an acquiring access, that the member has left,
-    /// and nobody else calls this.
+    /// The caller has seen, by an acquiring access, that the member has left, and no other thread calls this.
     pub(super) unsafe fn take(&self) -> Option<F::Output> {
         self.stage.with_mut(|stage| {
-            // SAFETY: the caller's contract; an output is not pinned.
+            // SAFETY: the member has left and no other thread calls this, as the caller promises. So the access is
+            // exclusive. An output is not pinned.
             unsafe {
                 if !matches!(&*stage, Stage::Output(_)) {
                     return None;
