@@ -1,14 +1,14 @@
-//! Time, for engines that have something to do later.
+//! An alarm, for engines that have something to do later.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use chanter::prelude::*;
 
-/// A thread that calls its owner when something is due. It sleeps as long as nothing is.
+/// A thread that calls its owner when something is due, and sleeps otherwise.
 ///
-/// No call is missed: whoever says when something is due does so under the lock under which the thread looks how long
-/// it may sleep, and notifies if it sleeps too long.
+/// No call is missed. A due time is set under the lock under which the thread decides how long to sleep, and the
+/// setter notifies a thread that sleeps too long.
 #[derive(Default)]
 pub(super) struct Alarm {
     set: Mutex<Set>,
@@ -17,9 +17,9 @@ pub(super) struct Alarm {
 
 #[derive(Default)]
 struct Set {
-    /// When something is due first.
+    /// Earliest time at which something is due.
     due: Option<Instant>,
-    /// The thread sleeps until then.
+    /// Set while the thread sleeps until `due`.
     sleeps: bool,
 }
 
@@ -28,7 +28,7 @@ impl Alarm {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is due then.
+    /// Sets the alarm to `due`, unless it is set to an earlier time.
     pub(super) fn set(&self, due: Instant) {
         {
             let mut set = self.lock();
@@ -41,7 +41,7 @@ impl Alarm {
             }
         }
         if let Some(notifier) = self.notifier.get() {
-            // It is closed when nobody is left.
+            // The mailbox is closed once the owner is gone.
             let _ = notifier.try_send(());
         }
     }
@@ -63,7 +63,7 @@ impl Alarm {
             loop {
                 let due = {
                     let Some(owner) = owner.upgrade() else { return };
-                    // What is due later is said anew.
+                    // Later due times are set again by `fire`.
                     *alarm(&owner).lock() = Set { due: None, sleeps: false };
                     fire(&owner);
                     let mut set = alarm(&owner).lock();
