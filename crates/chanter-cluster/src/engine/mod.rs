@@ -1,7 +1,8 @@
 //! Engines, which carry messages from one process to another.
 //!
-//! An engine moves frames (a header and a body, see [`wire`](crate::wire)) between numbered processes. It knows nothing of
-//! threads, names, or tags. It never blocks. It gives back frames that it cannot take now, and hands arriving frames
+//! An engine moves frames between numbered processes. A frame is a header and a body, see [`wire`](crate::wire). An
+//! engine knows nothing of threads, names, or tags. It never blocks. It gives back frames that it cannot take now,
+//! and hands arriving frames
 //! to a [`Sink`] while it is polled.
 
 mod alarm;
