@@ -1,4 +1,4 @@
-//! Time, for engines that have something to do later.
+//! An alarm, for engines that have something to do later.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
@@ -6,10 +6,10 @@ use std::time::Instant;
 use chanter::ThreadBuilder;
 use chanter::prelude::*;
 
-/// A thread that calls its owner when something is due. It sleeps as long as nothing is.
+/// A thread that calls its owner when something is due, and sleeps otherwise.
 ///
-/// No call is missed: whoever says when something is due does so under the lock under which the thread looks how long
-/// it may sleep, and notifies if it sleeps too long.
+/// No call is missed. A due time is set under the lock under which the thread decides how long to sleep, and the
+/// setter notifies a thread that sleeps too long.
 #[derive(Default)]
 pub(super) struct Alarm {
     set: Mutex<Set>,
@@ -18,9 +18,9 @@ pub(super) struct Alarm {
 
 #[derive(Default)]
 struct Set {
-    /// When something is due first.
+    /// Earliest time at which something is due.
     due: Option<Instant>,
-    /// The thread sleeps until then.
+    /// Set while the thread sleeps until `due`.
     sleeps: bool,
 }
 
@@ -29,7 +29,7 @@ impl Alarm {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is due then.
+    /// Sets the alarm to `due`, unless it is set to an earlier time.
     pub(super) fn set(&self, due: Instant) {
         {
             let mut set = self.lock();
@@ -42,7 +42,7 @@ impl Alarm {
             }
         }
         if let Some(notifier) = self.notifier.get() {
-            // It is closed when nobody is left.
+            // The mailbox is closed once the owner is gone.
             let _ = notifier.try_send(());
         }
     }
@@ -64,7 +64,7 @@ impl Alarm {
             loop {
                 let due = {
                     let Some(owner) = owner.upgrade() else { return };
-                    // What is due later is said anew.
+                    // Later due times are set again by `fire`.
                     *alarm(&owner).lock() = Set { due: None, sleeps: false };
                     fire(&owner);
                     let mut set = alarm(&owner).lock();

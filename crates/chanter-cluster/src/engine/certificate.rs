@@ -1,11 +1,12 @@
-//! Who a peer has proved to be.
+//! Certificates of peers.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The certificate that a peer has shown, and whose key it has: an authority that this process trusts has signed it.
+/// A certificate that a peer has shown and whose key it holds. An authority that this process trusts has signed it.
 ///
-/// It belongs to the connection, not to the process's number: whoever knows a job's secret may claim any number that is free.
+/// It belongs to the connection, not to the process's number: any process that knows the job's secret may claim a
+/// free number.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: Arc<[u8]>,
@@ -13,22 +14,23 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// One that an engine has checked: its bytes in DER, and the names for which it is.
+    /// A certificate that an engine has checked, from its bytes in DER and its names.
     pub fn new(der: &[u8], names: impl IntoIterator<Item = String>) -> Self {
         Self { der: der.into(), names: names.into_iter().collect() }
     }
 
-    /// The DNS names for which it is (its subject alternative names), as they stand there. A common name does not count.
+    /// The DNS names of the certificate (its subject alternative names), unchanged. A common name does not count.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// Whether it is for that name, capitals or not. A wildcard is a name like others: it stands for itself only.
+    /// Whether the certificate is for `name`, ignoring ASCII case. A wildcard is a name like any other and matches
+    /// only itself.
     pub fn is_for(&self, name: &str) -> bool {
         self.names().any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// All of it, in DER.
+    /// The whole certificate, in DER.
     pub fn der(&self) -> &[u8] {
         &self.der
     }

@@ -1,8 +1,8 @@
 //! A try-lock with an outbox, for engines that take one caller at a time.
 //!
-//! A library that may be called by any OS thread, but by one at a time (MPI's `MPI_THREAD_SERIALIZED`), must not make the
-//! others wait. Who finds somebody inside goes away; who has work for the inside leaves it in the outbox, and
-//! whoever is inside does it before leaving.
+//! Some libraries may be called by any OS thread, but by one at a time (MPI's `MPI_THREAD_SERIALIZED`). They must not
+//! make the other threads wait. A thread that finds the lock taken goes away. If it has work, it leaves the work in
+//! the outbox, and the owner does it before it releases the lock.
 //!
 //! ```text
 //!              (1) try_enter, hand_in
@@ -12,12 +12,14 @@
 //!              (2) leave                          (4) leave: takes all work
 //! ```
 //!
-//! * **INV-COMBINING-1** At most one is inside: only (1), from FREE, lets somebody in.
-//! * **INV-COMBINING-2** What lies in the outbox is done, with nobody's help from outside. Who has put work there sets MORE
-//!   afterwards. If that found the turn taken, its owner cannot leave by (2) any more, which needs TAKEN: it takes (4), and
-//!   finds the work. If it found it free, who set it is inside itself, and leaves by (4).
-//! * **INV-COMBINING-3** The work of one thread is done in the order in which it was handed in. A thread whose work lies in the
-//!   outbox has set MORE when it hands in the next; the turn is free again only after (4) has emptied the outbox.
+//! * **INV-COMBINING-1** At most one thread is inside: only (1), from FREE, lets a thread in.
+//! * **INV-COMBINING-2** Work in the outbox is done without a further call from outside. A thread that has put work
+//!   there sets MORE afterwards. If the lock was taken, its owner can no longer leave by (2), which needs TAKEN; it
+//!   takes (4) and finds the work. If the lock was free, the thread that set MORE is inside itself, and leaves by
+//!   (4).
+//! * **INV-COMBINING-3** The work of one thread is done in the order in which it was handed in. A thread whose work
+//!   lies in the outbox has set MORE when it hands in the next. The lock is free again only after (4) has emptied the
+//!   outbox.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,19 +27,19 @@ use std::ops::{Deref, DerefMut};
 
 use sync::{AtomicU8, Mutex, Ordering, PoisonError, UnsafeCell};
 
-/// Nobody is inside.
+/// No thread is inside.
 const FREE: u8 = 0;
-/// Somebody is.
+/// A thread is inside.
 const TAKEN: u8 = 1;
-/// Somebody is, and work lies in the outbox.
+/// A thread is inside, and work lies in the outbox.
 const MORE: u8 = 2;
 
-/// What is inside a [`CombiningLock`].
+/// The content of a [`CombiningLock`].
 pub trait Inside {
-    /// What others may hand in.
+    /// A piece of work that threads hand in.
     type Work;
 
-    /// Whether it would take that work now, from one who comes in.
+    /// Whether it would take `work` now from a thread that enters.
     fn has_room(&self, work: &Self::Work) -> bool;
 
     /// Does a piece of work. It must not panic.
@@ -48,14 +50,15 @@ pub trait Inside {
 #[doc(alias = "Turn")]
 pub struct CombiningLock<S: Inside> {
     state: AtomicU8,
-    /// Only who is inside looks into it.
+    /// The content, reached only by the thread inside.
     inside: UnsafeCell<S>,
     outbox: Mutex<VecDeque<S::Work>>,
-    /// So many pieces of work lie in the outbox at most.
+    /// Largest number of pieces of work in the outbox.
     most: usize,
 }
 
-// SAFETY: `inside` is reached by one thread at a time (INV-COMBINING-1), one after the other, which is what `Send` allows.
+// SAFETY: `inside` is reached by one thread at a time (INV-COMBINING-1), each ordered after the last, which `S: Send`
+// allows. The outbox is a `Mutex` of `Send` work.
 unsafe impl<S: Inside + Send> Sync for CombiningLock<S> where S::Work: Send {}
 
 impl<S: Inside> CombiningLock<S> {
@@ -69,19 +72,19 @@ impl<S: Inside> CombiningLock<S> {
         }
     }
 
-    /// Goes inside. `None`: somebody is there. Never blocks.
+    /// Enters the lock. `None`: another thread is inside. Never blocks.
     #[inline]
     pub fn try_enter(&self) -> Option<Within<'_, S>> {
-        // ORDER: Acquire pairs with the Release of who has left, in `Within::drop`: what it did inside is seen.
+        // ORDER: Acquire pairs with the Release in `Within::drop` of the thread that left: its changes are seen.
         let entered = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         entered.is_ok().then(|| Within { lock: self })
     }
 
-    /// Sees that this is done inside: by the caller, or by who is there. Blocks nobody for longer than it takes to put
-    /// something into a queue.
+    /// Has `work` done inside, by the caller or by the thread that is there. Blocks no longer than a push to a queue
+    /// takes.
     ///
     /// # Errors
-    /// Gives the work back: there is no room for it.
+    /// Gives the work back if there is no room for it.
     #[inline]
     pub fn hand_in(&self, work: S::Work) -> Result<(), S::Work> {
         if let Some(mut within) = self.try_enter() {
@@ -98,8 +101,8 @@ impl<S: Inside> CombiningLock<S> {
             }
             outbox.push_back(work);
         }
-        // ORDER: Release pairs with the Acquire of (4): the work is seen there. Acquire is for the case that we
-        // are inside now, as in `try_enter`.
+        // ORDER: Release pairs with the Acquire of (4): the work is seen there. If the lock was free we are inside
+        // now, and Acquire pairs with the Release in `Within::drop` of the last owner.
         if self.state.swap(MORE, Ordering::AcqRel) == FREE {
             drop(Within { lock: self });
         }
@@ -117,7 +120,7 @@ impl<S: Inside> fmt::Debug for CombiningLock<S> {
     }
 }
 
-/// Being inside a [`CombiningLock`]; it ends when this is dropped.
+/// Access to the content of a [`CombiningLock`]. Dropping it leaves the lock, after all work in the outbox is done.
 pub struct Within<'a, S: Inside> {
     lock: &'a CombiningLock<S>,
 }
@@ -127,7 +130,8 @@ impl<S: Inside> Deref for Within<'_, S> {
 
     #[inline]
     fn deref(&self) -> &S {
-        // SAFETY: this is the only one that is inside (INV-COMBINING-1); the reference lives as long as it is borrowed.
+        // SAFETY: this `Within` is the only one (INV-COMBINING-1), so the content is not changed while `self` is
+        // borrowed, which bounds the reference.
         self.lock.inside.with(|inside| unsafe { &*inside })
     }
 }
@@ -135,7 +139,8 @@ impl<S: Inside> Deref for Within<'_, S> {
 impl<S: Inside> DerefMut for Within<'_, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut S {
-        // SAFETY: as in `deref`; the exclusive borrow of the only one inside makes it exclusive.
+        // SAFETY: this `Within` is the only one (INV-COMBINING-1), and its exclusive borrow, which bounds the
+        // reference, makes the access exclusive.
         self.lock.inside.with_mut(|inside| unsafe { &mut *inside })
     }
 }
@@ -144,9 +149,9 @@ impl<S: Inside> Drop for Within<'_, S> {
     #[inline]
     fn drop(&mut self) {
         let lock = self.lock;
-        // ORDER: Release (2): who comes in next sees what we did.
+        // ORDER: Release (2) pairs with the Acquire of the next thread to enter, which sees our changes.
         while lock.state.compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
-            // ORDER: Acquire (4) pairs with the Release in `hand_in`. What is handed in from now on sets MORE again.
+            // ORDER: Acquire (4) pairs with the Release in `hand_in`. Work handed in from now on sets MORE again.
             lock.state.swap(TAKEN, Ordering::Acquire);
             loop {
                 let Some(work) = lock.outbox().pop_front() else { break };
@@ -156,7 +161,7 @@ impl<S: Inside> Drop for Within<'_, S> {
     }
 }
 
-/// What loom replaces.
+/// The types that loom replaces.
 mod sync {
     #[cfg(loom)]
     pub(super) use loom::{
@@ -204,7 +209,7 @@ mod tests {
     #[cfg(not(loom))]
     use std::{sync::Arc, thread};
 
-    /// Writes down what is handed in. It holds `room` pieces at most.
+    /// A content that records the work handed in, at most `room` pieces.
     struct Book {
         lines: Vec<(usize, usize)>,
         room: usize,
@@ -226,7 +231,7 @@ mod tests {
         CombiningLock::new(Book { lines: Vec::new(), room: usize::MAX }, usize::MAX)
     }
 
-    /// All lines are there, each once, those of a writer in their order.
+    /// Checks that all lines are there, each once, and each writer's in order.
     fn check(lock: &CombiningLock<Book>, writers: usize, lines: usize) {
         let within = lock.try_enter().expect("all have left");
         for writer in 0..writers {
@@ -237,7 +242,7 @@ mod tests {
         assert_eq!(within.lines.len(), writers * lines);
     }
 
-    /// INV-COMBINING-1 to 3. Writers hand in, and one more comes and goes.
+    /// INV-COMBINING-1 to 3. Writers hand in work, and one more thread enters and leaves.
     fn race(writers: usize, lines: usize, looks: usize) {
         let lock = Arc::new(lock());
         let writing: Vec<_> = (0..writers)

@@ -1,4 +1,4 @@
-//! Processes within one: to try programs, and for tests.
+//! A cluster within one OS process, to try programs and for tests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::wire::Body;
 
-/// So many frames of a lane may lie in front of a process.
+/// Number of frames of a lane that may wait for a process.
 const CAPACITY: usize = 1024;
 
-/// The engine of a cluster whose processes are parts of one: a send lays the frame into the other one's queue.
+/// The engine of a cluster within one OS process. A send puts the frame into the receiver's queue.
 pub struct Local {
     me: ProcessId,
     ports: Arc<[Port]>,
@@ -22,22 +22,22 @@ pub struct Local {
 
 struct Port {
     queue: Mutex<Queue>,
-    /// Held by the one who polls.
+    /// Held by the thread that polls.
     polling: Mutex<()>,
-    /// Frames lie in the queue, or more.
+    /// Whether the queue holds an item: a frame or the end of a process.
     has_work: AtomicBool,
     notifier: OnceLock<Notifier>,
 }
 
 struct Queue {
     items: VecDeque<Item>,
-    /// How many frames of each lane.
+    /// Number of frames of each lane.
     frames: [usize; 3],
-    /// Who was told that it is full.
+    /// Processes that were refused because a lane was full.
     refused: Vec<ProcessId>,
-    /// The process has left, or is dead.
+    /// Whether the process has left or was killed.
     is_closed: bool,
-    /// How many others are left.
+    /// Number of other processes that are left.
     others: u32,
 }
 
@@ -47,7 +47,7 @@ enum Item {
 }
 
 impl Local {
-    /// The engines of so many processes, which are numbered from 0.
+    /// The engines of `count` processes, numbered from 0.
     pub fn cluster(count: u32) -> Vec<Self> {
         let ports: Arc<[Port]> = (0..count).map(|_| Port::new(count - 1)).collect();
         (0..count).map(|me| Self { me: ProcessId(me), ports: Arc::clone(&ports) }).collect()
@@ -58,12 +58,12 @@ impl Local {
         Self { me: ProcessId(0), ports: Arc::from([Port::new(0)]) }
     }
 
-    /// The process ends without a word, as if it had been killed: the others are told, after all that it has sent.
+    /// Ends the process as if it had been killed. The others get all that it has sent, and then learn of its end.
     pub fn kill(&self) {
         self.end(Why::Died, Leave::Now);
     }
 
-    /// The one who is refused by `to` is not told when there is room.
+    /// Forgets the processes that `to` has refused, so that none is notified when there is room.
     #[cfg(test)]
     pub(super) fn forget_refused(&self, to: ProcessId) {
         if let Some(port) = self.port(to) {
@@ -113,7 +113,7 @@ impl Port {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process has gone.
+    /// Reports to this port that a process has gone.
     fn put_down(&self, peer: ProcessId, why: Why) {
         {
             let mut queue = self.lock();
@@ -122,7 +122,8 @@ impl Port {
                 return;
             }
             queue.items.push_back(Item::Down(peer, why));
-            // ORDER: under the lock, as in `poll`: it is true while there are items.
+            // ORDER: Release pairs with the Acquire in `has_work`. It is stored under the lock, as in `poll`, so it
+            // is true while there are items.
             self.has_work.store(true, Ordering::Release);
         }
         self.notify();
@@ -156,7 +157,7 @@ impl Engine for Local {
     }
 
     fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
-        // The dead send nothing.
+        // A process that has ended sends nothing.
         let is_closed = self.port(self.me).is_none_or(|own| own.lock().is_closed);
         let port = if is_closed { None } else { self.port(to) };
         let Some(port) = port else { return Ok(()) };
@@ -196,7 +197,7 @@ impl Engine for Local {
         let _alone = match port.polling.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
+            // A sink has panicked. The calls that it got are not repeated.
             Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
         };
         let mut polled = Polled::Nothing;

@@ -1,8 +1,9 @@
-//! Engines: what carries messages from one process to another.
+//! Engines, which carry messages from one process to another.
 //!
-//! An engine moves frames (a header and a body, see [`wire`](crate::wire)) between numbered processes. It knows nothing of
-//! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
-//! to a [`Sink`] while somebody polls it.
+//! An engine moves frames between numbered processes. A frame is a header and a body, see [`wire`](crate::wire). An
+//! engine knows nothing of threads, names, or tags. It never blocks. It gives back frames that it cannot take now,
+//! and hands arriving frames
+//! to a [`Sink`] while it is polled.
 
 mod alarm;
 mod certificate;
@@ -33,18 +34,18 @@ pub use simulated::{Fault, Faults, Simulated};
 
 use crate::wire::Body;
 
-/// Rung by an engine that has work, for a process that may sleep.
+/// A callback by which an engine with work wakes a process that may sleep.
 #[derive(Clone)]
 #[doc(alias = "Bell")]
 pub struct Notifier(Arc<dyn Fn() + Send + Sync>);
 
 impl Notifier {
-    /// A notifier that does this when it is notified: on any OS thread, shortly, and without panics.
+    /// A notifier that calls `notify`. The function may run on any OS thread; it must be short and must not panic.
     pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(notify))
     }
 
-    /// Somebody should poll.
+    /// Asks the process to poll.
     #[doc(alias = "ring")]
     pub fn notify(&self) {
         (self.0)();
@@ -57,49 +58,49 @@ impl fmt::Debug for Notifier {
     }
 }
 
-/// A process's number. It is never used again within a cluster.
+/// Number of a process. It is never used again within a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[doc(alias = "Peer")]
 pub struct ProcessId(pub u32);
 
-/// A node, whose processes share memory.
+/// Number of a node, whose processes can share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[doc(alias = "Pe")]
 pub struct NodeId(pub u32);
 
-/// Frames of different lanes do not wait for each other.
+/// A lane of frames. Frames of different lanes do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Lane {
-    /// The cluster's own.
+    /// The cluster's own frames.
     Control,
-    /// The users' messages.
+    /// Messages of users.
     User,
     /// Large bodies.
     Bulk,
 }
 
-/// The engine takes no more for now, and gives the body back. It notifies the [`Notifier`] when it does again.
+/// The engine is full and gives the body back. It calls the [`Notifier`] when it can take frames again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full {
-    /// What was to be sent.
+    /// The body that was to be sent.
     pub body: Body,
 }
 
-/// The peer has gone, or cannot be reached any more.
+/// The reason why a peer is no longer there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// It has said good-bye.
+    /// The peer has said that it leaves.
     Left,
-    /// Its process has ended without.
+    /// The peer's process has ended without saying so.
     Died,
-    /// It has been silent for too long, or the connection broke.
+    /// The peer has been silent for too long, or the connection broke.
     Unreachable,
 }
 
 impl Why {
-    /// The same, where it stays: one pointer, as a message is.
+    /// The same value as a static reference: one pointer, like a message.
     pub(crate) fn kept(self) -> &'static Self {
         match self {
             Self::Left => &Self::Left,
@@ -109,32 +110,32 @@ impl Why {
     }
 }
 
-/// What is known of a peer has changed.
+/// A change in the state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is there.
+    /// The peer is there.
     Up,
-    /// It has been silent for a while.
+    /// The peer has been silent for a while.
     Suspect,
-    /// It was suspected, and is well.
+    /// The peer was suspected, and is well.
     Well,
-    /// It has gone for good.
+    /// The peer has gone for good.
     Down(Why),
 }
 
 /// Whether frames of a lane come in the order in which they were sent to the same peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// They do.
+    /// Frames of a lane to one peer arrive in order.
     PerPeer,
-    /// They may not.
+    /// Frames may arrive in any order.
     None,
 }
 
-/// When frames that were taken may be lost.
+/// When an engine may lose frames that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// While both live: never.
+    /// Never, while both processes live.
     Never,
     /// When the connection breaks.
     OnReset,
@@ -142,133 +143,137 @@ pub enum Loss {
     Any,
 }
 
-/// What happens when a peer dies.
+/// The effect of a peer's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// The sink is told.
     Reports,
-    /// This process ends, too.
+    /// This process ends as well.
     Aborts,
-    /// Nothing: heartbeats must find out.
+    /// None: heartbeats must detect it.
     Silent,
 }
 
-/// What an engine can do, for one peer: tried, not told by its brand.
+/// The capabilities of an engine towards one peer. They are probed, not derived from the engine's brand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// See [`Order`].
+    /// Order of frames within a lane.
     pub order: Order,
-    /// See [`Loss`].
+    /// Loss of frames.
     pub loss: Loss,
-    /// See [`Death`].
+    /// Effect of the peer's death.
     pub death: Death,
-    /// The longest body that goes in one frame, in bytes.
+    /// Longest body of one frame, in bytes.
     pub eager: u32,
 }
 
-/// What a poll has found.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled {
     /// Nothing.
     Nothing,
-    /// Something, and that was all.
+    /// Something, and there is no more.
     Some,
     /// Something, and there is more.
     More,
 }
 
-/// How long a processor may sleep.
+/// How long a process may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "Rest")]
 pub enum Idle {
-    /// There is work after all.
+    /// Not at all: there is work.
     Work,
-    /// For so long: the engine wakes nobody.
+    /// At most this long, as the engine does not wake it.
     For(Duration),
     /// Until the engine wakes it.
     Notified,
 }
 
-/// How a process leaves.
+/// The way in which a process leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// When all that was sent has been delivered.
+    /// After all that was sent has been delivered.
     Drain,
     /// At once.
     Now,
 }
 
-/// Carries frames.
+/// An engine, which carries frames between processes.
 pub trait Engine: Send + Sync + 'static {
-    /// This process.
+    /// The number of this process.
     fn me(&self) -> ProcessId;
 
-    /// Who is there at the start, this one among them, and on which node.
+    /// The processes that are there at the start, including this one, with their nodes.
     fn roster(&self) -> Vec<(ProcessId, NodeId)>;
 
-    /// What can be done with frames to `to`.
+    /// The capabilities for frames to `to`.
     fn caps(&self, to: ProcessId) -> Caps;
 
-    /// Whether nothing comes any more, and nothing is on its way: nobody is left; or this process has left, and
-    /// each peer has what it was sent, or has gone. The notifier is called when that begins.
+    /// Whether the engine has ended: no more frames come and none are on their way. Either no other process is left,
+    /// or this process has left and each peer has got its frames or has gone. The notifier is called when the engine
+    /// ends.
     fn has_ended(&self) -> bool;
 
-    /// Whoever polls it sleeps from now on until `notifier` is notified, unless a [`park`](Self::park) has said otherwise. Called
-    /// once, before all others.
+    /// Sets the notifier. From now on the polling thread sleeps until `notifier` is notified, unless
+    /// [`park`](Self::park) has said otherwise. Called once, before the other methods that send or poll.
     fn attach(&self, notifier: Notifier);
 
-    /// Takes a frame for another process, whose header has been written, to send it. Never blocks. What is for a peer that has gone, or that
-    /// goes before it has the frame, is dropped, and so is everything after this process has left.
+    /// Takes a frame, with its header written, and sends it to another process. Never blocks. A frame is dropped if
+    /// the peer has gone, or goes before it has the frame, or if this process has left.
     ///
     /// # Errors
-    /// [`Full`]: nothing has been taken. A body that is longer than [`Caps::eager`] is never taken.
+    /// [`Full`]: the frame was not taken. A body longer than [`Caps::eager`] is never taken.
     fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full>;
 
-    /// One cheap test: whether a poll would find something. After [`park`](Self::park) has said
-    /// [`Idle::Notified`] it misses nothing.
+    /// Whether a poll would find something; a cheap test. After [`park`](Self::park) has returned [`Idle::Notified`]
+    /// it misses nothing.
     fn has_work(&self) -> bool;
 
-    /// Between any two turns of a scheduler: whether there is something that others wait for. `None`, the default: to find that
-    /// out takes more than a few loads, so it is not asked so often.
+    /// Whether there is work that others wait for, asked between any two turns of a scheduler. `None`, the default:
+    /// the test takes more than a few loads, so it is asked less often.
     fn has_work_at_a_turn(&self) -> Option<bool> {
         None
     }
 
-    /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it; of several one gets in,
-    /// and the others return at once.
+    /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it. One caller gets in at
+    /// a time, and the others return at once.
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
 
-    /// For how long it is worth polling in vain, between others' turns, before who polls sleeps. The default is not at all.
+    /// The time for which polling in vain is worth it, between turns of other threads, before the polling thread
+    /// sleeps. Zero by default.
     fn linger(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// A processor has nothing else to do, and is awake: tests for as long as it is worth it, or until `is_over`, whether a poll
-    /// would find something; whether it would. `is_over` is to be asked every microsecond or so. The default tests once.
+    /// Waits on an awake processor without other work, and returns whether a poll would find something. It tests for
+    /// as long as that is worth it, or until `is_over`, which it asks about every microsecond. The default tests
+    /// once.
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         let _ = is_over;
         self.has_work()
     }
 
-    /// A processor is about to sleep, and has said so to those who may wake it.
+    /// Prepares for sleep, and returns how long the processor may sleep. The caller has announced that it is about to
+    /// sleep.
     #[doc(alias = "rest")]
     fn park(&self) -> Idle;
 
-    /// It does not sleep any more.
+    /// Ends the sleep that [`park`](Self::park) has prepared.
     #[doc(alias = "rise")]
     fn unpark(&self);
 
-    /// The process leaves.
+    /// Leaves the cluster.
     fn leave(&self, how: Leave);
 
-    /// The certificate that a peer has shown, or this process shows, where there are some. The default has none.
+    /// The certificate that a peer has shown, or that this process shows. The default is `None`.
     fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         let _ = peer;
         None
     }
 
-    /// That peer does not keep to the rules: no more is to be had to do with it. True: the sink is told that it is
-    /// [`Unreachable`](Why::Unreachable). The default does nothing, and says so.
+    /// Gives up a peer that breaks the rules. True: the engine tells the sink that it is
+    /// [`Unreachable`](Why::Unreachable). The default does nothing and returns false.
     fn give_up(&self, peer: ProcessId) -> bool {
         let _ = peer;
         false
@@ -341,11 +346,11 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
     }
 }
 
-/// Who gets what an engine finds. Calls come from within [`Engine::poll`] only.
+/// A receiver of frames and changes from an engine. Calls come only from within [`Engine::poll`].
 pub trait Sink {
-    /// A frame has come: header and body, unchecked.
+    /// Takes a frame that has come: header and body, unchecked.
     fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body);
 
-    /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
+    /// Takes a change in the state of a peer. After [`Change::Down`] nothing more comes from it.
     fn peer(&mut self, peer: ProcessId, change: Change);
 }

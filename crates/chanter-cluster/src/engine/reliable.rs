@@ -1,4 +1,4 @@
-//! Engines that lose nothing, made of those that do.
+//! A reliable engine above an unreliable one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -15,13 +15,14 @@ use super::{
 };
 use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 
-/// An engine that has a link to each peer to which another engine loses, duplicates or reorders frames: numbers,
-/// acknowledgements, and frames that are sent again. What is for other peers passes as it is.
+/// An engine above another one that loses, duplicates or reorders frames. It has a link to each peer for which that
+/// is so, with numbers, acknowledgements and resends. Frames to other peers pass unchanged.
 ///
-/// [`Process::start`](crate::Process::start) makes one where it is needed; make it yourself for another [`Pace`]. A peer that
+/// [`Process::start`](crate::Process::start) makes one where it is needed. Make it yourself for another [`Pace`]. A
+/// peer that
 /// acknowledges nothing for [too long](Pace::lost_after) is given up: it is [`Unreachable`](Why::Unreachable) for
-/// good. A process that only receives does not notice that nobody can reach it: the engine below must report that, or its
-/// user.
+/// good. A process that only receives does not notice when it cannot be reached. The engine below, or its user, must
+/// report it.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -36,30 +37,32 @@ pub struct Reliable<E> {
     shared: Arc<Shared<E>>,
 }
 
-/// * INV-RELIABLE-1: frames of a lane get their numbers in the order of the sends, and are handed on in the order of the
-///   numbers: numbers are given under the link's lock; what has come is taken, and handed on, by the one who polls.
-/// * INV-RELIABLE-2: whenever a link's lock is free, the engine below has been given all that its lanes had for it,
-///   except what the present poll owes; or it has refused a frame of the lane, which is kept, and rings when it takes
-///   more. The alarm is set for the lane that is due first.
-/// * INV-RELIABLE-3: who was refused because a window was full is rung for when it is not full any more.
+/// * INV-RELIABLE-1: frames of a lane get their numbers in the order of the sends, and are handed on in the order of
+///   the numbers. Numbers are given under the link's lock. Arrived frames are taken and handed on by the thread that
+///   polls.
+/// * INV-RELIABLE-2: whenever a link's lock is free, the engine below has all frames that the link's lanes had for
+///   it, except those that the present poll owes. Otherwise it has refused a frame of the lane; the frame is kept,
+///   and the engine notifies when it takes more. The alarm is set for the lane that is due first.
+/// * INV-RELIABLE-3: after a sender was refused because a window was full, the notifier is called when the window has
+///   room again.
 struct Shared<E> {
     engine: E,
     links: BTreeMap<ProcessId, Mutex<Link>>,
     notifier: OnceLock<Notifier>,
     alarm: Alarm,
-    /// What has come and was not handed on. Held by the one who polls.
+    /// Frames and changes that have come and were not handed on. Held by the thread that polls.
     found: Mutex<VecDeque<Found>>,
-    /// Something is among that.
+    /// Whether `found` holds something.
     has_found: AtomicBool,
-    /// Somebody is unreachable, and the sink was not told.
+    /// Set while a peer is unreachable and the sink was not told.
     has_lost: AtomicBool,
-    /// The engine below has refused a frame.
+    /// Set while the engine below may hold back a refused frame.
     is_stuck: AtomicBool,
-    /// We leave, and not all know.
+    /// Set while this process leaves and some peers do not know it.
     is_leaving: AtomicBool,
 }
 
-/// For the sink.
+/// An item for the sink.
 enum Found {
     Frame(ProcessId, Lane, Body),
     ProcessId(ProcessId, Change),
@@ -67,9 +70,9 @@ enum Found {
 
 struct Link {
     lanes: [LaneLink; 3],
-    /// Of each lane, what the engine below has refused.
+    /// The frame of each lane that the engine below has refused.
     refused: [Option<Body>; 3],
-    /// Somebody was told that a window is full.
+    /// Whether a sender was refused because a window was full.
     has_refused: bool,
     state: State,
 }
@@ -86,17 +89,17 @@ enum State {
     Open,
     /// The last frame says that we leave. When it is acknowledged, we have left.
     Told,
-    /// The peer has left. It needs an acknowledgement still.
+    /// The peer has left. It still needs an acknowledgement.
     Left,
-    /// The peer is unreachable, and the sink does not know yet.
+    /// The peer is unreachable, and the sink was not told yet.
     Lost,
-    /// Nothing goes there, and what comes is dropped.
+    /// The peer has gone. Nothing is sent there, and arriving frames are dropped.
     Gone,
 }
 
 const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// An engine below that has so many acknowledgements in a row is polled again later.
+/// Number of polls of the engine below, in one poll of this one, that may bring acknowledgements only.
 const POLLS: u32 = 16;
 
 /// Whether frames to a peer need a link.
@@ -118,14 +121,15 @@ impl Link {
         self.lanes.iter().all(LaneLink::is_idle)
     }
 
-    /// When it has something to send, if nothing happens before. Of what was refused, the engine below says when.
+    /// The time at which the link has something to send, if nothing happens before. Refused frames have no time, as
+    /// the engine below notifies.
     fn due(&self) -> Option<Instant> {
         let sends = self.lanes.iter().filter_map(LaneLink::due);
         let lanes = self.lanes.iter().zip(&self.refused).filter(|(_, refused)| refused.is_none());
         sends.chain(lanes.filter_map(|(lane, _)| lane.owes())).min()
     }
 
-    /// The peer takes no more.
+    /// Ends sending to the peer, and enters `state`.
     fn close(&mut self, state: State) {
         self.state = state;
         self.refused = [const { None }; 3];
@@ -165,7 +169,7 @@ impl<E: Engine> Reliable<E> {
     }
 }
 
-/// The engine, and one above it if there is a peer to which it loses or reorders frames.
+/// The engine, with a reliable one above it if it loses or reorders frames to some peer.
 pub(crate) fn reliable(engine: impl Engine) -> Arc<dyn Engine> {
     let me = engine.me();
     let is_needed = engine.roster().iter().any(|(peer, _)| *peer != me && needs_link(engine.caps(*peer)));
@@ -179,7 +183,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// Gives the engine below what the link has for it.
+    /// Gives the engine below all frames that the link has for it.
     fn flush(&self, to: ProcessId, link: &mut Link) {
         if matches!(link.state, State::Lost | State::Gone) {
             return;
@@ -191,8 +195,8 @@ impl<E: Engine> Shared<E> {
             {
                 if let Err(Full { body }) = self.engine.try_send(to, lane, frame) {
                     link.refused[place] = Some(body);
-                    // ORDER: Release pairs with the Acquire in `flush_stuck`. It rings after this, and whoever is
-                    // rung finds it.
+                    // ORDER: Release pairs with the Acquire in `flush_stuck`. The engine below notifies after this,
+                    // and the notified thread finds the frame.
                     self.is_stuck.store(true, Ordering::Release);
                     break;
                 }
@@ -215,9 +219,9 @@ impl<E: Engine> Shared<E> {
         self.go_on_leaving();
     }
 
-    /// The engine below may take frames again.
+    /// Gives refused frames to the engine below, which may take them again.
     fn flush_stuck(&self) {
-        // ORDER: Acquire, as in `flush`.
+        // ORDER: Acquire pairs with the Release in `flush`.
         if self.is_stuck.swap(false, Ordering::Acquire) {
             self.flush_all();
         }
@@ -225,7 +229,7 @@ impl<E: Engine> Shared<E> {
 
     /// Tells each peer that we leave when it has everything, and leaves when all know.
     fn go_on_leaving(&self) {
-        // ORDER: Acquire pairs with the Release in `leave`, after which nobody sends.
+        // ORDER: Acquire pairs with the Release in `leave`, after which no thread sends.
         if !self.is_leaving.load(Ordering::Acquire) {
             return;
         }
@@ -246,16 +250,16 @@ impl<E: Engine> Shared<E> {
                 State::Left | State::Lost | State::Gone => true,
             };
         }
-        // Once. No link is open any more, so nothing can be sent.
+        // This happens once. No link is open any more, so nothing can be sent.
         if all_know && self.is_leaving.swap(false, Ordering::AcqRel) {
             self.engine.leave(Leave::Drain);
             self.notify();
         }
     }
 
-    /// Those who are unreachable, once each.
+    /// Reports each unreachable peer once.
     fn report_lost(&self, found: &mut VecDeque<Found>) {
-        // ORDER: Acquire, as in `flush`.
+        // ORDER: Acquire pairs with the Release in `flush`.
         if !self.has_lost.swap(false, Ordering::Acquire) {
             return;
         }
@@ -269,11 +273,11 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// What the engine below hands over, on its way through the links.
+/// The sink of the engine below, which takes its frames through the links.
 struct Intake<'a, E> {
     shared: &'a Shared<E>,
     found: &'a mut VecDeque<Found>,
-    /// Whose links have something to send now.
+    /// Peers whose links have something to send now.
     touched: Vec<ProcessId>,
 }
 
@@ -346,10 +350,10 @@ impl<E: Engine> Engine for Reliable<E> {
         self.shared.engine.has_ended()
     }
 
-    /// As the engine below does.
+    /// Attaches the notifier here and to the engine below.
     ///
     /// # Panics
-    /// The caller is no thread of a machine: what sends again is one.
+    /// The caller is no thread of a machine; resending needs one.
     fn attach(&self, notifier: Notifier) {
         let shared = &self.shared;
         let _ = shared.notifier.set(notifier.clone());
@@ -364,7 +368,7 @@ impl<E: Engine> Engine for Reliable<E> {
             return Err(Full { body });
         }
         let link = &mut *lock(link);
-        // ORDER: Acquire, as in `go_on_leaving`.
+        // ORDER: Acquire pairs with the Release in `leave`.
         if link.state != State::Open || shared.is_leaving.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -377,7 +381,8 @@ impl<E: Engine> Engine for Reliable<E> {
     }
 
     fn has_work(&self) -> bool {
-        // ORDER: Acquire: what is announced in `poll` and `flush` is seen by who polls then.
+        // ORDER: Acquire pairs with the Release in `poll` and `flush`, so that the next poll sees the announced
+        // items.
         let has = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         has(&self.shared.has_found) || has(&self.shared.has_lost) || self.shared.engine.has_work()
     }
@@ -387,7 +392,7 @@ impl<E: Engine> Engine for Reliable<E> {
         let mut found = match shared.found.try_lock() {
             Ok(found) => found,
             Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
+            // A sink has panicked. The calls that it got are not repeated.
             Err(TryLockError::Poisoned(found)) => found.into_inner(),
         };
         shared.flush_stuck();
@@ -422,7 +427,7 @@ impl<E: Engine> Engine for Reliable<E> {
         match (many, polled == Polled::More || !found.is_empty()) {
             (0, false) => Polled::Nothing,
             (0, true) => {
-                // Acknowledgements only: there is more, but the sink was told nothing.
+                // Only acknowledgements came. There is more, but the sink was told nothing.
                 shared.notify();
                 Polled::Nothing
             }

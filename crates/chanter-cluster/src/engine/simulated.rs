@@ -1,4 +1,4 @@
-//! A network that misbehaves.
+//! A simulated network with faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,51 +14,53 @@ use super::{
 };
 use crate::wire::Body;
 
-/// So many frames of a lane may be on their way from one process to another.
+/// Number of frames of a lane that may be on their way from one process to another.
 const CAPACITY: usize = 1024;
 
-/// What may happen to a frame, or with it.
+/// A fault that may happen to a frame, or along with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is lost.
+    /// The frame is lost.
     Lose,
-    /// It comes twice: now and [later](Faults::delay).
+    /// The frame comes twice: now and [later](Faults::delay).
     Duplicate,
-    /// It comes later, and what is sent to the same process after it comes behind it.
+    /// The frame comes later, and later frames to the same process come after it.
     Delay,
-    /// It comes later, and what is sent after it overtakes it.
+    /// The frame comes later, and later frames overtake it.
     Reorder,
-    /// It is lost, and so are all between its two processes, in both directions, as long as this goes on to be
-    /// chosen: for each of them anew. It counts as often.
+    /// The frame is lost, and so are later frames between its two processes, in both directions, as long as this
+    /// fault is chosen for each of them. Each choice counts as one fault.
     Cut,
-    /// This process is killed first, if the frame is from it or to it. See [`Simulated::kill`].
+    /// The process is killed first, if the frame is from it or to it. See [`Simulated::kill`].
     Kill(ProcessId),
 }
 
-/// How a network misbehaves.
+/// The faults of a network.
 ///
-/// Under an explorer (the crate `chanter-explore`) that decides for each frame, and an exhaustive search tries each
-/// decision. Otherwise chance does: then the same seed decides the same for the first frame, the second, and so on.
+/// Under an explorer (the crate `chanter-explore`), the explorer decides for each frame, and an exhaustive search
+/// tries each decision. Otherwise chance decides; the same seed decides the same for the first frame, the second, and
+/// so on.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// What may happen.
+    /// Kinds of faults that may happen.
     pub kinds: Vec<Fault>,
-    /// How often in all; if this is not endless, everything comes at last.
+    /// Largest number of faults in all. Unless it is `u32::MAX`, the network works well at last.
     pub most: u32,
-    /// What happens in any case, and to which frames, by their number among all of the network: to find again, or to try
-    /// one by one, what may happen. The kinds must be among [`kinds`](Self::kinds).
+    /// Faults that happen in any case, by the number of their frame among all frames of the network. They serve to
+    /// repeat faults, or to try them one by one. Their kinds must be among [`kinds`](Self::kinds).
     pub at: Vec<(u64, Fault)>,
-    /// How long a frame takes that does not come at once. 10 ms by default.
+    /// Delay of a frame that does not come at once. 10 ms by default.
     pub delay: Duration,
-    /// Without an explorer: something happens to one frame in so many. 4 by default.
+    /// Without an explorer: chance chooses for one frame in this many, on average; no fault is one of its choices. 4
+    /// by default.
     pub one_in: u32,
-    /// Without an explorer: of the random numbers.
+    /// Without an explorer: seed of the random numbers.
     pub seed: u64,
 }
 
 impl Default for Faults {
-    /// Nothing ever happens.
+    /// No faults.
     fn default() -> Self {
         Self {
             kinds: Vec::new(),
@@ -72,7 +74,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// These happen at most so often.
+    /// Faults of these kinds, at most `most` of them.
     pub fn of(kinds: &[Fault], most: u32) -> Self {
         Self { kinds: kinds.to_vec(), most, ..Self::default() }
     }
@@ -84,8 +86,9 @@ impl Faults {
 
 /// The engine of a process in a simulated network.
 ///
-/// The processes are parts of one, as those of [`Local`], and have no threads of their own to be killed: who is
-/// killed is not heard any more, and hears nothing. Time is that of the machine: virtual on a simulated one.
+/// The processes are within one OS process, as with [`Local`], and have no threads of their own to be killed. A
+/// killed process is not heard any more, and hears nothing. Time is the machine's, which is virtual on a simulated
+/// machine.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -120,23 +123,23 @@ struct Network {
 }
 
 struct State {
-    /// So many faults may still happen.
+    /// Number of faults that may still happen.
     left: u32,
     random: fastrand::Rng,
-    /// Pairs between which nothing comes, the lower number first.
+    /// Pairs of processes that are cut, the lower number first.
     cuts: BTreeMap<(ProcessId, ProcessId), By>,
-    /// What is on its way, by when it comes, and in which order it was sent.
+    /// Frames on their way, by the time at which they come and the order in which they were sent.
     flights: BTreeMap<(Instant, u64), Flight>,
     sent: u64,
-    /// So many frames have been decided about.
+    /// Number of frames that have been decided about.
     frames: u64,
-    /// Who was told that too much is on its way.
+    /// Processes that were refused because too many frames are on their way.
     refused: BTreeSet<ProcessId>,
-    /// These leave when nothing of theirs is on its way.
+    /// Processes that leave when none of their frames is on its way.
     leaving: BTreeSet<ProcessId>,
 }
 
-/// Who has cut a pair.
+/// The cause of a cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Hand,
@@ -148,11 +151,11 @@ struct Flight {
     to: ProcessId,
     lane: Lane,
     body: Body,
-    /// What is sent later comes behind it.
+    /// Whether later frames must come after it.
     is_in_order: bool,
 }
 
-/// What becomes of a frame.
+/// The fate of a frame.
 enum Fate {
     Delivered,
     Lost,
@@ -165,7 +168,7 @@ fn pair(one: ProcessId, other: ProcessId) -> (ProcessId, ProcessId) {
 }
 
 impl State {
-    /// One of several, of which the first is the ordinary one.
+    /// Chooses one of several alternatives, of which the first is the ordinary one.
     fn choose(&mut self, faults: &Faults, alternatives: usize) -> usize {
         choose(alternatives).unwrap_or_else(|| match self.random.u32(0..faults.one_in.max(1)) {
             0 => self.random.usize(0..alternatives),
@@ -173,13 +176,13 @@ impl State {
         })
     }
 
-    /// When the last frame comes that others from and to there must not overtake.
+    /// Time at which the last frame of this pair comes that later ones must not overtake.
     fn last_in_order(&self, from: ProcessId, to: ProcessId) -> Option<Instant> {
         let is_before = |flight: &Flight| flight.is_in_order && (flight.from, flight.to) == (from, to);
         self.flights.iter().rev().find(|(_, flight)| is_before(flight)).map(|((due, _), _)| *due)
     }
 
-    /// Whether as much of a lane is on its way there as may be.
+    /// Whether a lane has as many frames on their way as it may have.
     fn is_full(&self, from: ProcessId, to: ProcessId, lane: Lane) -> bool {
         let is_there = |flight: &&Flight| (flight.from, flight.to, flight.lane) == (from, to, lane);
         self.flights.len() >= CAPACITY && self.flights.values().filter(is_there).count() >= CAPACITY
@@ -196,7 +199,7 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about a frame.
+    /// Decides the fate of a frame.
     fn fate(&self, state: &mut State, from: ProcessId, to: ProcessId) -> Fate {
         let number = state.frames;
         state.frames += 1;
@@ -224,7 +227,7 @@ impl Network {
         }
     }
 
-    /// What the explorer, or chance, lets happen to a frame.
+    /// The fault, if any, that the explorer or chance chooses for a frame.
     fn chosen(&self, state: &mut State, from: ProcessId, to: ProcessId, is_cut: bool) -> Option<Fault> {
         if state.left == 0 {
             return None;
@@ -254,7 +257,7 @@ impl Network {
         }
     }
 
-    /// Frames whose time has come arrive.
+    /// Delivers the frames whose time has come.
     fn land(&self) {
         let now = now();
         let state = &mut *self.lock();
@@ -292,10 +295,10 @@ impl Network {
 }
 
 impl Simulated {
-    /// The engines of so many processes, which are numbered from 0, in a network that misbehaves like this.
+    /// The engines of `count` processes, numbered from 0, in a network with these faults.
     ///
     /// # Panics
-    /// What happens in any case is not among what may happen.
+    /// A fault in [`Faults::at`] is not among [`Faults::kinds`].
     pub fn cluster(count: u32, faults: Faults) -> Vec<Self> {
         assert!(faults.at.iter().all(|(_, fault)| faults.has(&[*fault])), "what happens may happen");
         let state = State {
@@ -318,22 +321,22 @@ impl Simulated {
         (0..count).map(|me| Self { me: ProcessId(me), network: Arc::clone(&network) }).collect()
     }
 
-    /// The process ends without a word, as if it had been killed. What it has sent and is on its way does not come any
-    /// more; the others are told after what has come.
+    /// Ends the process as if it had been killed. Frames to or from it that are on their way are lost. The others get
+    /// the frames that have come, and then learn of its end.
     pub fn kill(&self) {
         self.network.kill(&mut self.network.lock(), self.me);
     }
 
-    /// Nothing comes from this process to `to`, or from there, until it is [healed](Self::heal).
+    /// Cuts the connection between this process and `to`, in both directions, until it is [healed](Self::heal).
     ///
     /// # Panics
-    /// [`Fault::Cut`] is not among the network's faults: nobody is prepared for losses.
+    /// [`Fault::Cut`] is not among the network's faults, so the processes are not prepared for losses.
     pub fn cut(&self, to: ProcessId) {
         assert!(self.network.faults.has(&[Fault::Cut]), "the network may be cut");
         self.network.lock().cuts.insert(pair(self.me, to), By::Hand);
     }
 
-    /// What is sent from now on comes again.
+    /// Restores the connection: frames sent from now on arrive.
     pub fn heal(&self, to: ProcessId) {
         self.network.lock().cuts.remove(&pair(self.me, to));
     }
@@ -352,7 +355,7 @@ impl Engine for Simulated {
         self.own().roster()
     }
 
-    /// What is lost and what order is kept, as its faults allow; the rest as [`Local`].
+    /// Loss and order follow from the faults; the rest is as for [`Local`].
     fn caps(&self, to: ProcessId) -> Caps {
         let faults = &self.network.faults;
         let loses = faults.has(&[Fault::Lose, Fault::Cut]);

@@ -1,4 +1,4 @@
-//! Processes that leave, and that are killed.
+//! Checks of processes that leave or are killed.
 
 use chanter::prelude::*;
 
@@ -6,7 +6,7 @@ use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
 use crate::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
 
-/// Frames that are sent before an end.
+/// Number of frames sent before an end, and (in `LENGTH`) bytes of each body.
 const COUNT: u64 = 30;
 const LENGTH: usize = 3000;
 
@@ -39,7 +39,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         let mut leaver = leaving.join().await.map_err(|error| error.to_string())??;
         leaver.take_all()?;
         one.goes_on_with(&mut two, gone).await?;
-        // Now the last ones, one after the other.
+        // Now the last two leave, one after the other.
         let rest = two.fall_asleep()?;
         one.engine.leave(Leave::Drain);
         two.sleep_for(rest, "the end of the last other one").await?;
@@ -48,7 +48,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         one.until_ended().await
     }
 
-    /// All have sent all they had, and leave: each hears all that the others have sent.
+    /// All processes send their frames and leave; each receives all that the others have sent.
     async fn all_drain(&self) -> Finding {
         let members: [Member<E>; 3] = self.cluster().await?;
         let all: Vec<ProcessId> = members.iter().map(Member::me).collect();
@@ -83,7 +83,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         leaver.send_all(one.me())?;
         one.send_all(gone)?;
         leaver.engine.leave(Leave::Now);
-        // The others need not poll for it; unless nobody can go alone, but for a death that is the end of all.
+        // The others need not poll for it, except where a death ends all processes and none can leave alone.
         let leaving = if death == Death::Aborts {
             Some(spawn(async move { leaver.until_ended().await }))
         } else {
@@ -111,7 +111,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         dying.send_all(one.me())?;
         one.send_all(gone)?;
         kill(&dying.engine);
-        // The dead say nothing.
+        // A killed process sends nothing.
         dying.send(two.me(), Lane::User, message(gone, 1, 0, 1))?;
         for member in [&mut one, &mut two] {
             let (why, _) = member.until_gone(gone).await?;
@@ -130,7 +130,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
 }
 
 impl<E: Engine> Member<E> {
-    /// Sends what is counted.
+    /// Sends the `COUNT` frames, in equal parts on all lanes.
     fn send_all(&self, to: ProcessId) -> Finding {
         let each = COUNT / LANES.len() as u64;
         (0..each)
@@ -138,7 +138,7 @@ impl<E: Engine> Member<E> {
             .try_for_each(|(number, lane)| self.send(to, lane, message(self.me(), 0, number, LENGTH)))
     }
 
-    /// Sees that the two talk as before, and that what is for the one that has `gone` is dropped.
+    /// Checks that the two talk as before, and that frames for the process `gone` are dropped.
     async fn goes_on_with(&mut self, other: &mut Self, gone: ProcessId) -> Finding {
         let (me, to) = (self.me(), other.me());
         for number in 0..100 {

@@ -1,4 +1,4 @@
-//! A lane that nobody empties.
+//! The check of a lane that is not emptied.
 
 use chanter::prelude::*;
 
@@ -6,7 +6,7 @@ use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
 use crate::engine::{Engine, Full};
 
-/// An engine that takes so many bytes in a lane, and nobody polls, has no bound.
+/// Number of bytes from which a lane that is not polled counts as unbounded.
 const MOST: usize = 256 << 20;
 const LENGTH: usize = 4096;
 
@@ -33,13 +33,13 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                     yield_now().await;
                 };
                 for other_lane in LANES.into_iter().filter(|other| *other != lane) {
-                    // A stream of its own: it may overtake.
+                    // A stream of its own, as it may overtake.
                     one.send(to, other_lane, message(me, 1, round - 1, 5))
                         .map_err(|wrong| format!("{lane:?} is full: {wrong}"))?;
                 }
                 let expected = count as usize + 2 * round as usize;
                 let receiving = spawn(async move { other.until_came(expected + 1).await.map(|()| other) });
-                // Woken by the notifier alone, since the other end polls now.
+                // Only the notifier wakes this process, since the other end polls now.
                 one.send_patiently(to, lane, refused).await?;
                 count += 1;
                 other = one.while_polling(receiving).await?;

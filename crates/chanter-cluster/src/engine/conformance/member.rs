@@ -1,4 +1,4 @@
-//! A process of a cluster that is tried: it polls its engine, sleeps, and checks what it is told.
+//! A process of a cluster under test. It polls its engine, sleeps, and checks the calls of its sink.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::wire::{Body, Header, Kind};
 
 pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// A body of so many bytes, which depend on `seed`; its header says what it is.
+/// A body of `length` bytes that depend on `number`. Its header holds the sender, stream and number.
 pub(super) fn message(from: ProcessId, stream: u32, number: u64, length: usize) -> Body {
     let mut body = Body::with_capacity(length);
     let block = block(number);
@@ -30,13 +30,13 @@ pub(super) fn message(from: ProcessId, stream: u32, number: u64, length: usize) 
     body
 }
 
-/// What the body of a message repeats. Its length is a prime: no engine's pieces begin alike.
+/// The block that the body of a message repeats. Its length is a prime, so no two pieces of an engine begin alike.
 fn block(number: u64) -> [u8; 4093] {
     let start = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     std::array::from_fn(|at| start[at % 8].wrapping_add((at >> 3) as u8))
 }
 
-/// What came: from whom and in which lane, and which of the numbered streams of a sender it belongs to.
+/// A frame that came: its sender, its lane, one of the sender's numbered streams, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Came {
     pub(super) from: ProcessId,
@@ -45,15 +45,15 @@ pub(super) struct Came {
     pub(super) number: u64,
 }
 
-/// What the sink was told.
+/// A record of the calls of the sink.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) came: Vec<Came>,
-    /// Who has gone, and how many frames had come by then.
+    /// Processes that have gone, each with the number of frames that had come by then.
     pub(super) gone: Vec<(ProcessId, Why, usize)>,
-    /// How often it was told something.
+    /// Number of calls.
     pub(super) calls: usize,
-    /// The first thing that should not be.
+    /// The first fault that was seen.
     pub(super) wrong: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Seen {
         self.wrong.get_or_insert(what);
     }
 
-    /// Each stream of each sender, in each lane: the numbers of what came, as they came.
+    /// The numbers of the frames that came, in order of arrival, by sender, lane and stream.
     pub(super) fn streams(&self) -> HashMap<(ProcessId, Lane, u32), Vec<u64>> {
         let mut streams: HashMap<_, Vec<u64>> = HashMap::new();
         for came in &self.came {
@@ -106,7 +106,8 @@ impl Seen {
         streams
     }
 
-    /// Whether each stream is its numbers from 0, without a gap and each once, in order if that was promised.
+    /// Checks that each stream has its numbers from 0, without a gap and each once, and in order if `order` promises
+    /// that.
     pub(super) fn is_in_order(&self, order: Order) -> Finding {
         for (stream, mut numbers) in self.streams() {
             if order == Order::None {
@@ -122,7 +123,7 @@ impl Seen {
     }
 }
 
-/// A process: an engine, its notifier, and what it has said.
+/// A process: an engine, its notifier, and a record of its calls.
 pub(super) struct Member<E> {
     pub(super) engine: E,
     pub(super) seen: Seen,
@@ -137,7 +138,7 @@ impl<E: Engine> Member<E> {
         let (notifier, notified) = mailbox();
         let kept = notifier.clone();
         engine.attach(Notifier::new(move || {
-            // Who is through with the check hears nothing more.
+            // A process that is through with the check is notified no more.
             let _ = notifier.try_send(());
         }));
         Self { engine, seen: Seen::default(), notified, _notifier: kept, patience }
@@ -147,7 +148,7 @@ impl<E: Engine> Member<E> {
         self.engine.me()
     }
 
-    /// Sends what should be taken at once.
+    /// Sends a frame that should be taken at once.
     pub(super) fn send(&self, to: ProcessId, lane: Lane, body: Body) -> Finding {
         self.engine.try_send(to, lane, body).map_err(|Full { body }| {
             format!(
@@ -157,7 +158,7 @@ impl<E: Engine> Member<E> {
         })
     }
 
-    /// Sends a message; while there is no room for it, sleeps. Somebody else has to poll at the other end.
+    /// Sends a message, and sleeps while there is no room for it. The other end must be polled meanwhile.
     pub(super) async fn send_patiently(&mut self, to: ProcessId, lane: Lane, mut body: Body) -> Finding {
         let began = Instant::now();
         while let Err(Full { body: refused }) = self.engine.try_send(to, lane, body) {
@@ -171,7 +172,7 @@ impl<E: Engine> Member<E> {
         Ok(())
     }
 
-    /// One poll, whose answer is held against what the sink was told.
+    /// Polls once, and compares the answer with the calls of the sink.
     pub(super) fn poll(&mut self, budget: u32) -> Result<Polled, String> {
         let (came, calls) = (self.seen.came.len(), self.seen.calls);
         let polled = self.engine.poll(budget, &mut self.seen);
@@ -188,7 +189,7 @@ impl<E: Engine> Member<E> {
         Ok(polled)
     }
 
-    /// Polls until it finds nothing.
+    /// Polls until nothing is found.
     pub(super) fn take_all(&mut self) -> Finding {
         while self.poll(16)? != Polled::Nothing {}
         Ok(())
@@ -202,7 +203,7 @@ impl<E: Engine> Member<E> {
         slept
     }
 
-    /// Has nothing to do, and has heard all that the notifier has had to say.
+    /// Parks the engine of a process without work, after all notifications have been taken.
     pub(super) fn fall_asleep(&mut self) -> Result<Idle, String> {
         while self.notified.try_recv().is_ok() {}
         self.take_all()?;
@@ -227,7 +228,7 @@ impl<E: Engine> Member<E> {
         Ok(())
     }
 
-    /// Polls until that is so, and sleeps in between.
+    /// Polls until `is_so` holds, and sleeps in between.
     pub(super) async fn until(&mut self, awaited: &str, is_so: impl Fn(&E, &Seen) -> bool) -> Finding {
         let mut progress = Instant::now();
         while !is_so(&self.engine, &self.seen) {
@@ -243,7 +244,7 @@ impl<E: Engine> Member<E> {
         Ok(())
     }
 
-    /// Polls until another process's thread has ended: what it does may need this one's progress.
+    /// Polls until a thread of another process has ended, as that thread may need this process's progress.
     pub(super) async fn while_polling<T: Send + 'static>(
         &mut self,
         thread: Thread<Result<T, String>>,
@@ -266,21 +267,21 @@ impl<E: Engine> Member<E> {
         }
     }
 
-    /// Polls until so many frames have come in all.
+    /// Polls until `count` frames have come in all.
     pub(super) async fn until_came(&mut self, count: usize) -> Finding {
         let came = |_: &E, seen: &Seen| seen.came.len() >= count;
         let waited = self.until(&format!("frame {count}"), came).await;
         waited.map_err(|wrong| format!("{wrong}, of which {} have come", self.seen.came.len()))
     }
 
-    /// Polls until that one has gone.
+    /// Polls until `peer` has gone.
     pub(super) async fn until_gone(&mut self, peer: ProcessId) -> Result<(Why, usize), String> {
         self.until(&format!("the end of {peer:?}"), |_, seen| seen.has_gone(peer)).await?;
         let (_, why, came) = self.seen.gone.iter().find(|(gone, ..)| *gone == peer).expect("it has gone");
         Ok((*why, *came))
     }
 
-    /// Polls until nothing comes any more.
+    /// Polls until the engine has ended.
     pub(super) async fn until_ended(&mut self) -> Finding {
         self.until("the end of everything", |engine, _| engine.has_ended()).await?;
         self.take_all()

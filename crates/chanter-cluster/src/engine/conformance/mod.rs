@@ -1,4 +1,4 @@
-//! A kit that any engine should pass, yours too.
+//! A test kit for engines, yours included.
 //!
 //! ```
 //! use chanter_cluster::engine::{Local, conformance};
@@ -11,19 +11,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The kit makes clusters whose processes are engines in one OS process, and uses each as a process would: it polls,
-//! sleeps as long as [`Engine::park`] allows, and is woken by the [`Notifier`](super::Notifier) alone. Capabilities are tried, not
-//! believed; [`Check`] lists what is looked at. An engine that fails says which check, and why. Nothing depends on the speed of
-//! the machine: only an engine that never comes is waited for as long as the kit's [patience](Kit::patience).
+//! The kit makes clusters of engines in one OS process, and uses each engine as a process would. It polls, sleeps as
+//! long as [`Engine::park`] allows, and is woken by the [`Notifier`](super::Notifier) alone. Capabilities
+//! are tried, not believed; [`Check`] lists the checks. A failure names the check and the reason. The kit does not
+//! depend on the speed of the machine: it waits for an engine that does nothing as long as its
+//! [patience](Kit::patience).
 //!
 //! An engine must take ten frames of 3 KB in each lane before it is full.
 //!
-//! | capability | what is tried |
+//! | capability | test |
 //! |---|---|
-//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that all comes, once |
+//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once
+//! |
 //! | [`Caps::eager`](super::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
-//! | [`Death::Reports`](super::Death::Reports) | what is heard of a process that is killed, if [it can be](Kit::killed_by) |
-//! | [`Loss::Any`](super::Loss::Any) | nothing less: make the cluster on a link that loses nothing |
+//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by)
+//! |
+//! | [`Loss::Any`](super::Loss::Any) | none less: make the cluster on a link that loses nothing |
 
 mod ends;
 mod full;
@@ -39,33 +42,36 @@ use std::time::Duration;
 use self::member::Member;
 use super::Engine;
 
-/// What the kit looks at.
+/// A check of the kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// Each process has its number, all know the same others, and each reaches each. What is for nobody is dropped.
+    /// Each process has its number, all know the same peers, and each reaches each. Frames without a receiver are
+    /// dropped.
     Connected,
     /// Bodies from 0 bytes to the longest arrive whole in every lane, and in order; longer ones are given back.
     Sizes,
-    /// A poll hands over at most its budget, tells the sink something if and only if it says so, and leaves the rest for
-    /// the next one.
+    /// A poll hands over at most its budget and leaves the rest for the next one. It calls the sink if and only if it
+    /// says so.
     Budget,
-    /// Several OS threads send through one engine and several poll it: each frame comes once, in the order of its sender.
+    /// Several OS threads send through one engine, and several poll it. Each frame comes once, in the order of its
+    /// sender.
     Concurrent,
-    /// A lane that nobody empties is full at some time, and other lanes are not; the body comes back as it was; the notifier
-    /// is notified when there is room again.
+    /// A lane that is not emptied becomes full, and the other lanes do not. The refused body comes back unchanged.
+    /// The notifier is called when there is room again.
     Full,
-    /// Whoever sleeps is woken: by a frame that is sent at any point of falling asleep, and always by the next one.
+    /// A sleeping process is woken by a frame sent at any point of falling asleep, and always by the next one.
     Wakes,
     /// When nothing is left to do, the engine lets its process sleep.
     Rests,
-    /// Who leaves with [`Leave::Drain`](super::Leave::Drain) is heard to the end, then has left; and so are those who leave
-    /// together. The others go on.
+    /// A process that leaves with [`Leave::Drain`](super::Leave::Drain) is heard to the end, and then has left. The
+    /// same holds for processes that leave together. The others go on.
     Drains,
-    /// Who leaves with [`Leave::Now`](super::Leave::Now) waits for nobody, and is gone. (Where a death is the end of all,
-    /// [`Death::Aborts`](super::Death::Aborts), it waits for the others' polls.)
+    /// A process that leaves with [`Leave::Now`](super::Leave::Now) is gone without waiting. (With
+    /// [`Death::Aborts`](super::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
     LeavesNow,
-    /// Of who is killed a prefix is heard, then that it is gone, then nothing. What is for it is dropped, the others go on.
+    /// From a killed process come a prefix of its frames, then its end, then nothing. Frames for it are dropped, and
+    /// the others go on.
     Killed,
 }
 
@@ -84,13 +90,13 @@ impl Check {
     ];
 }
 
-/// How an engine failed.
+/// The failure of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// In which check.
+    /// The check that failed.
     pub check: Check,
-    /// What happened.
+    /// A description of the failure.
     pub what: String,
 }
 
@@ -102,20 +108,20 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a check finds: what is wrong.
+/// The finding of a check; the error says what is wrong.
 type Finding = Result<(), String>;
 
-/// Runs the whole kit against the engines of clusters of so many processes.
+/// Runs the whole kit against clusters of engines. `make` gets the number of processes of each cluster.
 ///
 /// # Panics
-/// If the engine fails; the message is the [`Violation`]. Outside of a machine.
+/// The engine fails; the message is the [`Violation`]. The caller is no thread of a machine.
 pub async fn check<E: Engine>(make: impl AsyncFn(u32) -> Vec<E>) {
     if let Err(violation) = Kit::new(make).run().await {
         panic!("the engine fails: {violation}");
     }
 }
 
-/// The kit, to be told more about the engine than [`check`] can know.
+/// The kit with settings, for facts about the engine that [`check`] cannot know.
 ///
 /// ```
 /// use chanter_cluster::engine::Local;
@@ -135,19 +141,20 @@ pub struct Kit<E, M> {
 }
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
-    /// A kit for the engines that `make` makes: those of a cluster of so many processes, which are connected, and to
-    /// which nobody has [attached](Engine::attach) a notifier.
+    /// A kit for the engines that `make` returns. It gets a number of processes, and returns the connected engines of
+    /// a cluster of that size, without [attached](Engine::attach) notifiers.
     pub fn new(make: M) -> Self {
         Self { make, kill: None, patience: Duration::from_secs(120) }
     }
 
-    /// How a process ends without a word. Without this, [`Check::Killed`] is left out.
+    /// Sets how a process is killed. Without this, [`Check::Killed`] is left out.
     #[must_use]
     pub fn killed_by(self, kill: fn(&E)) -> Self {
         Self { kill: Some(kill), ..self }
     }
 
-    /// How long an engine may do nothing while something is owed. Two minutes by default: only an engine that fails needs them.
+    /// Sets how long an engine may do nothing while it owes something. Two minutes by default; only a failing engine
+    /// takes as long.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -159,7 +166,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     /// The first violation.
     ///
     /// # Panics
-    /// Outside of a machine.
+    /// The caller is no thread of a machine.
     pub async fn run(&self) -> Result<(), Violation> {
         for check in Check::ALL {
             self.run_one(check).await?;
@@ -173,7 +180,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     /// The engine fails it.
     ///
     /// # Panics
-    /// Outside of a machine.
+    /// The caller is no thread of a machine.
     pub async fn run_one(&self, check: Check) -> Result<(), Violation> {
         let finding = match check {
             Check::Connected => self.connected().await,

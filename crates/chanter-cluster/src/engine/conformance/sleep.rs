@@ -1,4 +1,4 @@
-//! Falling asleep, and being woken.
+//! Checks of falling asleep and being woken.
 
 use chanter::prelude::*;
 
@@ -6,7 +6,7 @@ use super::member::{Member, message};
 use super::{Finding, Kit};
 use crate::engine::{Engine, Idle, Lane, Polled};
 
-/// Where a frame is sent while the other end falls asleep.
+/// The point of the other end's falling asleep at which a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Polled,
@@ -14,7 +14,7 @@ enum Point {
     Rested,
 }
 
-/// How often each point is tried.
+/// Number of times that each point is tried.
 const ROUNDS: u64 = 300;
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
@@ -32,7 +32,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         self.ping_pong().await
     }
 
-    /// Two that sleep between any two messages, on whatever OS threads there are.
+    /// Exchanges messages between two processes that sleep between any two of them, on any OS threads.
     async fn ping_pong(&self) -> Finding {
         let [mut one, mut other]: [Member<E>; 2] = self.cluster().await?;
         let (me, to) = (one.me(), other.me());
@@ -61,7 +61,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                 engine.unpark();
                 rest != Idle::Work && !engine.has_work()
             };
-            // What it is busy with ends; `until` loses patience.
+            // Its present work ends sooner or later; otherwise `until` runs out of patience.
             member.until("a time without work", |engine, _| may_sleep(engine)).await?;
         }
         Ok(())
@@ -69,23 +69,23 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
 }
 
 impl<E: Engine> Member<E> {
-    /// Sends a frame to `other`, which finds nothing to do, when it has come to `point`; and sees that it wakes up.
+    /// Sends a frame to the idle `other` when it has come to `point`, and checks that it wakes up.
     async fn wake_at(&mut self, other: &mut Self, point: Point, number: u64) -> Finding {
         let (me, to) = (self.me(), other.me());
-        // Its window may be full: what opens it wakes this one.
+        // The window may be full; the frame that opens it wakes this process.
         let mut send = async |at: Point| match at == point {
             true => self.send_patiently(to, Lane::User, message(me, 0, number, 8)).await,
             false => Ok(()),
         };
-        // What the last round has left.
+        // Frames left from the last round.
         while other.engine.poll(16, &mut other.seen) != Polled::Nothing {}
         send(Point::Polled).await?;
-        // Its answer is a hint before `park`, and is not used.
+        // Before `park` the answer is a hint, and is not used.
         other.engine.has_work();
         send(Point::Tested).await?;
         let mut rest = other.engine.park();
         send(Point::Rested).await?;
-        // From now on it polls only when the engine says that there is work.
+        // From now on, `other` polls only when the engine says that there is work.
         loop {
             other.sleep_for(rest, "a frame that was sent while it fell asleep").await?;
             other.engine.unpark();

@@ -1,4 +1,4 @@
-//! Frames that go from one process to another.
+//! Checks of frames between processes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::{Finding, Kit};
 use crate::engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
 use crate::wire::{Body, LENGTH};
 
-/// Bodies up to this length are tried.
+/// Longest body that is tried, in bytes.
 const LONGEST: usize = 16 << 20;
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
@@ -38,7 +38,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                     member.send(*to, lane, message(member.me(), to.0, 0, 10))?;
                 }
             }
-            // To nobody.
+            // A frame without a receiver.
             member.send(ProcessId(u32::MAX), Lane::User, message(member.me(), u32::MAX, 0, 10))?;
         }
         for member in &mut members {
@@ -84,7 +84,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         }
         let count = LANES.len() * lengths.len();
         let receiving = spawn(async move { other.until_came(count).await.map(|()| other) });
-        // Short ones between long ones.
+        // Short bodies alternate with long ones.
         let (mut short, mut long) = (lengths.iter(), lengths.iter().rev());
         for number in 0..lengths.len() {
             let length = if number % 2 == 0 { short.next() } else { long.next() };
@@ -93,7 +93,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                 one.send_patiently(to, lane, message(me, 0, number as u64, length)).await?;
             }
         }
-        // What was taken is on its way while this process polls.
+        // Frames that were taken make their way while this process polls.
         let received = one.while_polling(receiving).await?;
         received.seen.is_in_order(caps.order)?;
         match received.seen.came.len() {
@@ -109,7 +109,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
             for number in 0..COUNT {
                 one.send(other.me(), Lane::User, message(one.me(), 0, number, 100))?;
             }
-            // `poll` counts.
+            // `poll` checks the counts.
             while other.seen.came.len() < COUNT as usize {
                 match other.poll(budget)? {
                     Polled::Nothing => other.sleep("frames of which a poll has left some").await?,
@@ -179,7 +179,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     }
 }
 
-/// The sink of several pollers, of which one at a time is told something.
+/// The sink of several pollers, called by one of them at a time.
 struct Shared(Arc<Mutex<Seen>>);
 
 impl Shared {
@@ -190,7 +190,7 @@ impl Shared {
 
 impl Sink for Shared {
     fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
-        // A poller that is told something while another one is could be overtaken.
+        // If two pollers were called at once, one could overtake the other.
         thread::yield_now();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).arrived(from, lane, frame);
     }

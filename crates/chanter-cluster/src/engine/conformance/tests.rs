@@ -1,4 +1,4 @@
-//! Engines that break one promise each, and the check that finds it.
+//! Tests of the kit: engines that break one promise each, and the check that finds it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::engine::{
 };
 use crate::wire::Body;
 
-/// What is wrong with an engine.
+/// A fault of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -75,7 +75,7 @@ impl Engine for Faulty {
             Fault::Deaf => {}
             Fault::RingsOnce => {
                 let last = std::sync::Arc::new(AtomicU32::new(0));
-                // Rings once.
+                // Notifies once.
                 self.local.attach(Notifier::new(move || {
                     if last.fetch_add(1, Ordering::Relaxed) == 0 {
                         notifier.notify();
@@ -114,7 +114,7 @@ impl Engine for Faulty {
             Err(Full { body }) if self.fault == Fault::AltersRefused => {
                 Err(Full { body: Body::copied_from(&body[1..]) })
             }
-            // Nobody is notified who has not been refused.
+            // A process that was not refused is not notified.
             Err(Full { body }) if self.fault == Fault::SilentAfterFull => {
                 self.local.forget_refused(to);
                 Err(Full { body })
@@ -136,7 +136,7 @@ impl Engine for Faulty {
             }
             Fault::SpeaksFromTheGrave => self.local.poll(budget, &mut Hasty { sink }),
             Fault::Overtakes => {
-                // As if several got in: what one has taken, another one has overtaken.
+                // As if several pollers got in, and one had overtaken the other.
                 let mut later = Later { sink, frames: Vec::new() };
                 let polled = self.local.poll(budget.min(2), &mut later);
                 later.finish();
@@ -160,14 +160,14 @@ impl Engine for Faulty {
 
     fn leave(&self, how: Leave) {
         if self.fault == Fault::LeavesEarly {
-            // Nobody hears of it.
+            // No peer hears of it.
             return;
         }
         self.local.leave(how);
     }
 }
 
-/// Says of each frame's sender that it has gone, before the frame.
+/// A sink that reports each frame's sender gone before the frame.
 struct Hasty<'a> {
     sink: &'a mut dyn Sink,
 }
@@ -181,7 +181,7 @@ impl Sink for Hasty<'_> {
     fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
-/// Hands frames over in the wrong order.
+/// A sink that hands frames over in the wrong order.
 struct Later<'a> {
     sink: &'a mut dyn Sink,
     frames: Vec<(ProcessId, Lane, Body)>,
@@ -216,7 +216,7 @@ async fn an_engine_without_fault_passes() {
     kit(Fault::None, Duration::from_secs(120)).run().await.unwrap();
 }
 
-/// What an engine does wrong is found; nobody has to lose patience for that.
+/// Wrong acts of an engine are found without waiting for the kit's patience.
 #[chanter::test]
 async fn each_fault_is_found_by_its_check() {
     let faults = [
@@ -243,7 +243,7 @@ async fn each_fault_is_found_by_its_check() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// What an engine does not do is missed.
+/// Omissions of an engine are found.
 #[chanter::test]
 async fn each_omission_is_found_by_its_check() {
     let omissions = [
@@ -260,7 +260,7 @@ async fn each_omission_is_found_by_its_check() {
     ];
     let mut missed = Vec::new();
     for (fault, check) in omissions {
-        // Who is impatient finds faults sooner, and none where there is none: these engines have one.
+        // A short patience finds faults sooner. It could blame a slow engine, but these do have a fault.
         match kit(fault, Duration::from_millis(200)).run_one(check).await {
             Err(found) if found.check == check => {}
             found => missed.push((fault, check, found)),

@@ -1,12 +1,12 @@
-//! The memory that the processes of a node share: a file without a name, which whoever starts them hands to each.
+//! The memory that the processes of a node share: a file without a name, which their launcher hands to each.
 //!
 //! ```text
 //!   | layout (4 KiB) | port of each process | slots of process 0 | slots of process 1 | ..
 //! ```
 //!
-//! It begins as zeros, which are free slots and empty ports. Only its owner can open it (mode 0600, and no name). Its processes
-//! have to trust each other not to shorten it, and not to change bytes of each other's messages. Against all else that one of them writes
-//! the others are safe: what is destroyed is missed ([INV-SAID](super::said)).
+//! It begins as zeros, which are free slots and empty ports. Only its owner can open it (mode 0600, and no name). Its
+//! processes must trust each other not to shorten it, and not to change bytes of each other's messages. They are safe
+//! against all other writes by one of them: a destroyed message is noticed ([INV-SAID](super::said)).
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
@@ -18,13 +18,13 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::pull::{MOST_PROCESSES, MOST_SLOTS, Memory, Port, Slot};
 
-/// What a segment of this build begins with. Another layout has another one.
+/// First bytes of a segment of this build. Each layout has its own.
 const MAGIC: [u8; 16] = *b"chanter segment3";
 const HEAD: usize = 4096;
-/// Slots of each process.
+/// Number of slots of each process.
 pub(super) const SLOTS: usize = 256;
 
-/// Bytes of a segment for so many processes.
+/// Size of a segment for `processes` processes, in bytes.
 fn length(processes: usize) -> usize {
     HEAD + processes * (size_of::<Port>() + SLOTS * size_of::<Slot>())
 }
@@ -38,21 +38,23 @@ fn head(processes: usize) -> [u8; 32] {
     head
 }
 
-/// A segment for so many processes. All of it has its memory: a process that finds none when it writes would be ended by a signal.
+/// Creates a segment for `processes` processes. All of its memory is allocated now, as a signal would end a process
+/// that writes where there is none.
 ///
 /// # Errors
-/// The OS grants no such file, or has no room for all of it.
+/// The OS does not grant the file, or has no room for all of it.
 pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
     let processes = processes as usize;
     if !(1..=MOST_PROCESSES).contains(&processes) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // In memory, where the system has such a folder.
+    // In memory, if the system has this folder.
     let mut file = match tempfile::tempfile_in("/dev/shm") {
         Ok(file) => file,
         Err(_) => tempfile::tempfile()?,
     };
-    // Whatever mask the launcher has: nobody else opens it, not by way of a process's descriptors either.
+    // Set explicitly, whatever the launcher's mask: no other user can open the file, not even through a process's
+    // descriptors.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let head = head(processes);
     let zeros = (length(processes) - head.len()) as u64;
@@ -66,7 +68,7 @@ pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A segment, as one process sees it.
+/// A segment, as mapped by one process.
 pub(super) struct Mapping {
     map: MmapRaw,
     processes: usize,
@@ -74,7 +76,7 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// # Errors
-    /// It is no segment for so many processes, or the OS refuses.
+    /// The file is no segment for `processes` processes, or the OS refuses.
     pub(super) fn open(file: OwnedFd, processes: usize) -> io::Result<Self> {
         const { assert!(SLOTS <= MOST_SLOTS && size_of::<Slot>().is_multiple_of(64) && size_of::<Port>() == 64) };
         let file = File::from(file);
@@ -85,7 +87,8 @@ impl Mapping {
         }
         let map = MmapOptions::new().len(length(processes)).map_raw(&file)?;
         let expected = head(processes);
-        // SAFETY: the map is longer than that. Another process may write it meanwhile; what is read is compared, and no more.
+        // SAFETY: the map is longer than the 32 bytes that are read. Another process may write them meanwhile; they
+        // are volatile, may have any value, and are only compared.
         let found = unsafe { map.as_ptr().cast::<[u8; 32]>().read_volatile() };
         if found != expected {
             return Err(wrong("the segment is of another build"));
@@ -96,7 +99,8 @@ impl Mapping {
     #[cfg(all(test, not(loom)))]
     pub(super) fn fill(&self, mut byte: impl FnMut() -> u8) {
         for at in HEAD..self.map.len() {
-            // SAFETY: in bounds; as another process might.
+            // SAFETY: `at` is in bounds of the map. Other processes may write the same bytes at any time, and readers
+            // allow for any value.
             unsafe { self.map.as_mut_ptr().add(at).write_volatile(byte()) };
         }
     }
@@ -115,20 +119,21 @@ impl Memory for Mapping {
         assert!(process < self.processes && slot < SLOTS);
         let before = HEAD + self.processes * size_of::<Port>();
         let at = before + (process * SLOTS + slot) * size_of::<Slot>();
-        // SAFETY: in bounds of the map, which lives as long as `self`, and aligned, as a page is. A slot is atomics and
-        // bytes behind an `UnsafeCell`, for which any bits are values.
+        // SAFETY: the slot is in bounds of the map, which lives as long as `self`, and aligned, as the map is to a
+        // page. A slot is atomics and bytes behind an `UnsafeCell`, for which any bits are valid.
         unsafe { &*self.map.as_ptr().add(at).cast::<Slot>() }
     }
 
     fn port(&self, process: usize) -> &Port {
         assert!(process < self.processes);
-        // SAFETY: as above.
+        // SAFETY: the port is in bounds of the map, which lives as long as `self`, and aligned, as the map is to a page. A
+        // port is atomics, for which any bits are valid.
         unsafe { &*self.map.as_ptr().add(HEAD + process * size_of::<Port>()).cast::<Port>() }
     }
 }
 
-// SAFETY: the map stays where it is until it is dropped; all that is in it is shared by atomics, or by the protocol of
-// `Bytes`.
+// SAFETY: the map does not move until it is dropped. Its content is shared by atomics, or by the protocol of `Bytes`.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives out slots and ports only, whose content is shared by atomics, or by the protocol of
+// `Bytes`.
 unsafe impl Sync for Mapping {}

@@ -1,15 +1,15 @@
-//! The engine of a node: its processes share memory, in which messages lie until they are taken (the pull queue:
+//! The engine of a node. Its processes share memory, in which messages lie until they are taken (the pull queue of
 //! Concert, section 4.3).
 //!
-//! A message is copied twice: into a slot of its sender's, and out of it. Nobody makes a system call, unless the receiver
-//! sleeps: then it is woken by a word on a socket. [`Sockets`] beneath tell who has died or left, and carry what is for processes
-//! that do not share the memory.
+//! A message is copied twice: into a slot of its sender, and out of it. No system call is made unless the receiver
+//! sleeps; then a word on a socket wakes it. [`Sockets`] below report processes that have died or left, and carry
+//! frames for processes that do not share the memory.
 //!
-//! | limit | of | what happens there |
+//! | limit | of | effect |
 //! |---|---|---|
 //! | 16 MiB | a body | [`Full`] |
-//! | 16, 32, 16 | slots of 4 KiB that are published for one process, in each lane | the rest of one message waits here; then [`Full`] |
-//! | 256 | slots of a process, of which 16 are for control alone | the same |
+//! | 16, 32, 16 | slots of 4 KiB that are published for one process, in each lane | the sender keeps the rest of one message; then [`Full`] |
+//! | 256 | slots of a process, 16 of them for control alone | as for a lane's slots |
 //! | 4096 | processes | |
 
 mod mapping;
@@ -46,35 +46,36 @@ use super::{
 };
 use crate::wire::{self, Body};
 
-/// Bytes of the longest body, and with its header.
+/// Length of the longest body, in bytes, and (in `LONGEST`) with its header.
 const LONGEST_BODY: usize = 16 << 20;
 pub(crate) const LONGEST: usize = LONGEST_BODY + wire::LENGTH;
 const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16, names_next: true };
-/// After so long a receiver does not wait for a link any more, but looks at all slots.
+/// Time after which a receiver no longer waits for a link, but looks at all slots.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// So many pieces one poll takes.
+/// Largest number of pieces that one poll takes.
 const PIECES: u32 = 256;
-/// For so long it is worth looking before a process sleeps: as long as it takes that the other one is woken, answers, and wakes this one.
-/// (With less, two that had lost their patience went on waking each other.)
+/// Time for which looking is worth it before a process sleeps. In this time the other process is woken, answers, and
+/// wakes this one. (With less, two processes that had lost their patience went on waking each other.)
 const LINGER: Duration = Duration::from_micros(50);
 const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
+/// The shared-memory engine. When it is dropped, the process leaves at once ([`Leave::Now`]).
 #[doc(alias = "Near")]
 pub struct Shm {
     sockets: Sockets,
     me: usize,
     memory: Arc<Mapping>,
-    /// Which processes share the memory.
+    /// Whether each process shares the memory, by process number.
     is_near: Vec<bool>,
     out: Lock<Out>,
     receiving: Lock<Receiving>,
     watches: Arc<Watches>,
-    /// What was taken last is not freed yet: the next poll does that, and mostly nobody waits for it.
+    /// Whether the piece that was taken last is not freed yet. The next poll frees it; usually no sender waits for
+    /// it.
     has_unfreed: AtomicBool,
-    /// What is said of the memory where nobody else writes.
+    /// Statements about the memory, kept and sent outside of it, where no other process can write.
     ledger: Arc<Ledger>,
-    /// How many of those who poll are about to sleep, or do.
+    /// Number of polling threads that sleep or are about to.
     resting: AtomicU32,
     linger: Duration,
     patience: Patience,
@@ -83,15 +84,15 @@ pub struct Shm {
 /// The sender's side.
 struct Out {
     outgoing: Outgoing,
-    /// What is left of messages of which some pieces were sent.
+    /// Messages of which some pieces were sent, by receiver and lane.
     begun: Vec<[Option<Begun>; LANES]>,
-    /// How many of those there are.
+    /// Number of messages in `begun`.
     count: usize,
-    /// This process sends nothing more.
+    /// Set once this process sends nothing more.
     has_left: bool,
-    /// It leaves when nothing is begun.
+    /// Set when this process is to leave once `begun` is empty.
     leaves: bool,
-    /// Who gets nothing more.
+    /// Whether each process gets nothing more, by process number.
     has_gone: Vec<bool>,
 }
 
@@ -105,22 +106,22 @@ struct Receiving {
     incoming: Incoming,
     /// The beginnings of messages, by sender and lane.
     begun: Vec<[Vec<u8>; LANES]>,
-    /// Since when a link was missing.
+    /// Time since which a link has been missing.
     waits: Option<Instant>,
     dying: VecDeque<(ProcessId, Change)>,
-    /// What each process has said last of what it has sent.
+    /// The last statement of each process about what it has sent.
     said: Vec<Option<Said>>,
-    /// Who has said that of more than was found here.
+    /// Processes that have stated more than was found here.
     doubted: Vec<usize>,
-    /// All that the dying have sent, and the doubted have spoken of, is in the scan that was made.
+    /// Set when a scan was made that covers all that `dying` processes have sent and `doubted` ones have stated.
     has_scanned: bool,
-    /// Of whom something was destroyed: nothing more is taken.
+    /// Whether something of each process was destroyed. Nothing more is taken from such a process.
     broken: Vec<bool>,
 }
 
 impl Receiving {
-    /// Whether that process has sent something that is not here. True of one that has not gone, and was just heard: it may be here, but
-    /// was not looked for.
+    /// Whether that process has sent something that was not taken here. For a process that has not gone and was just
+    /// heard, the piece may be here and not have been looked for yet.
     fn misses(&self, from: usize) -> bool {
         let expected = self.incoming.expected(from);
         self.said[from].is_some_and(|said| {
@@ -130,7 +131,7 @@ impl Receiving {
     }
 }
 
-/// A place in a segment, which a process takes before it connects: so the others know that it reads there.
+/// A place in a segment. A process takes it before it connects, so that the others know that it reads there.
 #[doc(alias = "Seat")]
 pub struct ShmSlot {
     me: usize,
@@ -144,10 +145,10 @@ impl fmt::Debug for ShmSlot {
 }
 
 impl ShmSlot {
-    /// Takes the place of process `me` of so many.
+    /// Takes the place of process `me` of `processes`.
     ///
     /// # Errors
-    /// The segment is none for so many processes, or of another build.
+    /// The segment is for another number of processes or from another build.
     pub fn take(segment: OwnedFd, me: ProcessId, processes: u32) -> io::Result<Self> {
         let memory = Mapping::open(segment, processes as usize)?;
         let me = me.0 as usize;
@@ -160,7 +161,7 @@ impl ShmSlot {
 }
 
 impl Shm {
-    /// The engine of a process that has taken a slot, and has connected since.
+    /// The engine of a process that has taken a place and has connected since.
     pub fn new(shm_slot: ShmSlot, sockets: Sockets) -> Self {
         let ShmSlot { me, memory } = shm_slot;
         let processes = memory.processes();
@@ -198,7 +199,7 @@ impl Shm {
             }),
             ledger,
             resting: AtomicU32::new(0),
-            // Who spins takes the core of who would answer.
+            // With more processes than cores, a spinning process takes the core of the one that would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
             patience: Patience::default(),
             memory,
@@ -210,7 +211,8 @@ impl Shm {
         self.is_near.get(peer.0 as usize).is_some_and(|shm| *shm)
     }
 
-    /// Sends pieces from `sent` on, as many as there are slots for; how far that is. If that is not the end, room is wanted.
+    /// Sends as many pieces from byte `sent` on as there are slots for, and returns how far it got. If that is not
+    /// the end, room is asked for.
     fn send_pieces(&self, out: &mut Out, to: usize, lane: usize, frame: &[u8], mut sent: usize) -> usize {
         let from = sent;
         while sent < frame.len() {
@@ -218,7 +220,7 @@ impl Shm {
             let has_more = sent + piece.len() < frame.len();
             match out.outgoing.send(&*self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
                 Ok(()) => sent += piece.len(),
-                // Whoever frees such a slot is to say so; one may be free by now.
+                // The process that frees such a slot will tell us. One may be free by now, so try again.
                 Err(needed) if self.memory.port(self.me).want_slots(needed) => {}
                 Err(_) => {
                     self.ledger.wants_room(true);
@@ -232,7 +234,7 @@ impl Shm {
         sent
     }
 
-    /// There is room: goes on with what was begun, and tells those who may have something to send.
+    /// There is room: goes on with messages that were begun, and notifies threads that may have something to send.
     fn go_on(&self) {
         let mut out = self.out.lock();
         if out.count > 0 {
@@ -254,7 +256,7 @@ impl Shm {
         self.sockets.notify();
     }
 
-    /// Says what was published for that process.
+    /// Notes what was published for that process, for the ledger.
     #[inline]
     fn note(&self, out: &Out, to: usize) {
         let is_begun = out.count > 0 && out.begun[to].iter().any(Option::is_some);
@@ -268,14 +270,14 @@ impl Shm {
         }
     }
 
-    /// Whether something lies in slots.
+    /// Whether a piece lies in a slot for this process.
     #[inline]
     fn has_messages(&self) -> bool {
-        // The tail first: whoever empties it has written before what is watched.
+        // The tail first: a thread that empties it has set the watched places before.
         self.memory.port(self.me).has_work() || self.watches.has_work(&*self.memory)
     }
 
-    /// Whether a poll would find something that others have done.
+    /// Whether a poll would find an act of another process.
     #[inline]
     fn has_news(&self) -> bool {
         self.has_messages()
@@ -284,7 +286,7 @@ impl Shm {
             || self.ledger.calls()
     }
 
-    /// Takes what lies in slots: how many frames that were, and whether there may be more.
+    /// Takes pieces from slots. Returns the number of whole frames, and whether there may be more.
     fn take(&self, receiving: &mut Receiving, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let (mut frames, mut scans) = (0, 0);
         let (mut has_unfreed, mut has_more) = (true, true);
@@ -302,7 +304,7 @@ impl Shm {
                             sink.arrived(ProcessId(from as u32), lane, frame);
                             has_more = self.has_messages();
                             if !has_more {
-                                // Who was sent that runs first.
+                                // The receiver of that frame runs first.
                                 break;
                             }
                         }
@@ -324,19 +326,19 @@ impl Shm {
                 }
                 Found::Astray => {}
             }
-            // Once in a poll is enough: who writes nonsense all the time shall not keep this process.
+            // One scan in a poll is enough: a process that keeps writing nonsense must not hold this one up.
             if scans == 1 {
                 break;
             }
             scans += 1;
             receiving.incoming.scan(&*self.memory);
         }
-        // ORDER: Relaxed: for who looks before it sleeps, see `park`.
+        // ORDER: Relaxed: a thread that falls asleep sees it through `resting`, see `park`.
         self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
         (frames, has_more)
     }
 
-    /// Tells those who want it that they have room; who sleeps is woken.
+    /// Tells senders that want room that they have some, and wakes those that sleep.
     fn tell_of_room(&self, receiving: &mut Receiving) {
         for sender in receiving.incoming.freed() {
             if self.memory.port(sender).give_room(self.me) {
@@ -345,7 +347,7 @@ impl Shm {
         }
     }
 
-    /// Something of that process was destroyed, or it does not keep to the rules: it is given up.
+    /// Gives up a process of which something was destroyed, or that breaks the rules.
     #[cold]
     fn is_broken(&self, broken: &mut [bool], from: usize) {
         if !std::mem::replace(&mut broken[from], true) {
@@ -353,7 +355,7 @@ impl Shm {
         }
     }
 
-    /// What was said, or who has gone, makes it look at all slots.
+    /// Takes the statements of other processes, and scans all slots if they, or a death, call for it.
     #[cold]
     fn listen(&self, receiving: &mut Receiving) {
         for (from, said) in self.ledger.heard() {
@@ -370,7 +372,7 @@ impl Shm {
         }
     }
 
-    /// What there was has been looked at.
+    /// Gives up the processes whose statements still do not hold after a scan.
     fn judge(&self, receiving: &mut Receiving) {
         let odd: Vec<usize> = receiving.incoming.odd().collect();
         odd.into_iter().for_each(|from| self.is_broken(&mut receiving.broken, from));
@@ -386,7 +388,7 @@ impl Shm {
         }
     }
 
-    /// Tells the sink of those who have gone, once all that they have sent has been taken. How many.
+    /// Reports processes that have gone to the sink, once all that they have sent was taken. Returns their number.
     fn bury(&self, receiving: &mut Receiving, sink: &mut dyn Sink) -> u32 {
         if receiving.dying.is_empty() || !receiving.has_scanned || receiving.incoming.is_scanning() {
             return 0;
@@ -394,7 +396,7 @@ impl Shm {
         let mut dying = std::mem::take(&mut receiving.dying);
         for (peer, change) in &mut dying {
             let gone = peer.0 as usize;
-            // It has said before it left what it has sent.
+            // The process has stated before it left what it had sent.
             if *change == Change::Down(Why::Left) && (receiving.broken[gone] || receiving.misses(gone)) {
                 *change = Change::Down(Why::Unreachable);
             }
@@ -412,12 +414,12 @@ impl Shm {
             drop(out);
             sink.peer(*peer, *change);
         }
-        // Their slots are others'.
+        // The slots of these processes are now free for others.
         self.go_on();
         dying.len() as u32
     }
 
-    /// The process's connections break: as if it had been killed.
+    /// Breaks the process's connections, as if it had been killed.
     #[cfg(test)]
     fn kill(&self) {
         self.out.lock().has_left = true;
@@ -427,14 +429,14 @@ impl Shm {
 
 /// The beginnings of one sender's messages.
 pub(crate) trait Assemble {
-    /// The message that is whole now, if one is.
+    /// Adds a piece, and returns the message if it is whole now.
     ///
     /// # Errors
-    /// The piece makes no sense: its message is lost.
+    /// The piece is invalid, and its message is lost.
     fn assemble(&mut self, piece: &Piece<'_>) -> Result<Option<(Lane, Body)>, Nonsense>;
 }
 
-/// What nobody of ours has sent.
+/// An invalid piece, which no correct process sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nonsense;
 
@@ -461,7 +463,7 @@ impl Assemble for [Vec<u8>; LANES] {
     }
 }
 
-/// Keeps those who have gone until what they have sent was taken.
+/// The sink of the sockets below. It keeps the ends of processes back until their pieces were taken.
 struct Beneath<'a> {
     shm: &'a Shm,
     sink: &'a mut dyn Sink,
@@ -479,7 +481,7 @@ impl Sink for Beneath<'_> {
     fn peer(&mut self, peer: ProcessId, change: Change) {
         if matches!(change, Change::Down(_)) && self.shm.is_near(peer) {
             self.dying.push_back((peer, change));
-            // The next scan sees all that it has published.
+            // A scan from now on sees all that the process has published.
             *self.has_scanned = false;
             self.shm.ledger.call();
         } else {
@@ -579,7 +581,7 @@ impl Engine for Shm {
         }
         match told {
             0 => Polled::Nothing,
-            // What comes now is seen before anybody rests.
+            // A piece that comes now is seen before any thread parks.
             _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,
             _ => Polled::Some,
         }
@@ -591,7 +593,8 @@ impl Engine for Shm {
 
     fn park(&self) -> Idle {
         let port = self.memory.port(self.me);
-        // ORDER: Acquire and Release: the last one that falls asleep sees what the others have done before: see `Watches`.
+        // ORDER: Acquire and Release: the last thread to fall asleep sees what the others have done before; see
+        // `Watches`.
         self.resting.fetch_add(1, Ordering::AcqRel);
         if self.has_work() {
             return Idle::Work;
@@ -604,8 +607,9 @@ impl Engine for Shm {
     }
 
     fn unpark(&self) {
-        // ORDER: as in `park`. Should it undo what one says who falls asleep meanwhile, this one is awake, and looks itself before it
-        // sleeps again. The last one says so, as the others are to be woken.
+        // ORDER: Acquire and Release, as `park` needs them. If this undoes the announcement of a thread that falls
+        // asleep meanwhile, this thread is awake and looks itself before it sleeps again. Only the last sleeper takes
+        // the announcement back, as the others still have to be woken.
         if self.resting.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.memory.port(self.me).wake_up();
         }

@@ -55,16 +55,17 @@ fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 
 }
 
 const LINKED: Quota = Quota { lanes: [4; LANES], reserve: 0, names_next: false };
-/// All but the first piece of a process are in places that are watched, as long as it has two slots that are free.
+/// All but the first piece of a process are in watched places, as long as the process has two free slots.
 const WATCHED: Quota = Quota { names_next: true, ..LINKED };
 const INFO: Info = Info { length: 1, lane: 0, has_more: false };
 
-/// A process that sends so many bytes, each a piece, and ends at that point of the first, if at any.
+/// A process that sends `count` bytes, each a piece. It ends at the point `ends_at` of the first piece, if that is
+/// given.
 fn sender(node: &Arc<Node>, me: usize, count: u8, ends_at: Option<&'static str>) -> JoinHandle<()> {
     sender_by(LINKED, node, me, count, ends_at.map(|at| (0, at)))
 }
 
-/// The same, that ends at that point of the piece of that number.
+/// A process that sends `count` bytes, and ends at a point of the piece with a given number.
 fn sender_by(
     quota: Quota,
     node: &Arc<Node>,
@@ -88,14 +89,14 @@ fn sender_by(
     })
 }
 
-/// What has come from each process.
+/// The bytes that have come from each process.
 #[derive(Default)]
 struct Got([Vec<u8>; 3]);
 
 impl Got {
-    /// Takes what there is; scans when the links lead astray. True: something is missing still.
+    /// Takes all pieces that are there, and scans when the links lead astray. True: a link is still missing.
     fn take(&mut self, incoming: &mut Incoming, node: &Node) -> bool {
-        // A receiver without rules takes what it has taken before, for ever.
+        // The loop is bounded, as a receiver without rules takes the same pieces for ever.
         for _ in 0..12 {
             match incoming.take(node) {
                 Found::Piece(from, piece) => {
@@ -116,7 +117,7 @@ impl Got {
     }
 }
 
-/// Two send, and the receiver looks meanwhile, and afterwards.
+/// Two processes send, and the receiver looks meanwhile and afterwards.
 fn sent_by_two(first: u8, slots: usize) {
     let node = Node::new(slots);
     let senders = [sender(&node, 1, first, None), sender(&node, 2, 1, None)];
@@ -124,7 +125,7 @@ fn sent_by_two(first: u8, slots: usize) {
     let mut got = Got::default();
     got.take(&mut incoming, &node);
     if slots < usize::from(first) {
-        // The first waits for its slots.
+        // The first process waits for its slots.
         while got.0[1].len() < usize::from(first) {
             got.take(&mut incoming, &node);
             thread::yield_now();
@@ -142,7 +143,7 @@ fn what_is_sent_is_taken_once_and_in_order() {
     check(|| sent_by_two(2, 2));
 }
 
-/// One sends more than it has slots.
+/// One process sends more pieces than it has slots.
 fn sent_again(count: u8) {
     let node = Node::new(1);
     let sending = sender(&node, 1, count, None);
@@ -161,7 +162,7 @@ fn slots_are_filled_again() {
     check(|| sent_again(3));
 }
 
-/// The receiver takes what there is; is told that one has died, and scans; and takes what it has found.
+/// The receiver takes all pieces. It then learns of a death, scans, and takes the pieces that the scan has found.
 fn takes_before_and_after_a_death(node: &Arc<Node>, dying: JoinHandle<()>, rules: Rules) -> (Incoming, Got) {
     let mut incoming = Incoming::new(RECEIVER, &**node);
     incoming.rules = rules;
@@ -173,7 +174,7 @@ fn takes_before_and_after_a_death(node: &Arc<Node>, dying: JoinHandle<()>, rules
     (incoming, got)
 }
 
-/// One dies at a point, the other goes on, and the receiver, which is told of the death, scans at any time.
+/// One process dies at a point, and the other goes on. The receiver learns of the death and scans at any time.
 fn one_dies(at: &'static str, others: u8, rules: Rules) {
     let node = Node::new(2);
     let dying = sender(&node, 2, 1, Some(at));
@@ -214,7 +215,7 @@ fn if_freed_slots_are_not_passed_over_it_fails() {
     fails(Rules { passes: false, ..ALL }, 2);
 }
 
-/// A scan finds what is published, if it was in time.
+/// A scan finds a piece that was published in time.
 fn published_while_scanned() {
     let node = Node::new(1);
     let sending = sender(&node, 1, 1, Some("pull.published"));
@@ -258,7 +259,7 @@ fn a_scan_must_see_what_was_swapped_before() {
     needs("pull_scan", Release, || one_swaps_and_the_other_scans());
 }
 
-/// Whoever empties the tail of what was swapped sees what was published before.
+/// A receiver that empties the tail of a swapped link sees the piece published before the swap.
 fn one_swaps_and_the_other_scans() {
     let node = Node::new(1);
     let sending = sender(&node, 1, 1, Some("pull.swapped"));
@@ -271,7 +272,7 @@ fn one_swaps_and_the_other_scans() {
     sending.join().unwrap();
 }
 
-/// One sends pieces of which all but the first are watched, another one links one.
+/// One process sends pieces that are watched, but for the first; another one links a piece.
 fn watched_of_two(count: u8) {
     let node = Node::new(2);
     let senders = [sender_by(WATCHED, &node, 1, count, None), sender(&node, 2, 1, None)];
@@ -290,7 +291,7 @@ fn what_is_watched_is_taken_once_and_in_order() {
     check(|| watched_of_two(2));
 }
 
-/// With two slots some pieces name the next, and some do not: then that is linked.
+/// With two slots some pieces name the next one. A piece that was not named is linked.
 #[test]
 fn places_that_are_watched_are_filled_again() {
     check(|| {
@@ -307,7 +308,7 @@ fn places_that_are_watched_are_filled_again() {
     });
 }
 
-/// The second piece, which is watched, is the last one of its sender.
+/// The sender dies at its second piece, which is watched.
 fn one_dies_while_it_is_watched(at: &'static str, rules: Rules) {
     let node = Node::new(2);
     let dying = sender_by(WATCHED, &node, 2, 2, Some((1, at)));
@@ -327,7 +328,7 @@ fn publication_must_release_where_it_is_watched() {
     needs("pull_publish_watched", Relaxed, || one_dies_while_it_is_watched("pull.published", ALL));
 }
 
-/// INV-NOTIFY: who falls asleep while a piece is sent sees it, or is woken.
+/// INV-NOTIFY: a receiver that falls asleep while a piece is sent sees the piece or is woken.
 fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     let sending = {
         let node = Arc::clone(node);
@@ -342,7 +343,8 @@ fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
 }
 
-/// INV-NOTIFY, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
+/// INV-NOTIFY for a watched piece: one of two OS threads takes and then sleeps; the other one does so before or
+/// afterwards.
 fn woken_by_what_is_watched() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
@@ -363,8 +365,8 @@ fn bells_need_their_order_where_it_is_watched() {
     needs("notify_fence_of_sender", Ordering::AcqRel, woken_by_what_is_watched);
 }
 
-/// An OS thread takes a piece, and looks for the next, which may be sent meanwhile; another one of the process falls asleep. The first
-/// one falls asleep afterwards: then it sees the next, or the sender notifies.
+/// One OS thread takes a piece and looks for the next, which may be sent meanwhile. Another thread of the process
+/// falls asleep. When the first one falls asleep afterwards, it sees the next piece, or the sender notifies.
 fn one_takes_and_another_one_falls_asleep() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
@@ -395,7 +397,7 @@ fn others_look_while_one_takes() {
     check(one_takes_and_another_one_falls_asleep);
 }
 
-/// INV-NOTIFY.
+/// INV-NOTIFY for a linked piece.
 fn woken() {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
@@ -413,7 +415,7 @@ fn bells_need_their_order() {
     needs("notify_fence_of_sender", Ordering::AcqRel, woken);
 }
 
-/// As the engine looks for room, and says that it wants some. True: there is none.
+/// Looks for room and asks for it, as the engine does. True: there is none.
 fn waits_for_room(outgoing: &mut Outgoing, node: &Node, receiver: usize) -> bool {
     loop {
         match outgoing.find_slots(node, receiver, 0) {
@@ -424,7 +426,7 @@ fn waits_for_room(outgoing: &mut Outgoing, node: &Node, receiver: usize) -> bool
     }
 }
 
-/// A receiver takes a piece, and tells its sender of the room; whether it wakes that.
+/// A receiver takes a piece and gives its sender room. The result says whether it is to wake the sender.
 fn takes_and_gives_room(node: &Arc<Node>, receiver: usize) -> JoinHandle<bool> {
     let node = Arc::clone(node);
     thread::spawn(move || {
@@ -434,8 +436,8 @@ fn takes_and_gives_room(node: &Arc<Node>, receiver: usize) -> JoinHandle<bool> {
     })
 }
 
-/// INV-NOTIFY for room: a sender waits for a slot, so often, and sleeps if it sees none. `taker` has its only one: if that is its
-/// receiver, it lacks one of that one's; else one of anyone's.
+/// INV-NOTIFY for room: a sender waits `times` times for a slot, and sleeps if it sees none. `taker` has the sender's
+/// only slot. If `taker` is the receiver, the sender asks for slots of that one; otherwise for slots of any process.
 fn told_of_room(times: u8, taker: usize) {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
@@ -467,7 +469,8 @@ fn room_needs_its_order() {
     needs("notify_fence_of_sender", Ordering::AcqRel, || told_of_room(1, RECEIVER));
 }
 
-/// Two receivers give room of which both is wanted; somebody takes it meanwhile, tries again, and falls asleep.
+/// Two receivers give room that a sender wants from both. The sender takes the room meanwhile, tries again, and falls
+/// asleep.
 #[test]
 fn what_two_give_is_taken_or_wakes() {
     check(|| {
@@ -492,7 +495,7 @@ fn what_two_give_is_taken_or_wakes() {
     });
 }
 
-/// Room that one receiver gives is not lost when that of another one is wanted meanwhile.
+/// Room given by one receiver is not lost when room of another one is asked for meanwhile.
 fn wanted_twice() {
     let node = Node::new(1);
     let port = node.port(1);

@@ -1,29 +1,30 @@
-//! How long a processor that has nothing else to do looks for messages before it sleeps: who talks answers soon, or not at all.
+//! How long an idle processor looks for messages before it sleeps. A peer in conversation answers soon or not at all.
 //!
-//! After each time that nothing came, twice as many waits pass without a look, up to a bound: so a process that waits for long
-//! uses no processor, and one that talks is not woken in between. One processor of a process looks at a time.
+//! After each look in vain, about twice as many waits pass without a look, up to a bound. So a process that waits for
+//! long uses no processor, and one in conversation does not sleep in between. One processor of a process looks at a
+//! time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// At most 2 to this number waits pass without.
+/// Limit of the exponent: fewer than 2 to this number waits pass without a look.
 const MOST_VAIN: u32 = 4;
-/// So often it is looked for messages before it is asked whether something else has come.
+/// Number of tests for messages before `is_over` and the clock are asked.
 const LOOKS: u32 = 8;
 
 /// Guesses, which may be lost: all accesses are relaxed.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// Somebody looks.
+    /// Set while a processor looks.
     is_taken: AtomicBool,
-    /// How often in a row nothing came.
+    /// Number of looks in vain in a row, at most `MOST_VAIN`.
     vain: AtomicU32,
-    /// So many waits pass without.
+    /// Number of waits still to pass without a look.
     pass: AtomicU32,
 }
 
 impl Patience {
-    /// Looks for so long, or until `is_over`, whether it has come; whether it has.
+    /// Tests `has_come` for up to `time`, or until `is_over`, and returns whether it became true.
     pub(super) fn wait(
         &self,
         time: Duration,
@@ -56,7 +57,7 @@ impl Patience {
         !self.is_taken.swap(true, Ordering::Relaxed)
     }
 
-    /// Was it worth it?
+    /// Ends a look, and sets how many waits pass without one.
     fn ends(&self, was_worth_it: bool) {
         let vain = if was_worth_it { 0 } else { (self.vain.load(Ordering::Relaxed) + 1).min(MOST_VAIN) };
         self.vain.store(vain, Ordering::Relaxed);

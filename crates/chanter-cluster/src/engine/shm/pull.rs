@@ -1,7 +1,7 @@
 //! The pull queue: messages lie with their senders until their receiver takes them.
 //!
 //! ```text
-//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] ..      written by the sender; freed by the receiver
+//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] ..   written by the sender; freed by the receiver
 //!                                        next ------------------^
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
@@ -9,38 +9,45 @@
 //! To send: fill a free slot, *publish* it for its receiver with the next number of that pair, *swap* it into the tail of
 //! the receiver's port, and *link* it behind what was there (or as the first).
 //!
-//! Where there are few processes, only the first message of a pair is sent so. The sender says in each message in which slot
-//! the next one will lie, and the receiver *watches* that one: to send, the slot is filled and published, and no more. Nobody
-//! but the two touches a cache line of theirs. A sender that has no slot to name says so, and links the next message.
+//! Where there are few processes, only the first message of a pair is sent so. In each message the sender names the
+//! slot of the next one, and the receiver *watches* that slot. To send, the slot is filled and published, and no
+//! more. Only these two processes touch their cache lines. A sender that has no slot to name says so, and links the
+//! next message.
 //!
-//! INV-PULL: *slots are the truth, links are a hint*, and so is what a message says of the next one. The receiver
+//! INV-PULL: *slots are the truth, links are a hint*, and so is the slot that a message names for the next one. The
+//! receiver
 //! 1. takes a slot only if its number is the next that it expects from that sender;
 //! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the tail,
-//!    then takes from all tables, in order of numbers, what is published for it;
-//! 3. frees at once what a scan has taken; a link that leads to a freed slot is passed over.
+//!    then takes all pieces published for it from all tables, in order of numbers;
+//! 3. frees at once the slots that a scan has taken; a link that leads to a freed slot is passed over.
 //!
-//! What is published is taken, once, and in order:
-//! * *Once and in order*, by rule 1: the receiver alone counts what it has taken, and a slot is not filled again before it was
-//!   freed. Whatever a link says, and whoever has written it, it only says where to look.
-//! * *Taken, if its sender goes on*: it swaps the tail after it has published. A receiver finds the tail empty only if
-//!   it has emptied it itself: after it took the slot that was there (then all before that was taken, or a link had led
-//!   astray, and it has scanned); or by a scan, which sees everything whose swap came before its own. So the
-//!   tail is not empty while something is published whose swap came after the last scan, and rule 2 finds it. What was
-//!   not linked lies in the slot that the message before it has named: when that was taken, in whatever way, the receiver
-//!   watches the slot, until it has taken what is published there.
+//! A published piece is taken, once, and in order:
+//! * *Once and in order*, by rule 1: the receiver alone counts the pieces that it has taken, and a slot is not filled
+//!   again before it was freed. A link only says where to look, whatever it holds and whichever process has written
+//!   it.
+//! * *Taken, if its sender goes on*: the sender swaps the tail after it has published. A receiver finds the tail
+//!   empty only if it has emptied it itself. It did so after it took the slot that was there: then all before that
+//!   was taken, or a link had led astray, and it has scanned. Or it did so by a scan, which sees every piece whose
+//!   swap came before its own. So the tail is not empty while a piece is published whose swap came after the last
+//!   scan, and rule 2 finds that piece. A piece that was not linked lies in the slot named by the message before it.
+//!   Once that message is taken, in any way, the receiver watches the slot until it has taken the piece that is
+//!   published there.
 //! * *Taken, if its sender dies* at any point after it has published: the receiver is told of the death, and scans.
 //!
-//! A slot's number is read again by nobody: what a hostile process writes into shared memory can make the receiver scan, destroy
-//! messages, or change their bytes. Indices and lengths are checked where they are read. What it has destroyed is missed, and
-//! costs its sender and its receiver each other ([INV-SAID](super::said)); so does a slot that says that it holds what was taken before.
+//! No process takes its counts from a slot. A hostile process that writes into shared memory can make the receiver
+//! scan, can destroy messages, and can change their bytes. Indices and lengths are checked where they are read. A
+//! destroyed message is noticed, and its sender and receiver give each other up ([INV-SAID](super::said)). So they do
+//! if a slot claims to hold a piece that was taken before.
 //!
-//! INV-NOTIFY: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
-//! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
-//! the other. It is the same between a sender that says of whom it wants room, and then looks at the slots once more, and that
-//! receiver, which frees a slot, and then looks whether its room is wanted; and again between that receiver, which
-//! says that it has given room, and the sender that falls asleep. Who was given room tries all again that waits for some, and what
-//! lacks it still is wanted still, or again. A receiver whose room nobody wants wakes nobody, whatever is wanted of others. Of
-//! several OS threads of the receiver's that look, the last one that falls asleep knows what the others have watched: see [`Watches`].
+//! INV-NOTIFY: a sender swaps the tail, or publishes in the watched slot, and then looks whether the receiver is
+//! asleep. A receiver that falls asleep says so, and then looks at the tail and at the slots that it watches. All
+//! these accesses are sequentially consistent, so one of the two sees the other. The same holds for room: a sender
+//! says whose room it wants, and then looks at the slots once more; that receiver frees a slot, and then looks
+//! whether its room is wanted. It holds again between that receiver, which says that it has given room, and the
+//! sender that falls asleep. A sender that was given room tries everything again that waits for room, and asks again
+//! for room that it still lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others.
+//! If several OS threads of a receiver look, the last one to fall asleep knows the slots that the others have
+//! watched; see [`Watches`].
 
 mod incoming;
 mod outgoing;
@@ -54,34 +61,34 @@ use super::sync::{
     AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, fetch_to_read, order,
 };
 
-/// Processes of a segment, at most: as of a job.
+/// Largest number of processes of a segment, and of a job.
 pub(crate) const MOST_PROCESSES: usize = 1 << 12;
-/// Slots of a process, at most.
+/// Largest number of slots of a process.
 pub(crate) const MOST_SLOTS: usize = 1 << 11;
-/// Lanes.
+/// Number of lanes.
 pub(crate) const LANES: usize = 3;
-/// In a segment of so many processes each watches the others.
+/// Largest number of processes of a segment in which each watches the others.
 pub(crate) const MOST_WATCHED: usize = 16;
 
 const VALID: u64 = 1 << 63;
-/// Bits of a piece's number, which is counted round.
+/// Bits of a piece's number, which wraps around.
 pub(crate) const NUMBER: u64 = (1 << 40) - 1;
 const FREE: u64 = 0;
 const NOTHING: u64 = 0;
 
-/// In a port's `slots_needed`: a receiver has freed slots that the process had wanted.
+/// Bit of a port's `slots_needed`: a receiver has freed slots that the process had wanted.
 const GIVEN: u64 = 1 << 63;
 
-/// Whose slots a process needs before it can send: bits of its port's `slots_needed`.
+/// The receivers that must free slots before a process can send: bits of its port's `slots_needed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotsNeeded(u64);
 
 impl SlotsNeeded {
-    /// Whoever frees some.
+    /// Any receiver that frees slots.
     const ANYONE: Self = Self(1 << 62);
 
-    /// That receiver has all that may be published for it. (Those whose numbers are 62 apart share a bit: then one too many is
-    /// asked.)
+    /// The need of a sender that has published all it may for `receiver`. (Receivers whose numbers are 62 apart share
+    /// a bit; then one too many is asked.)
     pub(crate) fn of(receiver: usize) -> Self {
         Self(1 << (receiver % 62))
     }
@@ -90,37 +97,37 @@ impl SlotsNeeded {
 /// A message, or a piece of one.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
-    /// [`FREE`], or for whom it is published and with which number: a [`stamp`].
+    /// [`FREE`], or the receiver for which it is published and the piece's number: a [`stamp`].
     state: AtomicU64,
-    /// What was sent to the same receiver after it, perhaps.
+    /// A link to the piece sent to the same receiver after it, if it is known.
     next: AtomicU64,
-    /// See [`Info`].
+    /// Bits of an [`Info`], and above them the next slot.
     info: AtomicU64,
     body: Bytes,
 }
 
-/// Where a receiver is sent to.
+/// The port of a receiver: the end of its queue, and its state.
 #[repr(C, align(64))]
 pub(crate) struct Port {
-    /// The last slot that was sent here.
+    /// Link to the last slot that was sent here.
     tail: AtomicU64,
-    /// The first, after the tail was empty.
+    /// Link to the first slot after the tail was empty.
     first: AtomicU64,
-    /// The process sleeps, and wants to be woken.
+    /// Not 0 while the process sleeps and wants to be woken.
     asleep: AtomicU32,
-    /// Of whom the process wants slots, and whether it was [`GIVEN`] some.
+    /// Receivers of which the process wants slots, and whether it was [`GIVEN`] some.
     slots_needed: AtomicU64,
-    /// The process reads what is sent here.
+    /// Not 0 once the process reads from this port.
     attached: AtomicU32,
 }
 
-/// Where slots and ports are.
+/// The memory that holds slots and ports.
 pub(crate) trait Memory {
     fn processes(&self) -> usize;
     fn slots(&self) -> usize;
-    /// Both indices are in bounds.
+    /// The slot of a process. Both indices must be in bounds.
     fn slot(&self, process: usize, slot: usize) -> &Slot;
-    /// The index is in bounds.
+    /// The port of a process. The index must be in bounds.
     fn port(&self, process: usize) -> &Port;
 }
 
@@ -150,14 +157,14 @@ impl Port {
 }
 
 impl Slot {
-    /// This processor looks at the state soon: a hint.
+    /// Hints that this processor will read the state soon.
     #[inline(always)]
     fn fetch_state(&self) {
         fetch_to_read(&raw const self.state);
     }
 }
 
-/// What another process may write, at any time.
+/// Writes that another process may make at any time.
 #[cfg(all(not(loom), any(test, feature = "fuzz")))]
 impl Slot {
     pub(crate) fn scribble(&self, field: u8, bits: u64) {
@@ -170,7 +177,7 @@ impl Slot {
     }
 }
 
-/// What another process may write, at any time.
+/// Writes that another process may make at any time.
 #[cfg(all(not(loom), any(test, feature = "fuzz")))]
 impl Port {
     pub(crate) fn scribble(&self, field: u8, bits: u64) {
@@ -184,7 +191,7 @@ impl Port {
 }
 
 impl Port {
-    /// The process reads what is sent here from now on.
+    /// States that the process reads from this port from now on.
     pub(crate) fn attach(&self) {
         self.attached.store(1, Ordering::Relaxed);
     }
@@ -194,24 +201,25 @@ impl Port {
         self.attached.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it does. Who asks has talked with it by other ways since.
+    /// Whether the process reads from this port. The caller has talked with it in other ways since, which orders the
+    /// load.
     pub(crate) fn is_attached(&self) -> bool {
         self.attached.load(Ordering::Relaxed) == 1
     }
 
-    /// Something was sent here that was not taken, or is on its way.
+    /// Whether a piece was sent here and not taken, or is about to be linked.
     pub(crate) fn has_work(&self) -> bool {
         // ORDER: INV-NOTIFY, the sleeper's side.
         self.tail.load(order::notify_look()) != NOTHING
     }
 
-    /// The same, without order.
+    /// Whether it has work, without an ordering.
     #[cfg(all(test, loom))]
     pub(crate) fn seems_to_have_work(&self) -> bool {
         self.tail.load(Ordering::Relaxed) != NOTHING
     }
 
-    /// The process is about to sleep; what was sent to it before must be looked for once more.
+    /// Announces that the process is about to sleep. The caller must look once more for pieces sent before.
     pub(crate) fn fall_asleep(&self) {
         // ORDER: INV-NOTIFY, the sleeper's side. (A swap, where a store would do, as in the core's sleepers.)
         self.asleep.swap(1, order::notify_asleep());
@@ -222,19 +230,21 @@ impl Port {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the caller, who has sent something, is to wake the process.
+    /// Whether the caller, which has sent a piece, is to wake the process.
     pub(crate) fn is_to_be_woken(&self) -> bool {
-        // ORDER: INV-NOTIFY, the sender's side, after its swap of the tail. Of several one wakes.
+        // ORDER: INV-NOTIFY, the sender's side, after its swap of the tail. Of several senders, one wakes the
+        // process.
         fence_of_sender();
         self.asleep.load(order::notify_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The process has looked, and needs slots. True: it has said so only now, and must look once more. (One OS thread of a process looks and
-    /// asks at a time.)
+    /// Asks for slots, which the process has not found. True: it has asked only now, and must look once more. (One OS
+    /// thread of a process looks and asks at a time.)
     #[must_use]
     pub(crate) fn want_slots(&self, needed: SlotsNeeded) -> bool {
-        // ORDER: Relaxed: what is still wanted was so before the look that has found none, so who frees a slot after that sees it. (If one
-        // has, and this is an old value, the process was given room, and tries again.)
+        // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none, so a receiver
+        // that frees one after it sees that. (If one has been freed and this is an old value, the process was given
+        // room, and tries again.)
         if self.slots_needed.load(Ordering::Relaxed) & needed.0 != 0 {
             return false;
         }
@@ -250,20 +260,23 @@ impl Port {
         self.slots_needed.load(order::notify_look()) & GIVEN != 0
     }
 
-    /// The process tries again all that waits for room, though nobody has said so: what it wants may have been overwritten.
+    /// Makes the process retry all sends that wait for room, though no room was given. Its request may have been
+    /// overwritten.
     pub(crate) fn look_for_room(&self) {
-        // ORDER: as in `give_room`; the caller rings.
+        // ORDER: INV-NOTIFY: stored like given room, before it is looked whether the process sleeps. The caller
+        // notifies.
         self.slots_needed.fetch_or(GIVEN, order::room_given());
     }
 
-    /// Whether slots were freed that the process has wanted; once. The caller tries again all that waits for some.
+    /// Takes the notice that wanted slots were freed. The caller then retries all sends that wait for room.
     pub(crate) fn take_room(&self) -> bool {
-        // ORDER: Relaxed: the slots themselves say whether they are free, and who finds none wants them again.
+        // ORDER: Relaxed: the slots themselves say whether they are free, and a process that finds none asks again.
         self.slots_needed.load(Ordering::Relaxed) & GIVEN != 0
             && self.slots_needed.fetch_and(!GIVEN, Ordering::Relaxed) & GIVEN != 0
     }
 
-    /// `receiver`, who calls, has freed slots of the process: tells it, if it has wanted those. Whether the caller is to wake it.
+    /// Tells the process that `receiver`, the caller, has freed slots of it, if it has wanted those. True: the caller
+    /// is to wake it.
     pub(crate) fn give_room(&self, receiver: usize) -> bool {
         let wanted = SlotsNeeded::of(receiver).0 | SlotsNeeded::ANYONE.0;
         // ORDER: INV-NOTIFY, for room, after the slot was freed.
@@ -271,7 +284,7 @@ impl Port {
         let mut slots_needed = self.slots_needed.load(order::notify_find());
         while slots_needed & wanted != 0 {
             let given = slots_needed & !wanted | GIVEN;
-            // ORDER: INV-NOTIFY: as a message, before it is looked whether the process sleeps.
+            // ORDER: INV-NOTIFY: written like a message, before it is looked whether the process sleeps.
             match self.slots_needed.compare_exchange(
                 slots_needed,
                 given,
@@ -286,7 +299,7 @@ impl Port {
     }
 }
 
-/// A slot in some table, and the number of what was in it when the link was made.
+/// A slot in a table, and the number of the piece in it when the link was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) process: usize,
@@ -299,7 +312,7 @@ impl Link {
         VALID | (self.process as u64) << 51 | (self.slot as u64) << 40 | self.number
     }
 
-    /// What another process may have written: checked.
+    /// Decodes and checks bits that another process may have written.
     fn of_bits(bits: u64, memory: &impl Memory) -> Option<Self> {
         let link = Self {
             process: (bits >> 51) as usize & (MOST_PROCESSES - 1),
@@ -310,22 +323,22 @@ impl Link {
     }
 }
 
-/// Whether one number comes before the other one: they are not far from each other.
+/// Whether `number` comes before `other`. Both are near each other, as numbers wrap around.
 pub(crate) fn is_before(number: u64, other: u64) -> bool {
     number.wrapping_sub(other) & NUMBER > NUMBER / 2
 }
 
-/// What a slot says that is published for `receiver`.
+/// The state of a slot that is published for `receiver`.
 pub(crate) fn stamp(receiver: usize, number: u64) -> u64 {
     VALID | (receiver as u64) << 51 | number
 }
 
-/// What lies in a slot.
+/// A description of the piece in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) length: usize,
     pub(crate) lane: usize,
-    /// More pieces of the message follow.
+    /// Whether more pieces of the message follow.
     pub(crate) has_more: bool,
 }
 
@@ -344,17 +357,18 @@ impl Info {
     }
 }
 
-/// Above an [`Info`]: where the next piece will lie. 0 says nowhere.
+/// Position of the next piece's slot, above the bits of an [`Info`]. The value 0 names none.
 const NEXT: u32 = 41;
 
 fn next_bits(next: Option<usize>) -> u64 {
     next.map_or(0, |slot| (slot as u64 + 1) << NEXT)
 }
 
-/// Frees what was published for `receiver`, unless it is free.
+/// Frees a slot that was published for `receiver`, unless it is free.
 fn free(memory: &impl Memory, link: Link, receiver: usize) {
     let state = &memory.slot(link.process, link.slot).state;
-    // ORDER: Release: what was read from the slot was read before it is filled again. Sequentially consistent: INV-NOTIFY, for
-    // room. A compare-exchange, as the sender of who leaves takes its slots back, and may have filled them again.
+    // ORDER: Release: all reads of the slot come before it is filled again. Sequentially consistent: INV-NOTIFY, for
+    // room. A compare-exchange, as a sender takes slots back from a receiver that leaves, and may have filled them
+    // again.
     let _ = state.compare_exchange(stamp(receiver, link.number), FREE, order::pull_free(), Ordering::Relaxed);
 }

@@ -1,13 +1,14 @@
-//! What processes say of the memory by their sockets, where nobody else can write.
+//! Statements about the memory that processes send over their sockets, where no other process can write.
 //!
-//! INV-SAID: who has published pieces for another process says by the socket between the two, in its next beat and before it leaves, up
-//! to which number; and whether a message is begun, or room is wanted, since then. Whoever hears that scans ([INV-PULL](super::pull))
-//! if it has not taken all of those. What is missing then was destroyed by somebody who shares the memory: the two give each
-//! other up. So nobody who writes nonsense makes two others wait for ever; hints that it destroys cost them a beat.
+//! INV-SAID: a process that has published pieces for another one states their last number over the socket between the
+//! two, in its next beat and before it leaves. It also states whether a message is begun, or room is wanted. A
+//! process that hears this and has not taken all of these pieces scans ([INV-PULL](super::pull)). A piece that is
+//! missing then was destroyed by a process that shares the memory, and the two give each other up. So a process that
+//! writes nonsense cannot make two others wait for ever; a hint that it destroys costs them a beat.
 //!
-//! It is true when it is said: the number is written after the pieces were published, and read before the socket is written. It is heard
-//! before the scan, which so finds what was published by then, or its place taken. So a process that keeps to the protocol is
-//! not given up, whatever else it has sent by now.
+//! The statement is true when it is made: the number is written after the pieces were published, and read before the
+//! socket is written. It is heard before the scan, which therefore finds each of these pieces, or finds that it was
+//! taken. So a process that keeps to the protocol is not given up, whatever else it has sent by now.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,22 +18,22 @@ use super::pull::{Memory, NUMBER, is_before};
 use crate::engine::ProcessId;
 use crate::engine::socket::Beside;
 
-/// Beside the number: a message is begun, and not whole.
+/// Bit beside the number: a message is begun, and not whole.
 const BEGUN: u64 = 1 << 40;
-/// Beside the number: the process wants room.
+/// Bit beside the number: the process wants room.
 const WAITS: u64 = 1 << 41;
 
-/// What a process says to another one.
+/// A statement of one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said(u64);
 
 impl Said {
-    /// Whether a piece was published that is not taken, if that is the number of the next one.
+    /// Whether a piece was published that was not taken. `expected`: the number of the next piece to be taken.
     pub(super) fn is_ahead(self, expected: u64) -> bool {
         !is_before(self.0 & NUMBER, expected)
     }
 
-    /// Whether the last piece that was taken is the last one of which this speaks, and is to be the end of a message.
+    /// Whether the last piece that was taken is the last one of this statement, and should end a message.
     pub(super) fn is_whole_at(self, expected: u64) -> bool {
         self.0.wrapping_add(1) & NUMBER == expected && self.0 & BEGUN == 0
     }
@@ -42,17 +43,17 @@ impl Said {
     }
 }
 
-/// What a process says, and hears.
+/// The statements that a process makes and hears.
 pub(super) struct Ledger {
     me: usize,
     memory: Arc<Mapping>,
-    /// By receiver.
+    /// Number of the last published piece, and `BEGUN`, by receiver.
     published: Vec<AtomicU64>,
-    /// The same, as it was said last. Only beats touch it.
+    /// Value of `published` that was stated last, by receiver. Only beats touch it.
     told: Vec<AtomicU64>,
     wants_room: AtomicBool,
     heard: Mutex<Vec<(usize, Said)>>,
-    /// Somebody has said something, or has gone: the next poll has to look.
+    /// Set when a process has stated something or has gone, so that the next poll has to look.
     calls: AtomicBool,
 }
 
@@ -70,38 +71,38 @@ impl Ledger {
         }
     }
 
-    /// Pieces up to that number are published for a process. One OS thread says so at a time.
+    /// Notes that pieces up to `number` are published for a process. One OS thread calls this at a time.
     #[inline]
     pub(super) fn publishes(&self, to: usize, number: u64, is_begun: bool) {
-        // ORDER: Release pairs with the Acquire in `says`: who hears the number finds the pieces.
+        // ORDER: Release pairs with the Acquire in `says`: a process that hears the number finds the pieces.
         self.published[to].store(number | if is_begun { BEGUN } else { 0 }, Ordering::Release);
     }
 
-    /// This process waits for room, or not any more.
+    /// Notes whether this process waits for room.
     pub(super) fn wants_room(&self, wants: bool) {
         // ORDER: Relaxed: a hint for the beat, which comes again.
         self.wants_room.store(wants, Ordering::Relaxed);
     }
 
-    /// A poll has to look.
+    /// Makes the next poll look.
     pub(super) fn call(&self) {
         // ORDER: Release pairs with the Acquire in `is_called`.
         self.calls.store(true, Ordering::Release);
     }
 
-    /// Whether a poll has to look.
+    /// Whether the next poll has to look.
     #[inline]
     pub(super) fn calls(&self) -> bool {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// The same, once.
+    /// Whether this poll has to look. Takes the call.
     #[inline]
     pub(super) fn is_called(&self) -> bool {
         self.calls() && self.calls.swap(false, Ordering::Acquire)
     }
 
-    /// What was heard since this was asked.
+    /// Takes the statements heard since the last call.
     pub(super) fn heard(&self) -> Vec<(usize, Said)> {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -111,9 +112,9 @@ impl Beside for Ledger {
     fn says(&self, to: ProcessId) -> Option<u64> {
         let (published, told) = (self.published.get(to.0 as usize)?, self.told.get(to.0 as usize)?);
         let number = published.load(Ordering::Acquire);
-        // ORDER: Relaxed: only beats touch `told`, one after the other.
+        // ORDER: Relaxed: only beats touch `told`, each ordered after the last.
         let is_news = told.swap(number, Ordering::Relaxed) != number;
-        // ORDER: Relaxed: as in `wants_room`.
+        // ORDER: Relaxed: a hint, as the next beat reads it again.
         let waits = self.wants_room.load(Ordering::Relaxed);
         (is_news || waits).then_some(number | if waits { WAITS } else { 0 })
     }

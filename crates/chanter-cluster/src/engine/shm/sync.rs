@@ -1,5 +1,5 @@
-//! What the protocol stands on: atomics, the bytes of a slot, the orderings that models weaken, and the points at
-//! which tests end a process.
+//! The base of the protocol: atomics, the bytes of a slot, the orderings that models weaken, and the points at which
+//! tests end a process.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
@@ -7,14 +7,15 @@ pub(super) use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The bytes of a slot, which one process writes and another one reads, one after the other if both keep to the protocol.
+/// The bytes of a slot. One process writes them and another one reads them, in turn if both keep to the protocol.
 #[cfg(not(loom))]
 #[repr(C, align(8))]
 pub(super) struct Bytes(std::cell::UnsafeCell<[u8; Bytes::LENGTH]>);
 
 #[cfg(not(loom))]
 impl Bytes {
-    /// A message of 4 KiB with its header fits, and a slot is a whole number of cache lines.
+    /// Size of the body of a slot, in bytes. A message of 4 KiB with its header fits, and a slot is a whole number of
+    /// cache lines.
     pub(super) const LENGTH: usize = 4096 + 128 - 24;
 
     #[cfg(any(test, feature = "fuzz"))]
@@ -22,17 +23,18 @@ impl Bytes {
         Self(std::cell::UnsafeCell::new([0; Self::LENGTH]))
     }
 
-    /// Of so many it is worth saying that they are read soon: whoever reads more is ahead of itself.
+    /// Number of bytes that are worth prefetching for a read. A longer read stays ahead by itself.
     const SOON: usize = 2048;
-    /// So many lie on the first cache line of a slot.
+    /// Number of bytes that lie on the first cache line of a slot.
     const FIRST: usize = 64 - 24;
 
-    /// What is not on the first cache line. At most [`LENGTH`](Self::LENGTH) bytes are taken.
+    /// Writes the part of `bytes` that is not on the first cache line. At most [`LENGTH`](Self::LENGTH) bytes are
+    /// taken.
     pub(super) fn write_rest(&self, bytes: &[u8]) {
         let length = bytes.len().min(Self::LENGTH);
         if length > Self::FIRST {
-            // SAFETY: in bounds. The slot is free, so its owner, who calls, is alone with it; and what a process does that does
-            // not keep to that changes bytes, which may have any value.
+            // SAFETY: both ranges are in bounds, as `length` is at most `LENGTH`. The slot is free, so its owner, the
+            // caller, has it alone. A process that breaks this rule changes bytes, which may have any value.
             unsafe {
                 let from = bytes.as_ptr().add(Self::FIRST);
                 let to = self.0.get().cast::<u8>().add(Self::FIRST);
@@ -41,24 +43,27 @@ impl Bytes {
         }
     }
 
-    /// What is on the first cache line.
+    /// Writes the part of `bytes` that is on the first cache line.
     pub(super) fn write_first(&self, bytes: &[u8]) {
         let to = self.0.get().cast::<u8>();
         match bytes.first_chunk::<{ Self::FIRST }>() {
-            // SAFETY: as above.
+            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
+            // A process that breaks this rule changes bytes, which may have any value.
             Some(first) => unsafe { to.cast::<[u8; Self::FIRST]>().write(*first) },
-            // SAFETY: as above.
+            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
+            // A process that breaks this rule changes bytes, which may have any value.
             None => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) },
         }
     }
 
-    /// The cache lines of so many bytes, but for the first.
+    /// The cache lines of the first `length` bytes, without the first line.
     fn lines(&self, length: usize) -> impl Iterator<Item = *const u8> {
         let from = self.0.get().cast::<u8>().cast_const();
         (Self::FIRST..length.min(Self::LENGTH)).step_by(64).map(move |at| from.wrapping_add(at))
     }
 
-    /// Another processor reads so many bytes soon, and this one does not: a hint for processors that have one.
+    /// Hints that another processor will read `length` bytes soon, and this one will not. Not all processors have
+    /// such a hint.
     #[inline]
     pub(super) fn give_away(&self, length: usize) {
         for line in self.lines(length) {
@@ -66,7 +71,7 @@ impl Bytes {
         }
     }
 
-    /// This processor writes so many bytes soon: a hint.
+    /// Hints that this processor will write `length` bytes soon.
     #[inline]
     pub(super) fn fetch(&self, length: usize) {
         for line in self.lines(length) {
@@ -74,7 +79,7 @@ impl Bytes {
         }
     }
 
-    /// This processor reads so many bytes soon: a hint.
+    /// Hints that this processor will read `length` bytes soon.
     #[inline]
     pub(super) fn fetch_to_read(&self, length: usize) {
         for line in self.lines(length.min(Self::SOON)) {
@@ -86,13 +91,14 @@ impl Bytes {
     pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
         let length = length.min(Self::LENGTH);
         to.reserve(length);
-        // SAFETY: in bounds, and there is room. The slot is published for the reader, who has not freed it: nobody writes it. A
-        // process that does so all the same, or that takes back what it had sent to who leaves, changes bytes, which
-        // may have any value; they are looked at only after they have been copied.
+        // SAFETY: the source is in bounds, as `length` is at most `LENGTH`, and room was reserved. The slot is
+        // published for the reader, who has not freed it, so no process writes it. A process that does so
+        // nevertheless, or that takes slots back from a receiver that leaves, changes bytes, which may have any
+        // value. They are looked at only after they were copied.
         unsafe {
             let (from, end) = (self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()));
             if length > Self::FIRST {
-                // The first cache line is here: whoever reads what was on it need not wait for the others.
+                // The first cache line is here already, so its bytes can be read without waiting for the other lines.
                 end.cast::<[u8; Self::FIRST]>().write(from.cast::<[u8; Self::FIRST]>().read());
                 let rest = length - Self::FIRST;
                 std::ptr::copy_nonoverlapping(from.add(Self::FIRST), end.add(Self::FIRST), rest);
@@ -104,11 +110,12 @@ impl Bytes {
     }
 }
 
-// SAFETY: see `write` and `read`.
+// SAFETY: the protocol lets one process write a free slot, and one receiver read a published one, in turn. A process
+// that breaks it changes bytes, which may have any value.
 #[cfg(not(loom))]
 unsafe impl Sync for Bytes {}
 
-/// This processor reads what lies there soon: a hint.
+/// Hints that this processor will read `place` soon.
 #[inline(always)]
 pub(super) fn fetch_to_read<T>(place: *const T) {
     #[cfg(not(loom))]
@@ -124,7 +131,8 @@ mod cache {
             $(#[$doc])*
             #[inline(always)]
             pub(super) fn $name(line: *const u8) {
-                // SAFETY: a hint, which never faults, and is nothing at all where a processor does not know it.
+                // SAFETY: the instruction is a hint. It never faults at any address, changes no memory, and does
+                // nothing on processors that do not know it.
                 #[cfg(all(target_arch = "x86_64", not(miri)))]
                 unsafe {
                     std::arch::asm!(
@@ -139,11 +147,11 @@ mod cache {
     }
 
     hints! {
-        /// The line goes to a cache that processors share.
+        /// Moves the line to a cache that processors share.
         demote = "cldemote";
-        /// The line comes to this processor, to be read.
+        /// Fetches the line to this processor for a read.
         fetch_to_read = "prefetcht0";
-        /// The line comes to this processor, to be written.
+        /// Fetches the line to this processor for a write.
         fetch_to_write = "prefetchw";
     }
 }
@@ -162,7 +170,7 @@ impl Bytes {
     }
 
     pub(super) fn write_first(&self, bytes: &[u8]) {
-        // SAFETY: loom checks.
+        // SAFETY: the byte lives as long as `self`. Loom fails the model if an access overlaps a write.
         self.0.with_mut(|byte| unsafe { *byte = bytes[0] });
     }
 
@@ -175,12 +183,12 @@ impl Bytes {
     pub(super) fn fetch_to_read(&self, _length: usize) {}
 
     pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
-        // SAFETY: loom checks.
+        // SAFETY: the byte lives as long as `self`. Loom fails the model if an access overlaps a write.
         to.extend((0..length).map(|_| self.0.with(|byte| unsafe { *byte })));
     }
 }
 
-// SAFETY: loom checks.
+// SAFETY: the byte lives as long as `self`. Loom fails the model if an access overlaps a write.
 #[cfg(loom)]
 unsafe impl Sync for Bytes {}
 
@@ -204,13 +212,13 @@ macro_rules! orders {
 }
 
 orders! {
-    /// A slot is published with what it holds.
+    /// A slot is published with its content.
     pull_publish = Release;
-    /// The same, of one that is watched: INV-NOTIFY.
+    /// A watched slot is published with its content: INV-NOTIFY.
     pull_publish_watched = SeqCst;
-    /// Who takes it sees that.
+    /// A receiver that takes a slot sees its content.
     pull_take = Acquire;
-    /// The tail's swap: INV-NOTIFY; and what was published before it is seen by who empties the tail.
+    /// The tail is swapped: INV-NOTIFY. A receiver that empties the tail sees pieces published before the swap.
     pull_swap = SeqCst;
     /// The tail is emptied after the slot that was there.
     pull_empty = AcqRel;
@@ -218,41 +226,42 @@ orders! {
     pull_scan = AcqRel;
     /// A slot is free after it was read.
     pull_free = SeqCst;
-    /// And is filled again after that.
+    /// A slot is filled again after it was freed.
     pull_reuse = SeqCst;
-    /// INV-NOTIFY: the sleeper says so.
+    /// INV-NOTIFY: the sleeper announces itself.
     notify_asleep = SeqCst;
-    /// INV-NOTIFY: and looks.
+    /// INV-NOTIFY: the sleeper looks for work.
     notify_look = SeqCst;
-    /// INV-NOTIFY: the sender looks whether somebody sleeps.
+    /// INV-NOTIFY: the sender looks for a sleeper.
     notify_find = SeqCst;
     /// INV-NOTIFY: a receiver says that there is room.
     room_given = SeqCst;
-    /// INV-NOTIFY in models.
+    /// INV-NOTIFY in models: the sleeper's fence.
     #[cfg(loom)]
     notify_fence_of_sleeper = SeqCst;
-    /// The same.
+    /// INV-NOTIFY in models: the sender's fence.
     #[cfg(loom)]
     notify_fence_of_sender = SeqCst;
 }
 
-/// Loom takes sequentially consistent accesses for acquiring and releasing ones, and knows fences only. So in models there
-/// is one between the two accesses of each side of INV-NOTIFY; elsewhere the accesses do.
+/// The sleeper's fence in models. Loom treats sequentially consistent accesses as acquiring and releasing ones; it
+/// knows only sequentially consistent fences. So models have a fence between the two accesses of each side of
+/// INV-NOTIFY. Elsewhere the accesses suffice.
 #[inline(always)]
 pub(super) fn fence_of_sleeper() {
     #[cfg(loom)]
     loom::sync::atomic::fence(order::notify_fence_of_sleeper());
 }
 
-/// The other side's.
+/// The sender's fence in models.
 #[inline(always)]
 pub(super) fn fence_of_sender() {
     #[cfg(loom)]
     loom::sync::atomic::fence(order::notify_fence_of_sender());
 }
 
-/// A point of the protocol, at which tests end a process. True: the modelled one ends here. A test's real process ends without a
-/// word, if `CHANTER_CRASH` is `NAME` or `NAME:COUNT`: the count-th time that it comes by.
+/// A point of the protocol at which tests end a process. True: the modelled process ends here. A test's real process
+/// is killed if `CHANTER_CRASH` is `NAME` or `NAME:COUNT`, the COUNT-th time that it comes by.
 #[inline(always)]
 pub(super) fn point(name: &'static str) -> bool {
     #[cfg(all(test, not(loom)))]
@@ -267,7 +276,7 @@ pub(super) fn point(name: &'static str) -> bool {
 
 #[cfg(all(test, loom))]
 loom::thread_local! {
-    /// Where this modelled process ends.
+    /// Point at which this modelled process ends.
     pub(super) static ENDS_AT: std::cell::Cell<Option<&'static str>> = std::cell::Cell::new(None);
 }
 
@@ -288,7 +297,7 @@ mod crash {
             && wanted == name
             && CAME.fetch_add(1, Ordering::Relaxed) + 1 == *count
         {
-            // SAFETY: it ends this process, at once.
+            // This ends the process at once.
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
         }
     }
@@ -306,7 +315,8 @@ pub(super) mod weakened {
         (*now).and_then(|(weakened, order)| (weakened == name).then_some(order))
     }
 
-    /// Whether `model` fails when that ordering is weakened. One at a time in a process.
+    /// Whether `model` fails when the ordering `name` is weakened to `order`. At most one call runs at a time in a
+    /// process.
     pub(in super::super) fn is_noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
         let set = |now| *NOW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = now;
         set(Some((name, order)));

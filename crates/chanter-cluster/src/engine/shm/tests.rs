@@ -1,5 +1,5 @@
-//! What an engine promises, tried with processes that are engines in one process; processes that die at each point of
-//! the protocol; and a segment in which somebody writes nonsense.
+//! Tests of the shared-memory engine: the conformance kit, with engines in one OS process; processes that die at each
+//! point of the protocol; and a segment in which a process writes nonsense.
 
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use super::mapping::SLOTS;
 use super::*;
 use crate::{Buffer, Process};
 
-/// The engines of processes that share a segment, but for those that do not.
+/// The engines of a cluster that shares a segment, except for the processes that do not.
 async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Shm> {
     engines_in(&create(count).unwrap(), count, is_near, unhurried()).await
 }
@@ -31,7 +31,7 @@ async fn engines_in(
         let shm_slot =
             ShmSlot::take(segment.try_clone().unwrap(), ProcessId(launched.number), count).unwrap();
         if !is_near(launched.number) {
-            // As one whose launcher has said nothing of a segment.
+            // Like a process whose launcher has given it no segment.
             shm_slot.memory.port(shm_slot.me).detach();
         }
         starting.push((shm_slot, spawn(Sockets::start(launched, config.clone()))));
@@ -68,7 +68,7 @@ fn a_segment_of_another_job_or_build_is_refused() {
     assert!(create(0).is_err() && create(4097).is_err());
 }
 
-/// Whatever the mask of this process is.
+/// The file's mode does not depend on the mask of this process.
 #[test]
 fn a_segment_is_its_owners_alone() {
     use std::os::unix::fs::MetadataExt;
@@ -78,7 +78,7 @@ fn a_segment_is_its_owners_alone() {
     assert_eq!((found.mode() & 0o7777, found.nlink()), (0o600, 0));
 }
 
-/// A process of the tests below: sends numbers to process 0. It shares the memory that is its standard input.
+/// A process of the tests below, which sends numbers to process 0. Its standard input is the shared memory.
 #[test]
 fn a_sender() {
     let Ok(said) = std::env::var("CHANTER_SENDER") else { return };
@@ -96,7 +96,7 @@ fn a_sender() {
     }
 }
 
-/// `names_next`: all that it sends but the first is watched; else it is linked.
+/// `names_next`: all pieces but the first are watched; otherwise they are linked.
 fn start_sender(segment: &OwnedFd, me: usize, count: u64, names_next: bool, crash: &str) -> Child {
     let test = "engine::shm::tests::a_sender";
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -107,7 +107,7 @@ fn start_sender(segment: &OwnedFd, me: usize, count: u64, names_next: bool, cras
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
-/// Takes what there is.
+/// Takes all pieces that are there.
 fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
     loop {
         match incoming.take(memory) {
@@ -124,7 +124,8 @@ fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
     }
 }
 
-/// One sender dies, one goes on to its end. Nothing that was published is lost, or comes twice. How many have come.
+/// One sender dies, and one goes on to its end. No published piece is lost or comes twice. Returns the number of
+/// pieces that have come.
 fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
     const COUNT: u64 = 2000;
     let segment = create(3).unwrap();
@@ -137,7 +138,7 @@ fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
     while dying.try_wait().unwrap().is_none() {
         drain(&mut incoming, &memory, &mut got);
         if kill_after.is_some_and(|kill_after| got[1] > kill_after) {
-            // It has ended by itself, perhaps.
+            // The process may have ended by itself.
             let _ = dying.kill();
         }
         std::thread::yield_now();
@@ -174,13 +175,14 @@ fn what_was_published_by_those_who_die_at_any_point_is_taken() {
 fn who_is_killed_at_random_loses_nothing_that_it_published() {
     let kills = std::env::var("CHANTER_KILLS").map_or(12, |kills| kills.parse().unwrap());
     for kill in 0..kills {
-        // At least so many have come by then; the moment is the machine's.
+        // At least this many have come by then; the exact moment depends on the machine.
         let after = 1 + kill * 37 % 5000;
         assert!(one_dies(kill % 2 == 0, "", Some(after)) > after);
     }
 }
 
-/// Who shares the memory writes whatever it likes: this process makes less of it than of messages, and no more.
+/// A process writes arbitrary bytes into the shared memory. This process may get fewer messages from it, and suffers
+/// nothing else.
 #[test]
 fn nonsense_in_a_segment_does_no_harm() {
     let segment = create(3).unwrap();
@@ -195,7 +197,7 @@ fn nonsense_in_a_segment_does_no_harm() {
     for round in 0..8 {
         let mut incoming = Incoming::new(0, &memory);
         let mut outgoing = Outgoing::new(0, QUOTA, &memory);
-        // Now and then bytes of which many are 0, or look like links.
+        // At times, bytes of which many are 0 or look like links.
         memory.fill(|| match next() {
             bits if bits.is_multiple_of(3) || round % 2 == 0 => (bits >> 32) as u8,
             bits if bits.is_multiple_of(5) => 0x80,
@@ -215,7 +217,8 @@ fn nonsense_in_a_segment_does_no_harm() {
     }
 }
 
-/// One receiver has all that may be published for it, and takes nothing. Whoever else takes something wakes nobody.
+/// One receiver has all pieces that may be published for it, and takes none. Other receivers that take pieces wake no
+/// process.
 #[test]
 fn room_that_one_lacks_is_given_by_that_one() {
     let segment = create(3).unwrap();
@@ -244,7 +247,7 @@ fn room_that_one_lacks_is_given_by_that_one() {
     assert!(!port.give_room(1), "it is not wanted any more");
 }
 
-/// Memory that is not there when it is written ends a process by a signal: all of it is there from the beginning.
+/// All memory is allocated at the beginning, as a signal would end a process that writes where there is none.
 #[test]
 fn a_segment_has_all_its_memory() {
     use std::os::unix::fs::MetadataExt;
@@ -255,11 +258,11 @@ fn a_segment_has_all_its_memory() {
     }
 }
 
-/// What a neighbour does to the memory of the others.
+/// An act of a neighbour on the memory of the others.
 type Vandal = fn(&Mapping, &mut fastrand::Rng);
 
-/// Two talk while a third one that shares the memory does that to it, again and again. Whether they have talked to the end; else
-/// they have lost each other, and know it.
+/// Two processes talk while a third one repeats an act on the shared memory. True: they have talked to the end.
+/// False: they have lost each other, and know it.
 async fn talk_beside(vandal: Vandal, seed: u64) -> bool {
     const TIMES: u32 = 12;
     const AFTERWARDS: u32 = 20;
@@ -307,7 +310,7 @@ async fn talk_beside(vandal: Vandal, seed: u64) -> bool {
     is_done
 }
 
-/// All slots of the two.
+/// All slots of the two processes.
 fn slots(memory: &Mapping) -> impl Iterator<Item = &pull::Slot> {
     (0..2).flat_map(move |process| (0..SLOTS).map(move |slot| memory.slot(process, slot)))
 }
@@ -317,11 +320,11 @@ const NEXT: u8 = 1;
 const INFO: u8 = 2;
 const PORT: std::ops::Range<u8> = 0..4;
 
-/// Hints that are lost are not missed: what lies in the slots is found.
+/// Lost hints do no harm: the pieces in the slots are found.
 #[chanter::test(limit = 300)]
 async fn hints_that_a_neighbour_destroys_are_not_missed() {
     let vandals: [Vandal; 3] = [
-        // As if nothing had been sent, nobody slept, and nobody wanted room.
+        // As if no piece had been sent, no process slept, and none wanted room.
         |memory, _| (0..3).for_each(|process| PORT.for_each(|field| memory.port(process).scribble(field, 0))),
         |memory, random| {
             let process = random.usize(..2);
@@ -336,13 +339,13 @@ async fn hints_that_a_neighbour_destroys_are_not_missed() {
     }
 }
 
-/// What was sent and is destroyed is missed: nobody waits for it.
+/// A destroyed piece is noticed, and no process waits for it.
 #[chanter::test(limit = 300)]
 async fn messages_that_a_neighbour_destroys_are_missed() {
     let vandals: [Vandal; 6] = [
-        // Never sent.
+        // As if never sent.
         |memory, _| slots(memory).for_each(|slot| slot.scribble(STATE, 0)),
-        // Not taken, though they were.
+        // As if not taken, though they were.
         |memory, random| {
             let number = random.u64(1..50);
             for process in 0..2 {
@@ -351,7 +354,7 @@ async fn messages_that_a_neighbour_destroys_are_missed() {
             }
         },
         |memory, random| slots(memory).for_each(|slot| slot.scribble(STATE, random.u64(..))),
-        // Of another length, or in another lane; more follows, or not.
+        // Another length or lane, with or without pieces to follow.
         |memory, random| slots(memory).for_each(|slot| slot.scribble(INFO, random.u64(..))),
         |memory, random| {
             let info = Info { length: 100, lane: 1, has_more: random.bool() };

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use super::super::sync::{AtomicU64, Ordering, order};
 use super::{Info, Link, MOST_SLOTS, Memory, NEXT, NOTHING, NUMBER, Slot, free, is_before, stamp};
 
-/// What a receiver has found.
+/// The result of a look for the next piece.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// A piece from that process. It stays in its place until the receiver looks for the next one.
+    /// A piece, and the process that sent it. It stays in its slot until the receiver looks for the next one.
     Piece(usize, Piece<'a>),
     /// Nothing.
     Nothing,
-    /// Somebody is about to link what he has sent; or has died, or was stopped, before he could.
+    /// A link is missing: its sender is about to write it, or has died or was stopped before it could.
     Waits,
     /// The links lead astray: the receiver must [scan](Incoming::scan).
     Astray,
 }
 
-/// What lies in a slot.
+/// A piece in its slot.
 pub(crate) struct Piece<'a> {
     slot: &'a Slot,
-    /// `None`: it makes no sense.
+    /// Description of the piece. `None`: it is invalid.
     pub(crate) info: Option<Info>,
 }
 
@@ -42,29 +42,30 @@ impl std::fmt::Debug for Piece<'_> {
     }
 }
 
-/// Where the next piece of each process will lie: the [bits](Link::bits) of a link, or nothing if it will be linked. Only who
-/// takes writes here.
+/// The watched places: the slot of the next piece of each process, as the [bits](Link::bits) of a link, or nothing if
+/// that piece will be linked. Only the thread that takes pieces writes here.
 ///
-/// Others look whether something is there, before they sleep. They may see what was here before: then the piece that was to
-/// come there is published still, or it was freed, after the next place was written here, and they look again. And the last one
-/// that falls asleep has seen what all others have done before they did.
+/// Other threads look whether a piece is there before they sleep. They may read an old place. Then the piece of that
+/// place is still published; or it was freed, after the next place was written here, and they look again. And the
+/// last thread to fall asleep has seen all that the others have done before they fell asleep.
 pub(crate) struct Watches {
     me: usize,
     places: Vec<AtomicU64>,
 }
 
 impl Watches {
-    /// Whether something was published in a place that is watched.
+    /// Whether a piece was published in a watched place.
     #[inline]
     pub(crate) fn has_work(&self, memory: &impl Memory) -> bool {
         self.places.iter().any(|place| {
             let mut bits = place.load(Ordering::Relaxed);
             while bits != NOTHING {
                 let Some(link) = Link::of_bits(bits, memory) else { return false };
-                // ORDER: INV-NOTIFY, the sleeper's side. Acquire, in it: if it was freed, the next place is seen.
+                // ORDER: INV-NOTIFY, the sleeper's side. The Acquire in it: if the slot was freed, the next place is
+                // seen.
                 let state = memory.slot(link.process, link.slot).state.load(order::notify_look());
                 if state == stamp(self.me, link.number) {
-                    // It is taken soon.
+                    // The piece is taken soon.
                     let slot = memory.slot(link.process, link.slot);
                     slot.body.fetch_to_read(slot.info.load(Ordering::Relaxed) as u32 as usize);
                     return true;
@@ -79,22 +80,22 @@ impl Watches {
     }
 }
 
-/// A process's side as a receiver. Whoever takes has it for himself.
+/// A process's receiving side. The thread that takes pieces has it exclusively.
 pub(crate) struct Incoming {
     me: usize,
-    /// The number of the next piece from each process.
+    /// Number of the next piece from each process.
     expected: Vec<u64>,
-    /// What was taken last by following links, and is not freed: its link leads to the next.
+    /// The piece taken last by following links, not freed yet, as its link leads to the next.
     cursor: Option<Link>,
-    /// What a scan has found.
+    /// Pieces that a scan has found, in order.
     scanned: VecDeque<Link>,
-    /// What was taken last of that, and is not freed.
+    /// The piece taken last from a scan or a watched place, not freed yet.
     served: Option<Link>,
     watches: Arc<Watches>,
-    /// Which process's piece is looked for first: what is linked, after all of them.
+    /// Process whose piece is looked for first. The turn of linked pieces comes after all processes.
     turn: usize,
     freed: Vec<usize>,
-    /// In whose slots a scan has found what makes no sense.
+    /// Processes in whose slots a scan has found an invalid state.
     odd: Vec<usize>,
     #[cfg(test)]
     pub(crate) rules: Rules,
@@ -129,13 +130,13 @@ impl Incoming {
         }
     }
 
-    /// What it watches.
+    /// The places that it watches.
     pub(crate) fn watches(&self) -> Arc<Watches> {
         Arc::clone(&self.watches)
     }
 
-    /// The next piece. All processes have their turns, and so has what is linked.
-    // In the caller, as is what it calls: so what was found lies in registers.
+    /// Takes the next piece. All processes have their turns, and so have linked pieces.
+    // Inlined with its callees, so that the result lies in registers.
     #[inline(always)]
     pub(crate) fn take<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         if let Some(link) = self.served.take() {
@@ -177,7 +178,7 @@ impl Incoming {
         if waits { Found::Waits } else { Found::Nothing }
     }
 
-    /// Whether something is linked, or about to be.
+    /// Whether a piece is linked, or about to be.
     #[inline(always)]
     fn has_links(&self, memory: &impl Memory) -> bool {
         let port = memory.port(self.me);
@@ -185,24 +186,25 @@ impl Incoming {
         self.cursor.is_some() || port.first.load(Ordering::Relaxed) != NOTHING || port.has_work()
     }
 
-    /// The next piece that is linked.
+    /// Takes the next linked piece.
     #[inline(never)]
     fn follow<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         let port = memory.port(self.me);
         loop {
             let bits = match self.cursor {
                 None => {
-                    // ORDER: Acquire: what it leads to is published.
+                    // ORDER: Acquire pairs with the Release of the link: the slot to which it leads is published.
                     let first = port.first.load(Ordering::Acquire);
                     if first == NOTHING {
                         return if port.has_work() { Found::Waits } else { Found::Nothing };
                     }
-                    // Nobody writes it again before the tail was empty; and if somebody late does, it is a hint.
+                    // No sender writes it again before the tail was empty. If a late one does, its link is only a
+                    // hint.
                     port.first.store(NOTHING, Ordering::Relaxed);
                     first
                 }
                 Some(link) => {
-                    // ORDER: as above.
+                    // ORDER: Acquire pairs with the Release of the link: the slot to which it leads is published.
                     let next = memory.slot(link.process, link.slot).next.load(Ordering::Acquire);
                     if next != NOTHING {
                         self.free(memory, link);
@@ -210,7 +212,8 @@ impl Incoming {
                         next
                     } else if port
                         .tail
-                        // ORDER: Release, to who finds it empty and links to `first`: this process has emptied that.
+                        // ORDER: Release, for the sender that finds the tail empty and links to `first`, which this
+                        // process has emptied.
                         .compare_exchange(link.bits(), NOTHING, order::pull_empty(), Ordering::Relaxed)
                         .is_ok()
                     {
@@ -235,7 +238,7 @@ impl Incoming {
         }
     }
 
-    /// That was read.
+    /// Frees a slot whose piece was read.
     fn free(&mut self, memory: &impl Memory, link: Link) {
         free(memory, link, self.me);
         if !self.freed.contains(&link.process) {
@@ -243,15 +246,15 @@ impl Incoming {
         }
     }
 
-    /// Of whom slots were freed since this was asked.
+    /// Takes the list of processes whose slots were freed since the last call.
     pub(crate) fn freed(&mut self) -> impl Iterator<Item = usize> {
         self.freed.drain(..)
     }
 
-    /// Rule 1: whether that is the next piece of its sender; then it counts as taken.
+    /// Rule 1: whether `link` leads to the next piece of its sender. If so, the piece counts as taken.
     fn accepts(&mut self, memory: &impl Memory, link: Link) -> bool {
         let slot = memory.slot(link.process, link.slot);
-        // ORDER: Acquire: pairs with the publication.
+        // ORDER: Acquire pairs with the Release of the publication: the slot's content is seen.
         let is_published = slot.state.load(order::pull_take()) == stamp(self.me, link.number);
         let expected = &mut self.expected[link.process];
         #[cfg(test)]
@@ -265,14 +268,14 @@ impl Incoming {
         true
     }
 
-    /// That was taken: from now on the place is watched in which it says that the next one will lie.
+    /// Returns a piece that was taken. The slot that it names for the next piece is watched from now on.
     #[inline(always)]
     fn found<'a>(&self, memory: &'a impl Memory, link: Link) -> Found<'a> {
         let slot = memory.slot(link.process, link.slot);
         let bits = slot.info.load(Ordering::Relaxed);
         let next = match bits >> NEXT {
             0 => NOTHING,
-            // Who reads this checks it.
+            // Readers check this link.
             next => Link {
                 process: link.process,
                 slot: (next as usize - 1) & (MOST_SLOTS - 1),
@@ -280,7 +283,7 @@ impl Incoming {
             }
             .bits(),
         };
-        // ORDER: Relaxed: see `Watches`.
+        // ORDER: Relaxed: readers cope with old places, as `Watches` explains.
         self.watches.places[link.process].store(next, Ordering::Relaxed);
         Found::Piece(link.process, Piece { slot, info: Info::of_bits(bits & ((1 << NEXT) - 1)) })
     }
@@ -296,9 +299,10 @@ impl Incoming {
         }
         let port = memory.port(self.me);
         port.first.store(NOTHING, Ordering::Relaxed);
-        // ORDER: Acquire: everything is seen whose swap came before. Release: as in `take`.
+        // ORDER: Acquire: every piece whose swap came before is seen. Release, for the sender that finds the tail
+        // empty and links to `first`, which this process has emptied.
         port.tail.swap(NOTHING, order::pull_scan());
-        // Rule 3.
+        // Rule 3: slots are freed at once.
         if let Some(link) = self.cursor.take() {
             self.free(memory, link);
         }
@@ -306,12 +310,12 @@ impl Incoming {
         let mut found = Vec::new();
         for process in (0..memory.processes()).filter(|process| *process != self.me) {
             for slot in 0..memory.slots() {
-                // ORDER: as in `accepts`, which looks again.
+                // ORDER: Acquire pairs with the Release of the publication. `accepts` looks again.
                 let state = memory.slot(process, slot).state.load(order::pull_take());
                 let number = state & NUMBER;
                 if state == stamp(self.me, number) {
                     if is_before(number, self.expected[process]) {
-                        // What was taken is free, and stays so.
+                        // The slot of a taken piece is free, so this state is invalid.
                         self.odd.push(process);
                         continue;
                     }
@@ -324,13 +328,13 @@ impl Incoming {
         self.scanned.extend(found.into_iter().map(|(.., link)| link));
     }
 
-    /// Whether scans have found what makes no sense.
+    /// Whether scans have found an invalid state.
     #[inline]
     pub(crate) fn is_odd(&self) -> bool {
         !self.odd.is_empty()
     }
 
-    /// In whose slots scans have found what makes no sense, since this was asked.
+    /// Takes the list of processes in whose slots scans have found an invalid state since the last call.
     pub(crate) fn odd(&mut self) -> impl Iterator<Item = usize> {
         self.odd.drain(..)
     }
@@ -340,7 +344,7 @@ impl Incoming {
         self.expected[from]
     }
 
-    /// Whether there is more of what the last scan has found.
+    /// Whether pieces are left that the last scan has found.
     pub(crate) fn is_scanning(&self) -> bool {
         !self.scanned.is_empty()
     }

@@ -5,29 +5,30 @@ use std::collections::VecDeque;
 use super::super::sync::{Ordering, order, point};
 use super::{Info, LANES, Link, Memory, NOTHING, NUMBER, SlotsNeeded, free, next_bits, stamp};
 
-/// How many slots a process may have published for one receiver, in each lane; and how many free ones are kept for the first lane.
+/// Limits of a sender: the slots that it may have published for one receiver, by lane, and the free slots kept for
+/// the first lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
     pub(crate) lanes: [usize; LANES],
     pub(crate) reserve: usize,
-    /// Each piece names the slot of the next one. Receivers watch it.
+    /// Whether each piece names the slot of the next one, which the receiver watches.
     pub(crate) names_next: bool,
 }
 
-/// A process's side as a sender. Whoever sends has it for himself.
+/// A process's sending side. The thread that sends has it exclusively.
 pub(crate) struct Outgoing {
     me: usize,
     quota: Quota,
     free: Vec<usize>,
     links: Vec<Sent>,
-    /// Who has left, and takes what was sent before, or not.
+    /// Receivers that have left. They may or may not take pieces sent before.
     left: Vec<usize>,
 }
 
-/// If a receiver has not freed so many, it is looked whether it has.
+/// Number of unfreed slots of a receiver from which a send looks whether one was freed.
 const SOME: usize = 2;
 
-/// What was sent to one receiver.
+/// The pieces sent to one receiver.
 #[derive(Default)]
 struct Sent {
     pub(crate) number: u64,
@@ -51,7 +52,7 @@ impl Outgoing {
     /// Sends a piece.
     ///
     /// # Errors
-    /// There is no slot for it.
+    /// There is no slot for the piece.
     pub(crate) fn send(
         &mut self,
         memory: &impl Memory,
@@ -79,9 +80,9 @@ impl Outgoing {
         let number = link.number;
         link.published[info.lane].push_back((slot, number));
         let filled = memory.slot(self.me, slot);
-        // The first cache line last: the receiver may watch it.
+        // The first cache line comes last, as the receiver may watch it.
         filled.body.write_rest(bytes);
-        // A late link to what was in it before may overwrite this: it is a hint.
+        // A late link behind the slot's last piece may overwrite this; it is only a hint.
         filled.next.store(NOTHING, Ordering::Relaxed);
         filled.info.store(info.bits() | next_bits(next), Ordering::Relaxed);
         filled.body.write_first(bytes);
@@ -89,15 +90,16 @@ impl Outgoing {
             return Ok(());
         }
         if named.is_some() {
-            // ORDER: Release: as below. Sequentially consistent: INV-NOTIFY, the sender's side.
+            // ORDER: Release: a receiver that sees the stamp sees the content. Sequentially consistent: INV-NOTIFY,
+            // the sender's side.
             filled.state.store(stamp(to, number), order::pull_publish_watched());
             if let Some(next) = next {
                 filled.body.give_away(bytes.len());
                 memory.slot(self.me, next).body.fetch(bytes.len());
             }
             let _ = point("pull.published");
-            // Now nobody waits for this process: slots are looked after before they are lacked. One at a time, which was fetched when
-            // the last message was sent.
+            // No process waits for this one now, so slots are taken back before they are needed. One is taken at a
+            // time; its state was fetched when the last message was sent.
             if link.published[info.lane].len() > SOME {
                 self.take_one_back(memory, to, info.lane);
                 if let Some((oldest, _)) = self.links[to].published[info.lane].front() {
@@ -106,15 +108,16 @@ impl Outgoing {
             }
             return Ok(());
         }
-        // ORDER: Release: who sees the stamp sees what was filled in.
+        // ORDER: Release: a receiver that sees the stamp sees the content.
         filled.state.store(stamp(to, number), order::pull_publish());
         if point("pull.published") {
             return Ok(());
         }
         let port = memory.port(to);
         let link = Link { process: self.me, slot, number };
-        // ORDER: INV-NOTIFY, the sender's side. Release, in it: a receiver that empties the tail sees what was published;
-        // Acquire, in it: the slot that was there is as its sender has published it, so that the link is not overwritten.
+        // ORDER: INV-NOTIFY, the sender's side. The Release in it: a receiver that empties the tail sees the
+        // published piece. The Acquire in it: the slot that was there is seen as its sender has published it, so that
+        // the link is not overwritten.
         let last = port.tail.swap(link.bits(), order::pull_swap());
         if point("pull.swapped") {
             return Ok(());
@@ -123,13 +126,13 @@ impl Outgoing {
             Some(last) => &memory.slot(last.process, last.slot).next,
             None => &port.first,
         };
-        // ORDER: Release: who follows the link finds the slot published. (If not, it would scan.)
+        // ORDER: Release: a receiver that follows the link finds the slot published. (If not, it would scan.)
         place.store(link.bits(), Ordering::Release);
         let _ = point("pull.linked");
         Ok(())
     }
 
-    /// The number of the last piece that was published for that receiver.
+    /// Number of the last piece that was published for that receiver.
     #[inline]
     pub(crate) fn number(&self, to: usize) -> u64 {
         self.links[to].number
@@ -138,7 +141,7 @@ impl Outgoing {
     /// Looks for a slot.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no slot.
     pub(crate) fn find_slots(
         &mut self,
         memory: &impl Memory,
@@ -156,7 +159,7 @@ impl Outgoing {
             return Ok(());
         }
         if self.free.len() <= reserve {
-            // Others may have taken something.
+            // Other receivers may have freed slots.
             for to in 0..memory.processes() {
                 (0..LANES).for_each(|lane| self.take_back(memory, to, lane));
             }
@@ -169,17 +172,18 @@ impl Outgoing {
         if self.free.len() > reserve { Ok(()) } else { Err(SlotsNeeded::ANYONE) }
     }
 
-    /// Takes slots back that the receiver has freed. It frees them in the order of their numbers.
+    /// Takes back the slots that the receiver has freed. It frees them in the order of their numbers.
     fn take_back(&mut self, memory: &impl Memory, to: usize, lane: usize) {
         while self.take_one_back(memory, to, lane) {}
     }
 
-    /// Takes the one back that was published first, if it was freed. Whether it was.
+    /// Takes back the slot that was published first, if it was freed, and returns whether it was.
     #[inline(always)]
     fn take_one_back(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
         let published = &mut self.links[to].published[lane];
         let Some(&(slot, number)) = published.front() else { return false };
-        // ORDER: Acquire: the receiver has read what is overwritten next. Sequentially consistent: INV-NOTIFY, for room.
+        // ORDER: Acquire: the receiver has read the content that is overwritten next. Sequentially consistent:
+        // INV-NOTIFY, for room.
         if memory.slot(self.me, slot).state.load(order::pull_reuse()) == stamp(to, number) {
             return false;
         }
@@ -188,16 +192,17 @@ impl Outgoing {
         true
     }
 
-    /// The receiver has left, and perhaps still takes what was sent to it: as long as there are slots without those.
+    /// Notes that a receiver has left. It may still take pieces sent before, so its slots are kept until others run
+    /// out.
     pub(crate) fn has_left(&mut self, receiver: usize) {
         self.left.push(receiver);
     }
 
-    /// The receiver has gone: takes all slots back that were published for it.
+    /// Takes back all slots published for a receiver that has gone.
     pub(crate) fn forget(&mut self, memory: &impl Memory, to: usize) {
         self.free.extend(self.links[to].named.take());
         for (slot, number) in self.links[to].published.iter_mut().flat_map(std::mem::take) {
-            // It may be about to free it.
+            // The receiver may be about to free the slot.
             free(memory, Link { process: self.me, slot, number }, to);
             self.free.push(slot);
         }
