@@ -4,7 +4,12 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter::{ThreadBuilder, deadlock::{ThreadState, Waiting, Wanted}, event::from_future, sync::{Mutex, RwLock, Semaphore}};
+use chanter::{
+    ThreadBuilder,
+    deadlock::{ThreadState, Waiting, Wanted},
+    event::from_future,
+    sync::{Mutex, RwLock, Semaphore},
+};
 use chanter_explore::{Explorer, Failure};
 
 /// The deadlock that the exhaustive search finds in `program`.

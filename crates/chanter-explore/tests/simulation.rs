@@ -6,7 +6,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{deadlock::{ThreadState, Waiting}, parasite::{Par, reify}, sync::RwLock};
+use chanter::{
+    deadlock::{ThreadState, Waiting},
+    parasite::{Par, reify},
+    sync::RwLock,
+};
 use chanter_explore::{Explorer, Failure, FailureKind, Parasites};
 
 const HOUR: Duration = Duration::from_secs(3600);

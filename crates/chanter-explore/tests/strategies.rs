@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
-use chanter::{event::{from_cancel_safe, from_future}, parasite::{Par, attach, prepare, reify}, sync::{Barrier, CVar, MVar, swap}};
+use chanter::{
+    event::{from_cancel_safe, from_future},
+    parasite::{Par, attach, prepare, reify},
+    sync::{Barrier, CVar, MVar, swap},
+};
 use chanter_explore::{Explorer, FailureKind, REPLAY, Report};
 
 #[derive(Clone, Default)]

@@ -10,7 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{event::{choose_earliest, optional}, sync::{Mutex, RwLock}, thread::Activity};
+use chanter::{
+    event::{choose_earliest, optional},
+    sync::{Mutex, RwLock},
+    thread::Activity,
+};
 
 const CASE: &str = "CHANTER_TEST_CASE";
 

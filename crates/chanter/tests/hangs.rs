@@ -7,7 +7,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{deadlock::{Watchdog, dump}, sync::CVar};
+use chanter::{
+    deadlock::{Watchdog, dump},
+    sync::CVar,
+};
 use common::{machine, until_blocked, watchdog};
 
 /// Threads of every kind that wait, each on something else.

@@ -16,7 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chanter::prelude::*;
-use chanter::{ThreadBuilder, base::{BiasedLock, wake_first}};
+use chanter::{
+    ThreadBuilder,
+    base::{BiasedLock, wake_first},
+};
 
 use notifier::ServerNotifier;
 use outstanding::{Accounts, Outstanding};

@@ -9,7 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 
 use chanter::prelude::*;
-use chanter::{ThreadBuilder, base::BiasedLock, thread::{Refused as Refusal, Request}};
+use chanter::{
+    ThreadBuilder,
+    base::BiasedLock,
+    thread::{Refused as Refusal, Request},
+};
 use foldhash::fast::RandomState;
 
 use super::ending::{Ending, Hosted};

@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::Family;
 use chanter::prelude::*;
-use chanter::{base::Threads, current_vp, policy::{Fifo, Policy, Reason, WorkStealing}};
+use chanter::{
+    base::Threads,
+    current_vp,
+    policy::{Fifo, Policy, Reason, WorkStealing},
+};
 
 type Found = Result<(), String>;
 

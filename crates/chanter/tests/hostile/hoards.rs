@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
-use chanter::{policy::{Attributes, Fifo, Policy, Ready, ReadyQueue, Reason}, simulation::{Outcome, Simulation}, spawn_local, thread::scope_blocking};
+use chanter::{
+    policy::{Attributes, Fifo, Policy, Ready, ReadyQueue, Reason},
+    simulation::{Outcome, Simulation},
+    spawn_local,
+    thread::scope_blocking,
+};
 
 use crate::common::watchdog;
 

@@ -9,7 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{fiber, policy::{Bands, Fifo, Lifo, Others, Policy, Ready, Reason, WorkStealing}, spawn_local, thread::scope_blocking};
+use chanter::{
+    fiber,
+    policy::{Bands, Fifo, Lifo, Others, Policy, Ready, Reason, WorkStealing},
+    spawn_local,
+    thread::scope_blocking,
+};
 
 use crate::common::watchdog;
 

@@ -12,7 +12,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{TryRecvError, bridge::tokio::{entered, on_runtime, on_tokio, shared_handle}};
+use chanter::{
+    TryRecvError,
+    bridge::tokio::{entered, on_runtime, on_tokio, shared_handle},
+};
 use common::{machine, until_blocked, watchdog};
 use futures::FutureExt;
 use tokio::runtime::{Builder, Handle, Runtime};

@@ -1,7 +1,12 @@
 //! The base events of channels and of what else carries messages.
 
 use chanter::prelude::*;
-use chanter::{ChoiceSet, sync::{ Barrier, BroadcastError, CVar, CallError, MVar, SwapChannel, broadcast, multicast, rpc, swap, watch, }};
+use chanter::{
+    ChoiceSet,
+    sync::{
+        Barrier, BroadcastError, CVar, CallError, MVar, SwapChannel, broadcast, multicast, rpc, swap, watch,
+    },
+};
 
 use super::kit::{Facts, Kit, Message, Partner, Row};
 

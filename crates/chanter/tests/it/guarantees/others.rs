@@ -7,7 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{event::{from_cancel_safe, from_future}, sync::{ Condvar, Mutex, OwnedMutexGuard, OwnedPermit, OwnedReadGuard, OwnedWriteGuard, RwLock, Semaphore, SemaphoreClosed, }};
+use chanter::{
+    event::{from_cancel_safe, from_future},
+    sync::{
+        Condvar, Mutex, OwnedMutexGuard, OwnedPermit, OwnedReadGuard, OwnedWriteGuard, RwLock, Semaphore,
+        SemaphoreClosed,
+    },
+};
 
 use super::kit::{Facts, Kit, Message, Row};
 

@@ -9,7 +9,10 @@ use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{event::from_cancel_safe, io::{TcpListener, TcpStream}};
+use chanter::{
+    event::from_cancel_safe,
+    io::{TcpListener, TcpStream},
+};
 use futures::{AsyncReadExt, AsyncWriteExt};
 
 const LONG: Duration = Duration::from_secs(240);

@@ -11,7 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter::{event::{Ageing, choose_earliest, optional}, sync::{Condvar, Mutex, OwnedMutexGuard, RwLock, Semaphore, SemaphoreClosed, TryAcquireError}};
+use chanter::{
+    event::{Ageing, choose_earliest, optional},
+    sync::{Condvar, Mutex, OwnedMutexGuard, RwLock, Semaphore, SemaphoreClosed, TryAcquireError},
+};
 use common::{Wakes, machine, millis, poll, watchdog};
 
 /// As the documentation says.

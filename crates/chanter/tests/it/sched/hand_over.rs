@@ -10,7 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{checkpoint, current_vp, policy::{Deque, Fifo, GlobalQueue, Lifo, Policy, Priority, RoundRobin, WorkStealing}, yield_if_requested};
+use chanter::{
+    checkpoint, current_vp,
+    policy::{Deque, Fifo, GlobalQueue, Lifo, Policy, Priority, RoundRobin, WorkStealing},
+    yield_if_requested,
+};
 
 const QUANTUM: Duration = Duration::from_millis(5);
 /// Machines that share a core with other tests are late.

@@ -11,7 +11,11 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{deadlock::{Deadlock, ThreadState, Waiting, holding, partial}, event::from_cancel_safe, policy::{Policy, Ready, Reason}};
+use chanter::{
+    deadlock::{Deadlock, ThreadState, Waiting, holding, partial},
+    event::from_cancel_safe,
+    policy::{Policy, Ready, Reason},
+};
 use common::{Random, eventually, watchdog};
 
 fn machine(vps: usize) -> Machine {

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{base::{Pump, PumpRest, wake_first}, sync::CVar};
+use chanter::{
+    base::{Pump, PumpRest, wake_first},
+    sync::CVar,
+};
 
 /// Messages that nobody is told of: they lie there until a driver looks.
 #[derive(Default)]

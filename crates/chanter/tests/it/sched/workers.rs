@@ -9,7 +9,10 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{current_vp, policy::{Fifo, RoundRobin}};
+use chanter::{
+    current_vp,
+    policy::{Fifo, RoundRobin},
+};
 
 fn machine(vps: usize, workers: usize) -> Machine {
     Machine::builder().vps(vps).workers(workers).build().unwrap()

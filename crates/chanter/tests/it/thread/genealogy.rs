@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{ThreadBuilder, thread::{Kin, Threads, current_thread}};
+use chanter::{
+    ThreadBuilder,
+    thread::{Kin, Threads, current_thread},
+};
 use common::{eventually, machine, watchdog};
 
 const MANY: usize = if cfg!(miri) {

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
 use chanter::prelude::*;
-use chanter::{fiber, sync::{MVar, Mutex}};
+use chanter::{
+    fiber,
+    sync::{MVar, Mutex},
+};
 use common::{apart, eventually, machine, millis};
 
 type Last = Box<dyn FnOnce()>;

@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter::{current_vp, policy::{Bands, Fifo, Policy, Ready, Reason}, topology::Topology};
+use chanter::{
+    current_vp,
+    policy::{Bands, Fifo, Policy, Ready, Reason},
+    topology::Topology,
+};
 
 use crate::common::FOREVER;
 use crate::common::watchdog;
