@@ -38,7 +38,7 @@ impl Inside for Alone {
     const MODE: Mode = Mode::Alone;
 }
 
-/// What makes a method's future of its object, and of `W`, which whoever polls the call gives.
+/// Makes a method's future of its object and of a `W`, which the poller of the call supplies.
 pub(crate) trait Begin<T, W> {
     /// The future.
     type Method: Future;
@@ -83,7 +83,8 @@ pub(crate) struct MayBlock<T, I, A, F: Future> {
     parts: Parts<T, A, F>,
 }
 
-/// What there is of a call, as its stage says. One lies where the other was: a call is a part of its caller's frame.
+/// The parts of a call that are initialized at its stage. They share their space, since a call is a part of its
+/// caller's frame.
 union Parts<T, A, F: Future> {
     before: ManuallyDrop<Before<T, A, F::Output>>,
     within: ManuallyDrop<Within<T, F>>,
@@ -121,8 +122,9 @@ pub(crate) struct ToBlock<T, I, A> {
 /// The call of an async method: `method` makes its future.
 ///
 /// # Safety
-/// The pointer is the value's, exclusive if the call is made [`Alone`], as long as that future lives, and no longer:
-/// neither its output nor anything else keeps a borrow. Made [`Shared`], it may be used beside others: `T` is `Sync`.
+/// The pointer is the value's, as long as that future lives, and no longer: neither its output nor anything else
+/// keeps a borrow. It is exclusive if the call is made [`Alone`]. If the call is made [`Shared`], others use the
+/// value meanwhile: `T` is `Sync`.
 #[inline(always)]
 pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
     to: Ref<T>,
@@ -157,12 +159,12 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// It has not begun to run.
     #[inline(always)]
     unsafe fn before(&mut self) -> &mut Before<T, A, F::Output> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that the call has not begun to run, so `before` is the initialized field.
         unsafe { &mut self.parts.before }
     }
 
     /// # Safety
-    /// What is used of it is there, or is to be written.
+    /// The caller uses only those fields that are initialized, or writes them first.
     #[inline(always)]
     unsafe fn within(&mut self) -> &mut Within<T, F> {
         // SAFETY: it may be uninitialized.
@@ -208,7 +210,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         })
     }
 
-    /// Not by a bias, or not for the first time.
+    /// Polls a call that no bias lets in, or that has been polled before.
     ///
     /// # Safety
     /// Pinned. `with` is the same in each call, and as [`Begin::remote`] wants it.
@@ -241,7 +243,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         unsafe { self.run(cx) }.map(Ok)
     }
 
-    /// Inside by a bias, for the first time: while the method does not block, the hold is not stored. Ready, it is over.
+    /// First poll of a call that a bias has let in. The hold is stored only if the method blocks. If this is ready,
+    /// the call is over.
     ///
     /// # Safety
     /// Fresh, and pinned.
@@ -273,7 +276,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
             mem::forget(last);
             inside.leave(I::MODE);
             mem::forget(over);
-            // Behind all else, where the compiler sees that it stays so.
+            // This store comes last, so the compiler sees that the stage stays `Over`.
             self.progress.end();
         } else {
             self.suspend(inside);
@@ -289,7 +292,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         self.progress.set(Stage::Running);
     }
 
-    /// The object does not let it in, or is elsewhere. `Ready(None)`: it is running.
+    /// Waits: the object does not let the call in, or is in another process. `Ready(None)`: it is running.
     ///
     /// # Safety
     /// Fresh, waiting or away; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
@@ -476,7 +479,7 @@ impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
 impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        // What has ended at once is dropped by one look.
+        // One test is all that the drop of an ended call costs.
         if !self.progress.is_over() {
             self.drop_before_its_end();
         }
