@@ -69,7 +69,7 @@ impl<F, R> fmt::Debug for Writes<F, R> {
     }
 }
 
-// SAFETY: it reads.
+// SAFETY: `run` only reads the value, as `Mode::Shared` allows.
 unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
     type Output = R;
     const MODE: Mode = Mode::Shared;
@@ -81,7 +81,7 @@ unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
     }
 }
 
-// SAFETY: it is alone.
+// SAFETY: `run` has the value to itself by `Mode::Alone`.
 unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
     type Output = R;
     const MODE: Mode = Mode::Alone;

@@ -192,7 +192,7 @@ impl<T> Clone for Marked<T> {
 impl<T> Copy for Marked<T> {}
 
 impl<T> Marked<T> {
-    /// By a ticket of the gate, which is a generation.
+    /// Goes in by a ticket of the gate, which is a generation.
     #[inline(always)]
     pub(crate) fn try_enter(place: NonNull<Slot>, mode: Mode, ticket: u64) -> Option<Self> {
         let slot = slot::at(place.as_ptr())?;

@@ -345,8 +345,9 @@ where
             if poll.is_pending() {
                 return Poll::Pending;
             }
-            // SAFETY: there: the method has let go of it. (By itself: it was just stored so. Whoever loads it along with its mark
-            // waits for both stores.) The call is over: what is taken is not there any more.
+            // SAFETY: there: the method has let go of it. (The tag is loaded by itself, since it was just stored so.
+            // A load of the tag along with the value waits for both stores.) The call is over, and its answer is not
+            // read again.
             if let Answer::Filled(value) = unsafe { &*answer } {
                 // SAFETY: there, and not taken again.
                 return Poll::Ready(Ok(unsafe { ptr::read(value) }));

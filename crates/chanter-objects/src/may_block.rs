@@ -343,7 +343,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         }
     }
 
-    /// It is not here: makes the call where it is.
+    /// Makes the call in the process of the object, which is not this one.
     ///
     /// # Safety
     /// Fresh; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
@@ -365,7 +365,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         let before = unsafe { self.before() };
         // SAFETY: there, and not taken again.
         let method = unsafe { before.method.assume_init_read() };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `with` is as `Begin::remote` wants it: a place in it lives, unshared, as long
+        // as the remote call.
         match unsafe { method.remote(to, with) } {
             Ok(remote) => before.apart.write(Apart::Away(remote)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
@@ -406,7 +407,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     #[inline(always)]
     unsafe fn end(&mut self) {
         self.progress.end();
-        // SAFETY: there, and never used again. (A panic leaks the hold to nobody: it is dropped behind the future.)
+        // SAFETY: there, and never used again. (The hold is dropped after the future, also if the drop of the future
+        // panics.)
         unsafe {
             let within = self.within();
             let hold = within.hold.assume_init_read();
@@ -438,7 +440,7 @@ impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T
     }
 }
 
-/// Dropped if a method's future panics as it is dropped: the call is over.
+/// Guard that is dropped if a method's future panics in its own drop: it ends the call.
 struct Over<'a, T, I, A, F: Future>(&'a mut MayBlock<T, I, A, F>);
 
 impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
@@ -448,7 +450,7 @@ impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
     }
 }
 
-/// While a method runs for the first time: dropped if it panics.
+/// Guard of a method's first poll: dropped if that panics.
 struct Undo<'a, T, I: Inside, A, F: Future> {
     call: &'a mut MayBlock<T, I, A, F>,
     inside: Marked<T>,
@@ -469,7 +471,7 @@ impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
 }
 
 impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
-    // Inlined, so that it lies nowhere until then.
+    // Inlined, so that the guard is not stored before a panic.
     #[inline(always)]
     fn drop(&mut self) {
         Self::undo(self.call, self.inside, self.has_begun);
