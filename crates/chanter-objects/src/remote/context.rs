@@ -148,7 +148,7 @@ fn runs_for() -> Option<Hosted> {
     stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
 }
 
-/// The home of an object that has moved here, if the current poll runs a request that was forwarded to that object.
+/// The home of a hosted object, if the current poll runs a request that was forwarded to it.
 pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
     runs_for().filter(|hosted| hosted.name == name).map(|hosted| hosted.home)
 }

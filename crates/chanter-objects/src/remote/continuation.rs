@@ -1,9 +1,9 @@
 //! Continuations that are sent to other processes, as arguments of calls.
 //!
 //! A continuation that is sent away leaves a *cell* at home. Its promise is determined there, by a message from the
-//! process that has the continuation. Nobody must wait for a process that has gone, so the home knows which process
-//! has the continuation: first the one it was sent to, then the one that reports that it has it. When that process
-//! goes, or drops the continuation, or the call that carried it was not made, the promise's touch gives
+//! process that has the continuation. Nobody must wait for a process that has gone, so the home knows the holder of
+//! the continuation. At first this is the process it was sent to, then the one that reports that it has it. When that
+//! process goes, or drops the continuation, or the call that carried it was not made, the promise's touch gives
 //! [`ObjectError::Unanswered`](crate::ObjectError::Unanswered). A cell is determined once, since it is taken out of
 //! the table first; later messages find no cell. Its number cannot be guessed, so only processes to which the
 //! continuation was sent can name it.

@@ -37,7 +37,7 @@ impl<O> Default for Table<O> {
 }
 
 impl<O> Table<O> {
-    /// Drop what this returns without the lock.
+    /// Takes an object out. Drop the returned owner without the lock.
     pub(crate) fn remove(&mut self, name: (u32, u32)) -> Option<O> {
         self.owners.remove(&name)
     }
@@ -103,7 +103,7 @@ impl Migrations {
         result
     }
 
-    /// Drop what this returns without the lock.
+    /// Drop the returned owner without the lock.
     pub(crate) fn remove(self, name: (u32, u32)) -> Option<RemoteOwner> {
         if self.0.is_none() {
             return None;

@@ -103,7 +103,7 @@ impl<T: Moves> Owner<T> {
     /// [`Unplaced`] gives the value back. The value cannot be carried there, or is too long for one message. Or that
     /// process has gone, does not serve this one, or accepts no more ([`limit_placed`](crate::remote::limit_placed)).
     /// Or this process is in no cluster.
-    // As an `async fn` it would not say that it is `Send`.
+    // An `async fn` could not declare its future `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
         async move {
@@ -174,7 +174,7 @@ impl<T: Moves> Ref<T> {
     ///
     /// # Errors
     /// [`ObjectError`]: the object stayed where it was, or has gone with the process where it was.
-    // As an `async fn` it would not say that it is `Send`.
+    // An `async fn` could not declare its future `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), ObjectError>> + Send + use<T> {
         async move {

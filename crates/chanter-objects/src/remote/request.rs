@@ -16,8 +16,9 @@
 //! 2. A request for a hosted object runs if that object was adopted from the home that the request names. Else it goes to that home.
 //! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
 //!    method can forward its continuation.
-//! 4. An object's `allow` judges the process whose connection brings a request, and that may be one that hands it on. A request that
-//!    a hosted object's home hands on was judged by the home. This process's own calls are not judged.
+//! 4. An object's `allow` judges the process whose connection brings a request, and that may be a process in the
+//!    middle. A request that a hosted object's home forwards was judged by the home. This process's own calls are not
+//!    judged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -75,7 +75,7 @@ fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
     }
 }
 
-/// The service that runs the requests for a method that takes its continuation, which answers the caller in the other
+/// The service that runs the requests for a method with a continuation, which answers the caller in the other
 /// process.
 pub fn serve_lazily<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
 where

@@ -12,14 +12,14 @@
 //!
 //! A process finds out what a request waits for by polling it once more, with a [`Census`] on its stack. Each remote
 //! call and each object's wait queue that is polled then adds itself. (The core does the same for its deadlock
-//! reports.) The holder of an object is known once the holder's own call has waited for [`PATIENCE`]: its poll passes
-//! the methods that hold objects.
+//! reports.)
 //!
 //! INV-WAITS:
 //!
-//! 1. A process tells what a request waits for to any process that knows the [`Mark`] of that request. The caller and the
-//!    holders of a request know its number, and so its mark. Others learn marks from answers, and no number follows from a
-//!    mark: a number gives the right to answer its request. The answer is believed for a report alone: no call ends by it.
+//! 1. A process reports the waits of a request to any process that knows the request's [`Mark`]. The caller and the
+//!    holders of a request know its number, and so its mark. Others learn marks from answers, and no number follows
+//!    from a mark: a number gives the right to answer its request. The answer is believed for a report alone: no call
+//!    ends by it.
 //! 2. Only the call that waits asks. It asks at most [`MOST_ASKED`] questions at a time, and [`LOOKS`] times, at intervals that double. A
 //!    process that is asked asks nobody else.
 //! 3. A circle is reported when the same call has found it twice. A call in a circle cannot end before the next one has. So all
@@ -479,7 +479,7 @@ impl Step {
     fn of(wait: &Wait) -> impl Iterator<Item = Self> {
         let (line, made) = match wait {
             Wait::Call(made) => (None, Some(made)),
-            // A request that waits for the object that it calls has its step already: that of its call.
+            // The step of its call covers a request that waits for the called object.
             Wait::Line { inside, for_call } => {
                 let to = for_call.inside.filter(|_| inside.is_some());
                 (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))
@@ -506,7 +506,8 @@ impl ProcessContext {
     }
 }
 
-/// Calls `handler` with each circle of calls in which this process takes part, in place of a report on the standard error.
+/// Calls `handler` with each circle of calls in which this process takes part, instead of a report on the standard
+/// error.
 ///
 /// The handler runs on a thread of the machine, and blocks that thread alone.
 pub fn on_circle(here: &Process, handler: impl Fn(&Circle) + Send + Sync + 'static) {
