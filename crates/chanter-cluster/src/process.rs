@@ -1,4 +1,4 @@
-//! This process.
+//! `Process`: this process of the cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ pub struct Process {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Who drops the last handle of a process has left at once, whatever that still owes: [`leave`](Process::leave) comes before.
+/// Dropping the last handle of a process leaves the cluster at once, with messages and answers unsent: call
+/// [`leave`](Process::leave) before.
 ///
 /// # Panics
 /// The caller is no thread of a machine: each process has a thread of its own there.
@@ -69,8 +70,8 @@ impl Process {
         &self.node
     }
 
-    /// The process that `engine` connects. A thread of the current machine serves it. To peers to which it loses or
-    /// reorders frames, they go through a [link](crate::engine::Reliable).
+    /// The process that `engine` connects. A thread of the current machine serves it. Frames to peers for which the
+    /// engine may lose or reorder them go through a [link](crate::engine::Reliable).
     ///
     /// # Panics
     /// As [`local`].
@@ -105,8 +106,9 @@ impl Process {
         Self::launched_with(Config::default()).await
     }
 
-    /// As [`launched`](Self::launched), with other limits of the sockets: say, after how many heartbeats without a word a process
-    /// is given up. (One that dies on the same node, or whose connection breaks, is known at once.)
+    /// As [`launched`](Self::launched), with other limits of the sockets, such as the number of missed heartbeats
+    /// after which a process is given up. (One that dies on the same node, or whose connection breaks, is known at
+    /// once.)
     ///
     /// # Errors
     /// As [`launched`](Self::launched).
@@ -133,11 +135,11 @@ impl Process {
         let Some(segment) = launched.segment.take() else {
             return Ok(Self::start(Sockets::start(launched, config).await?));
         };
-        // Before it connects: so the others know.
+        // The slot is taken before this process connects, so the others know it.
         let shm_slot = ShmSlot::take(segment, ProcessId(launched.number), launched.addresses.len() as u32)?;
         let sockets = Sockets::start(launched, config).await?;
         let shm = reliable(Shm::new(shm_slot, sockets));
-        // Who has nothing else to do looks for messages, as long as it lingers.
+        // A worker without other work polls for messages while it spins.
         Ok(match Pump::here() {
             Some(pump) => Self::polled(shm, &pump),
             None => Self { node: Node::start(shm, false) },
@@ -150,23 +152,23 @@ impl Process {
     /// **Blocks** the thread, until the first process has answered; the first one, until all have asked, or have gone.
     ///
     /// # Errors
-    /// This process and another one do not agree on something that both know; the other one is told the same. What they ask of each
-    /// other could not be understood: this process had better leave.
+    /// This process and another one do not agree on something that both know; the other one is told the same. Their
+    /// requests to each other could not be understood, so this process had better leave.
     pub async fn agree(&self) -> Result<(), Disagreement> {
         program::agree(self).await
     }
 
-    /// Its number.
+    /// The number of this process.
     pub fn number(&self) -> u32 {
         self.node.me().0
     }
 
-    /// How many processes there were at the start.
+    /// Number of processes at the start.
     pub fn count(&self) -> u32 {
         self.node.peers().count() as u32
     }
 
-    /// Why a process has gone, if that is known; `None` also for one that never was.
+    /// The reason why a process has gone, if that is known; also `None` for one that never was.
     pub fn down(&self, process: u32) -> Option<Why> {
         self.node.down(ProcessId(process))
     }
@@ -180,7 +182,7 @@ impl Process {
         self.node.open(Some(name))
     }
 
-    /// Opens an inbox that nobody can look up: its [name](Inbox::name) must be sent to those who shall know it.
+    /// Opens an inbox that nobody can look up: its [name](Inbox::name) must be sent to its users.
     ///
     /// # Errors
     /// There are too many.
@@ -188,8 +190,8 @@ impl Process {
         self.node.open(None)
     }
 
-    /// The event of finding whoever has opened an inbox as `name@process`, or, without a process, here. Commits when
-    /// somebody has. Not chosen, or dropped: nothing happens.
+    /// The event of finding the inbox that was opened as `name@process`, or, without a process, here. Commits when
+    /// such an inbox is open. Not chosen, or dropped: nothing happens.
     ///
     /// # Errors
     /// The name is bad, there is no such process, or it has gone.
@@ -197,13 +199,13 @@ impl Process {
         self.node.lookup(name)
     }
 
-    /// How many frames came that were for nobody any more, or that made no sense.
+    /// Number of frames that were dropped because their receiver had gone or they were malformed.
     pub fn dropped(&self) -> u64 {
         self.node.dropped()
     }
 
-    /// Leaves the cluster: all that was sent will arrive, and then the others know. Requests that are being run go on first until
-    /// they are answered, or block; those that wait for something, or have not begun, are lost to their callers.
+    /// Leaves the cluster: all sent messages arrive, and then the others are told. Running requests go on first until
+    /// they are answered or block. Requests that wait, or have not begun, are lost to their callers.
     pub async fn leave(&self) {
         self.node.leave().await;
     }

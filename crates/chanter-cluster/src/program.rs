@@ -1,4 +1,4 @@
-//! What the processes of a job can ask of each other, and that they agree on it: looked at when they join.
+//! The check, when processes join a job, that they agree on the requests that they can make of each other.
 //!
 //! Processes know a function, a service, and a method of an object by its name, which is its path and signature. The first process
 //! compares those of each other one with its own:
@@ -10,11 +10,11 @@
 //!             ◄── where they differ ──
 //! ```
 //!
-//! If they differ, neither joins. The first has joined when it has heard from all others, or that they have gone. Who agrees with
-//! the first agrees with all.
+//! If they differ, neither joins. The first has joined when it has heard from all others, or that they have gone. A
+//! process that agrees with the first agrees with all.
 //!
-//! A job may be made of several programs. So a path (of a type, or a module) that only one of the two knows is no difference; but
-//! what has one in both must be the same in both.
+//! A job may be made of several programs. So a path (of a type, or a module) that only one of the two knows is no
+//! difference. Names under a path that both know must be the same in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,19 +40,19 @@ enum Asked {
 #[derive(Debug, Serialize, Deserialize)]
 enum Verdict {
     Same,
-    /// The hash is another: the names are to be said.
+    /// The hashes differ, so the names must be sent.
     Say,
     Differs(Difference),
 }
 
-/// What two programs have otherwise.
+/// A name that two programs have with different signatures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Difference {
-    /// Its path.
+    /// The path of the name.
     what: String,
     /// Its signature in the first process's program, if that has it.
     first: Option<String>,
-    /// The same of the other one's.
+    /// Its signature in the other process's program, if that has it.
     other: Option<String>,
 }
 
@@ -62,11 +62,11 @@ struct Difference {
 pub struct Disagreement {
     /// The other process.
     pub process: u32,
-    /// The path of a method, service or function that they have otherwise.
+    /// The path of a method, service or function on which they differ.
     pub what: String,
-    /// Its signature in this process, without spaces; `None`: it has none of that path.
+    /// Its signature in this process, without spaces; `None` if this process has no such path.
     pub here: Option<String>,
-    /// The same in the other process.
+    /// Its signature in the other process, without spaces; `None` if that process has no such path.
     pub there: Option<String>,
 }
 
@@ -86,15 +86,15 @@ impl fmt::Display for Disagreement {
 
 impl std::error::Error for Disagreement {}
 
-/// What a process knows of the others' programs.
+/// The knowledge of a process about the others' programs.
 pub(crate) struct Program {
     names: BTreeSet<String>,
-    /// Of each other process, as the first one: filled when it has asked.
+    /// The results for each other process, kept by the first one: filled when that process has asked.
     heard: BTreeMap<ProcessId, IVar<Option<Difference>>>,
 }
 
 impl Program {
-    /// That of this build.
+    /// The program of this build.
     pub(crate) fn new(peers: impl Iterator<Item = ProcessId>) -> Self {
         Self::with(__table::names().map(str::to_owned), peers)
     }
@@ -105,13 +105,13 @@ impl Program {
         Self { names: names.collect(), heard: others.map(|peer| (peer, IVar::new())).collect() }
     }
 
-    /// Of all names, in their order: the same in processes of other builds.
+    /// Hash of all names in order, which is the same in other builds with the same names.
     fn hash(&self) -> u64 {
         let all: Vec<&str> = self.names.iter().map(String::as_str).collect();
         Number::of(&all.join("\n")).0
     }
 
-    /// The first process is asked.
+    /// Answers a process, as the first one.
     fn judge(&self, peer: ProcessId, asked: Asked) -> Verdict {
         let difference = match asked {
             Asked::Hash(hash) if hash == self.hash() => None,
@@ -125,7 +125,7 @@ impl Program {
     }
 }
 
-/// A name's parts: the path of its type or module, that of itself, and its signature.
+/// A name's parts: the path of its type or module, its own path, and its signature.
 fn parts(name: &str) -> (&str, &str, &str) {
     let (what, signature) = name.split_once('#').unwrap_or((name, ""));
     let path = what.rsplit_once("::").map_or("", |(path, _)| path);
@@ -149,7 +149,7 @@ fn difference(first: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<Diff
     Some(Difference { what: what.to_owned(), first: signature(first), other: signature(other) })
 }
 
-/// A process says whether its program agrees with another's.
+/// Serves requests to compare this program with another's.
 pub(crate) fn serve(here: &Process) {
     let judged = |caller: Caller, asked| async move { caller.node().program.judge(caller.peer(), asked) };
     // A process has no others when it starts.
@@ -170,7 +170,7 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     let mut result = Ok(());
     for (peer, heard) in &program.heard {
         let gone = here.node().gone(*peer).wrap(|_| None);
-        // Who was told that it differs goes: then both are there.
+        // A process that was told of a difference goes. Then both results are there, and the first counts.
         if let Some(Difference { what, first, other }) = choose_biased((heard.get(), gone)).await
             && result.is_ok()
         {
@@ -180,7 +180,7 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     result
 }
 
-/// Those of whom it has not been heard.
+/// The processes that have not been heard.
 #[cfg(unix)]
 pub(crate) fn unheard(here: &Process) -> Vec<ProcessId> {
     if here.number() != FIRST {
@@ -190,7 +190,7 @@ pub(crate) fn unheard(here: &Process) -> Vec<ProcessId> {
     heard.filter(|(_, heard)| heard.try_get().is_none()).map(|(peer, _)| *peer).collect()
 }
 
-/// `None`: they agree; or the first process has gone, as is seen otherwise.
+/// `None`: they agree; or the first process has gone, which other code notices.
 async fn ask(here: &Process, program: &Program) -> Option<Difference> {
     let first = here.at(FIRST);
     let mut asked = Asked::Hash(program.hash());
@@ -278,7 +278,7 @@ mod tests {
         );
     }
 
-    /// Who goes before it has joined holds nobody up.
+    /// A process that goes before it has joined delays no other.
     #[chanter::test]
     async fn who_has_gone_is_not_waited_for() {
         let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();

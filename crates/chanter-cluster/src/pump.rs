@@ -1,4 +1,4 @@
-//! Engines that wake nobody, polled by a machine.
+//! Engines that cannot wake a sleeping worker, polled by a machine.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,22 +10,22 @@ use chanter::base::{Pump as Polling, PumpRest, attach_pump};
 use crate::engine::{Engine, Idle};
 use crate::node::Node;
 
-/// Lets the drivers of a machine poll an engine (Chant, section 4.2: the scheduler polls): while they look around, and before
-/// they sleep. It is made before the machine, which it is [attached to](Self::attached_to); then an engine is
+/// Lets the workers of a machine poll an engine (Chant, section 4.2: the scheduler polls): between threads, and
+/// before they park. It is made before the machine, which it is [attached to](Self::attached_to); then an engine is
 /// [started](crate::Process::start_polled) on it. Clones are the same pump.
 #[derive(Clone, Default)]
 pub struct Pump {
     served: Arc<Served>,
 }
 
-/// Whom a pump serves, once there is somebody.
+/// The engine and node that a pump serves, once there is one.
 #[derive(Default)]
 struct Served(OnceLock<Serving>);
 
 struct Serving {
     engine: Arc<dyn Engine>,
     node: Weak<Node>,
-    /// How many threads wait of which something is asked at each turn, whatever the engine has.
+    /// Number of waiting threads that are tested at each turn, even if the engine has no work.
     tested: Arc<AtomicUsize>,
 }
 
@@ -40,7 +40,7 @@ impl Pump {
         builder.pump(Arc::clone(&self.served) as Arc<dyn Polling>)
     }
 
-    /// A pump of the current machine. `None`: that has one, or there is none.
+    /// A pump of the current machine. `None`: the machine has a pump already, or there is no current machine.
     #[cfg(unix)]
     pub(crate) fn here() -> Option<Self> {
         let pump = Self::new();
@@ -56,12 +56,12 @@ impl Pump {
 
 impl Serving {
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
-        // ORDER: Relaxed: as in `has_work`.
+        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
         self.tested.load(Ordering::Relaxed) > 0 || self.engine.wait(is_over)
     }
 
     fn park(&self) -> Idle {
-        // ORDER: Relaxed: as in `has_work`.
+        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
         if self.tested.load(Ordering::Relaxed) > 0 { Idle::Work } else { self.engine.park() }
     }
 }

@@ -17,18 +17,18 @@ use crate::service::{Start, start};
 use crate::wire::{Body, Number};
 use crate::{Caller, Context, Process};
 
-/// What `#[service]` has made.
+/// The services that `#[service]` has made.
 #[linkme::distributed_slice]
 pub static SERVICES: [Service];
 
-/// What `#[remote]` has made.
+/// The functions that `#[remote]` has made.
 #[linkme::distributed_slice]
 pub static FUNCTIONS: [Function];
 
-/// What begins a service's requests.
+/// Begins a service's requests.
 pub struct Begin(Start);
 
-/// What makes a function's bodies, and for whom.
+/// Makes a function's bodies, for the callers that are allowed.
 pub struct Bodies(Offer);
 
 /// A service of the program.
@@ -39,7 +39,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// That one.
+    /// The service of that name, whose requests `begin` starts.
     pub const fn new(name: &'static str, begin: fn() -> Begin) -> Self {
         Self { name, begin }
     }
@@ -58,7 +58,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// That one.
+    /// The function of that name, whose bodies `bodies` makes.
     pub const fn new(name: &'static str, bodies: fn(&'static str) -> Bodies) -> Self {
         Self { name, bodies }
     }
@@ -87,7 +87,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As `raw`, of requests that come from their callers alone: one that was forwarded is refused.
+/// As `raw`, for requests that come directly from their callers: forwarded ones are refused.
 pub fn raw_here<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ where
     Begin(raw::start_here(Number::of(name), false, route, handler))
 }
 
-/// As `raw`, of requests that may have been forwarded, and are not once they have begun.
+/// As `raw`, for requests that may arrive forwarded, and are not forwarded once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -122,27 +122,27 @@ where
     Bodies(Offer::new(name, allow, make(body)))
 }
 
-/// The processes of this program's process that are in use.
+/// The cluster's processes that lie in this OS process and are in use.
 static IN_USE: Mutex<Vec<Weak<Node>>> = Mutex::new(Vec::new());
 
-/// The process, if there is one in this program's process, and no other.
+/// The process of this OS process, if exactly one is in use.
 pub fn only() -> Option<Process> {
     let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut live = in_use.iter().filter_map(Weak::upgrade);
     let first = live.next()?;
     let second = live.next();
-    // What is dropped here may be the last: not under the lock.
+    // These may be the last handles, so they are dropped without the lock.
     drop(live);
     drop(in_use);
     second.is_none().then(|| Process::of(first))
 }
 
-/// A process, as long as somebody else uses it.
+/// A weak handle of a process.
 #[derive(Clone, Debug)]
 pub struct WeakProcess(Weak<Node>);
 
 impl WeakProcess {
-    /// That one.
+    /// A weak handle of that process.
     pub fn of(here: &Process) -> Self {
         Self(Arc::downgrade(here.node()))
     }
@@ -158,23 +158,23 @@ pub fn gone(here: &Process, process: u32) -> impl Event<Output = Why> + Send + u
     here.node().gone(ProcessId(process))
 }
 
-/// The process that has a call of this one, as far as that is known; `None`: the call has ended.
+/// The process that holds a call of this one, as far as is known; `None` if the call has ended.
 pub fn holder(here: &Process, request: u64) -> Option<u32> {
     here.node().holder(request).map(|holder| holder.0)
 }
 
-/// How many bytes a message to a process may have at most; `None`: there is no such process.
+/// Largest number of bytes of a message to a process; `None` if there is no such process.
 pub fn longest(here: &Process, process: u32) -> Option<u32> {
     let to = ProcessId(process);
     if to == here.node().me() { Some(u32::MAX) } else { here.node().longest(to) }
 }
 
-/// The names of all of them.
+/// The names of all services and functions.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SERVICES.iter().map(|service| service.name).chain(FUNCTIONS.iter().map(|function| function.name))
 }
 
-/// A process serves and offers all of them.
+/// Lets a process serve all services and offer all functions.
 ///
 /// # Panics
 /// Two names have the same hash: one has to be changed.

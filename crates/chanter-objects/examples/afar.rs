@@ -1,6 +1,6 @@
-//! What calls on objects of other processes cost: a call over the cluster's own, and a continuation that is forwarded past the middle
-//! over an answer that comes back through it. Microseconds, the best and the median of alternated rounds. (Concert, sections 4.1.2
-//! and 4.2.2.)
+//! Measures calls on objects of other processes: a call against the cluster's own, and a continuation that is
+//! forwarded past the middle against an answer that returns through it. Microseconds, the best and the median of
+//! alternated rounds. (Concert, sections 4.1.2 and 4.2.2.)
 //!
 //! `chanter launch -n 3 target/release/examples/afar [CALLS]`, or alone: then the processes lie in one.
 
@@ -54,7 +54,7 @@ const STAGE: u32 = 1;
 const ENDED: u32 = 2;
 const ROUNDS: usize = 21;
 
-/// A round of so many calls: microseconds of each.
+/// Times a round of calls. Returns the microseconds of one call.
 macro_rules! round {
     ($figure:expr, $calls:expr, |$add:ident| $call:expr) => {{
         let begun = Instant::now();

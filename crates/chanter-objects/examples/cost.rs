@@ -1,5 +1,5 @@
-//! What calls cost, beside plain calls, a lock, and Base's way (each method a thread on the heap): nanoseconds, medians of
-//! alternated rounds. (Concert's table 4.)
+//! Measures calls beside plain calls, a lock, and Base's way (each method a thread on the heap), in nanoseconds:
+//! medians of alternated rounds. (Concert's table 4.)
 //!
 //! `cargo run --profile figures --example cost --package chanter-objects`
 
@@ -89,7 +89,7 @@ async fn round(
     }
 }
 
-/// So many calls, and the sum of what they yield.
+/// Makes the given number of calls, and adds up their results.
 macro_rules! calls {
     ($call:expr) => {
         async || {

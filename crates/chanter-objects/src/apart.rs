@@ -53,7 +53,7 @@ pub(crate) enum Apart<T, R> {
     Away(Remote<R>),
 }
 
-/// What comes of it.
+/// The result of waiting, or of the remote call.
 pub(crate) enum Ended<T, R> {
     /// It may go in, unless the object is gone.
     In(Result<Hold<T>, ObjectError>),

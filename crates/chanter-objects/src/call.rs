@@ -18,7 +18,7 @@ use crate::{ObjectError, Ref};
 /// # Safety
 /// `run` uses the value as its mode allows.
 pub unsafe trait Method<T> {
-    /// What it returns.
+    /// The type that the method returns.
     type Output;
     #[doc(hidden)]
     const MODE: Mode;
@@ -69,7 +69,7 @@ impl<F, R> fmt::Debug for Writes<F, R> {
     }
 }
 
-// SAFETY: it reads.
+// SAFETY: `run` only reads the value, as `Mode::Shared` allows.
 unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
     type Output = R;
     const MODE: Mode = Mode::Shared;
@@ -81,7 +81,7 @@ unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
     }
 }
 
-// SAFETY: it is alone.
+// SAFETY: `run` has the value to itself by `Mode::Alone`.
 unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
     type Output = R;
     const MODE: Mode = Mode::Alone;
@@ -196,7 +196,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         })
     }
 
-    /// Not by a bias: tries the other ways in, and waits.
+    /// Polls a call that no bias lets in: tries the other ways in, and waits.
     ///
     /// # Safety
     /// Pinned.
@@ -219,7 +219,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         unsafe { self.wait(cx, None) }
     }
 
-    /// The object does not let it in, or is elsewhere.
+    /// Waits: the object does not let the call in, or is in another process.
     ///
     /// # Safety
     /// It is not over, and is pinned.
@@ -265,7 +265,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         }
     }
 
-    /// It is not here: makes the call where it is.
+    /// Makes the call in the process of the object, which is not this one.
     ///
     /// # Safety
     /// Fresh.
@@ -298,13 +298,14 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
         // SAFETY: nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some(inside) = this.progress.try_mark(M::MODE) {
-            // SAFETY: fresh: it was there, and is not taken again: it is over, by whatever way.
+            // SAFETY: the call was fresh, so the method was there. It is not taken again: the call is over whether
+            // the method returns or panics.
             let method = unsafe { this.method.assume_init_read() };
             let panics = Panics(&mut this.progress);
             // SAFETY: inside, in this mode.
             let result = inside.run(M::MODE, |value| unsafe { method.run(value) });
             std::mem::forget(panics);
-            // Behind the call, where the compiler sees that it stays so.
+            // This store follows the call, so the compiler sees that the stage stays `Over`.
             this.progress.end();
             return Poll::Ready(Ok(result));
         }
@@ -332,7 +333,7 @@ impl<T> Drop for Panics<'_, T> {
 impl<T, M: Method<T>> Drop for Calling<T, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // What has ended is dropped by one look.
+        // One test is all that the drop of an ended call costs.
         if !self.progress.is_over() {
             self.drop_before_its_end();
         }

@@ -27,11 +27,10 @@ use crate::Counter;
 /// ```
 ///
 /// Each call is polled in place, in order; if some block, the caller suspends once for all that are left. So calls that
-/// do not block cost what they cost one after the other. All are of the caller's thread: for work of many threads, see
-/// [`conc_for`].
-/// Whatever can be awaited may stand beside calls.
+/// do not block cost what they cost one after the other. All run in the caller's thread; for work of many threads,
+/// see [`conc_for`]. Whatever can be awaited may stand beside calls.
 ///
-/// **Cancel safety.** That of each.
+/// **Cancel safety.** Each call keeps its own: dropping `conc!` drops all calls that are not over.
 #[macro_export]
 macro_rules! conc {
     ($($name:ident = $call:expr),+ $(,)?) => {
@@ -39,9 +38,11 @@ macro_rules! conc {
     };
 }
 
-/// Each part gets a variable for its future and one for what its poll yields: those of each expansion are others.
+/// Each part gets a variable for its future and one for the result of its poll. Hygiene makes them distinct in each
+/// expansion.
 ///
-/// While none blocks, what they yield stays out of the frame, and nothing says how far each is: the place in the code does.
+/// While no part blocks, the results stay out of the frame. No stage is stored either: the place in the code tells
+/// how far each part is.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conc {
@@ -80,7 +81,7 @@ macro_rules! __conc {
     };
 }
 
-/// The context of the poll that is under way: there until the next `await`.
+/// The context of the current poll: valid until the next `await`.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Polled(NonNull<Context<'static>>);
@@ -90,12 +91,13 @@ impl Polled {
     /// The future is pinned, and nothing has been awaited since this came.
     #[inline(always)]
     pub unsafe fn poll<F: Future>(self, future: &mut F) -> Poll<F::Output> {
-        // SAFETY: the caller's contract: it is pinned, and the context is there.
+        // SAFETY: the caller keeps the future pinned, and has awaited nothing since this context came, so the context
+        // is still borrowed.
         unsafe { Pin::new_unchecked(future).poll(&mut *self.0.as_ptr()) }
     }
 }
 
-/// Awaited, it yields that, at once.
+/// A future that yields the context of its poll, at once.
 #[doc(hidden)]
 pub struct Now;
 
@@ -108,7 +110,7 @@ impl Future for Now {
     }
 }
 
-/// Whether that is there, of a part of which some had to be waited for.
+/// Polls a part that is still pending, and says whether it is ready.
 ///
 /// # Safety
 /// The future is pinned.
@@ -119,13 +121,13 @@ pub unsafe fn is_there<F: Future>(
     cx: &mut Context<'_>,
 ) -> bool {
     if output.is_pending() {
-        // SAFETY: pinned: the caller's contract.
+        // SAFETY: the caller keeps the future pinned.
         *output = unsafe { Pin::new_unchecked(future) }.poll(cx);
     }
     output.is_ready()
 }
 
-/// What is there.
+/// The value of a part that is ready.
 #[doc(hidden)]
 pub fn output<T>(output: Poll<T>) -> T {
     match output {
@@ -163,10 +165,10 @@ impl fmt::Debug for Now {
 /// # });
 /// ```
 ///
-/// **Cancel safety.** Dropped, it leaves those that have begun to themselves.
+/// **Cancel safety.** Threads that have begun run on if this is dropped.
 ///
 /// # Panics
-/// One that panics ends alone, and is reported as any thread's.
+/// A thread that panics ends alone, and its panic is reported like that of any thread.
 pub async fn conc_for<I, F>(items: I, mut method: impl FnMut(I::Item) -> F)
 where
     I: IntoIterator,
@@ -186,7 +188,7 @@ where
     counter.touch().await;
 }
 
-/// Counts down, by whatever way its thread ends.
+/// Counts down when its thread ends, by a return, a panic or a cancellation.
 struct End(Counter);
 
 impl Drop for End {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chanter::sync::{CVar, Get};
 
-/// Is determined when it has been counted down to zero: one wait for many ends. Clones share it.
+/// A future that is determined when it has been counted down to zero: one wait for many ends. Clones share it.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -30,7 +30,7 @@ struct Count {
 }
 
 impl Counter {
-    /// One that is to be counted down `parts` times.
+    /// A counter that reaches zero after `parts` calls of [`count_down`](Self::count_down).
     pub fn new(parts: usize) -> Self {
         let counter = Self(Arc::new(Count { left: AtomicUsize::new(parts), over: CVar::new() }));
         if parts == 0 {
@@ -39,13 +39,13 @@ impl Counter {
         counter
     }
 
-    /// There is one part more; it is not at zero, and somebody has one of its parts.
+    /// Adds a part. The count is not at zero: somebody holds one of its parts.
     pub(crate) fn one_more(&self) {
-        // ORDER: Relaxed: the part that is there comes to its end later.
+        // ORDER: Relaxed: the part that somebody holds ends later.
         self.0.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One part more has ended. Once it is at zero it stays there. Never blocks.
+    /// Counts one part as ended. A count of zero stays at zero. Never blocks.
     pub fn count_down(&self) {
         let one_less = |left: usize| left.checked_sub(1);
         // ORDER: AcqRel: the last one, who sets `over`, sees what all have done before, and passes it on.
@@ -54,12 +54,12 @@ impl Counter {
         }
     }
 
-    /// The event that it is at zero. Not chosen, or dropped: nothing happens.
+    /// The event that the count is at zero. Not chosen, or dropped: nothing happens.
     pub fn touch(&self) -> Get<()> {
         self.0.over.wait()
     }
 
-    /// How many parts are left.
+    /// Number of parts that have not ended.
     pub fn left(&self) -> usize {
         self.0.left.load(Ordering::Relaxed)
     }

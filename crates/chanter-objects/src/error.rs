@@ -9,38 +9,39 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 #[doc(alias = "Gone")]
 pub enum ObjectError {
-    /// Its owner has dropped it, or it never was.
+    /// The object's owner has been dropped, or there never was such an object.
     Ended,
     /// A method that may write has panicked, and its owner has not forgiven that.
     Poisoned,
-    /// The method ended, and nobody has kept its continuation, or who had has dropped it.
+    /// The method ended without an answer: its continuation was not kept, or was kept and dropped.
     Unanswered,
-    /// It is in another process, which cannot be called from here: this one is in no cluster, or the method is not one
-    /// of an `#[object(remote)]`.
+    /// The object is in another process, which cannot be called from here: this process is in no cluster, or the
+    /// method is not one of an `#[object(remote)]`.
     Elsewhere,
-    /// The process where it is has gone. (D6: a method runs at most once.)
+    /// The object's process has gone. (D6: a method runs at most once.)
     Lost {
         /// Whether the method may have run.
         begun: Begun,
     },
-    /// What is asked or answered cannot be carried between the processes: it cannot be written or read, or the other
-    /// process has no such method. (Is it of another version?)
+    /// The arguments or the answer cannot be carried between the processes: they cannot be written or read, or the
+    /// other process has no such method. (It may run another version of the program.)
     Incompatible,
-    /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have. If
-    /// it is the answer, the method has run.
+    /// The arguments, the answer, or the object that is to move take more bytes than one message between the
+    /// processes may have. If the answer is too long, the method has run.
     TooLong,
-    /// The process where the object should be has as many bytes of objects of this one as it lets in (`remote::limit_placed`).
+    /// The target process holds as many bytes of this process's objects as it accepts (`remote::limit_placed`).
     Full,
-    /// The object's process does not serve the caller: whom it serves says the `allow` of its [`#[object]`](crate::object).
+    /// The object's process does not serve the caller. The `allow` of its [`#[object]`](crate::object) decides whom
+    /// it serves.
     Refused,
 }
 
-/// Whether a call that was lost has begun.
+/// Whether a lost call has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Begun {
-    /// It never left this process; or who should have forwarded it could not.
+    /// The call never left this process, or the process that should have forwarded it could not.
     No,
-    /// It may have run, in part or whole, or not at all. It did not run twice.
+    /// The call may have run, in part or whole, or not at all. It did not run twice.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! `Hold`: being inside of an object.
+//! `Hold`: the right of a thread that is inside an object.
 
 use std::any::type_name;
 use std::future::Future;
@@ -16,8 +16,8 @@ use crate::slot::{self, Slot};
 use crate::{ObjectError, Ref};
 
 impl<T> Ref<T> {
-    /// Goes in by the bias of the calling OS thread: the way of calls that cost a call. `None`: [`try_hold`](Self::try_hold) can
-    /// tell.
+    /// Goes in by the bias of the calling OS thread: this is the way in that costs no more than a call. `None`: no
+    /// bias lets it in, and [`try_hold`](Self::try_hold) finds out why.
     #[inline(always)]
     pub(crate) fn try_mark(self, mode: Mode) -> Option<Marked<T>> {
         let (place, generation) = self.parts();
@@ -40,9 +40,10 @@ pub(crate) struct Hold<T> {
     of: PhantomData<*mut T>,
 }
 
-// SAFETY: a hold may end anywhere (`BiasedGate::leave`); who uses the value says that it may.
+// SAFETY: a hold may end on any thread (`BiasedGate::leave`). `T` is `Send`, and uses of the value carry their own
+// proof.
 unsafe impl<T: Send> Send for Hold<T> {}
-// SAFETY: shared, it can do nothing.
+// SAFETY: a shared hold offers no access to the value but a raw pointer.
 unsafe impl<T: Send> Sync for Hold<T> {}
 
 impl<T> Hold<T> {
@@ -53,7 +54,7 @@ impl<T> Hold<T> {
         mode: Mode,
         may_wait: bool,
     ) -> Result<Option<Self>, ObjectError> {
-        // ORDER: Relaxed: who has a reference sees what was stored before that was made.
+        // ORDER: Relaxed: a holder of a reference sees all stores that were made before the reference.
         let seen = slot.live.load(Ordering::Relaxed);
         // (INV-BODY 5: a name may come from another process.)
         if seen != generation || !slot::is_generation(generation) {
@@ -72,7 +73,7 @@ impl<T> Hold<T> {
         }
     }
 
-    /// Waits until nobody else is inside, whether the object is live or not.
+    /// Waits until no other thread is inside, whether the object is live or not.
     #[cfg(feature = "cluster")]
     pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, ObjectError> {
         if !slot::is_generation(generation) {
@@ -98,8 +99,8 @@ impl<T> Hold<T> {
         hold_kind: HoldKind,
     ) -> Result<Self, ObjectError> {
         let hold = Self { slot, generation, mode, hold_kind, of: PhantomData };
-        // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
-        // for holds.
+        // ORDER: Relaxed: permits, or the lock under which a gate is biased, order this load behind the thread that
+        // has ended the generation and looked for holds.
         let seen = slot.live.load(Ordering::Relaxed);
         if seen == generation && slot::is_generation(generation) {
             return Ok(hold);
@@ -145,7 +146,7 @@ impl<T> Hold<T> {
         }
     }
 
-    /// A method panics if this is dropped.
+    /// A guard that is dropped only if the method panics.
     #[inline(always)]
     pub(crate) fn armed(&self) -> Armed {
         Armed(self.slot, self.generation, self.mode)
@@ -161,7 +162,7 @@ impl<T> Drop for Hold<T> {
     }
 }
 
-/// While a method runs: dropped if it panics.
+/// Guard of a running method: dropped if the method panics, and poisons the object if the method may write.
 pub(crate) struct Armed(&'static Slot, u32, Mode);
 
 impl Drop for Armed {
@@ -173,8 +174,8 @@ impl Drop for Armed {
     }
 }
 
-/// Being inside by a bias, on the OS thread that went in. It ends by a call, since what has to be dropped has to be stored; and it is two
-/// words, which are passed in registers. The caller knows the mode.
+/// Being inside by a bias, on the OS thread that went in. It ends by a call, since what has to be dropped has to be
+/// stored; and it is two words, which are passed in registers. The caller knows the mode.
 pub(crate) struct Marked<T> {
     slot: &'static Slot,
     key: Key,
@@ -191,7 +192,7 @@ impl<T> Clone for Marked<T> {
 impl<T> Copy for Marked<T> {}
 
 impl<T> Marked<T> {
-    /// By a ticket of the gate, which is a generation.
+    /// Goes in by a ticket of the gate, which is a generation.
     #[inline(always)]
     pub(crate) fn try_enter(place: NonNull<Slot>, mode: Mode, ticket: u64) -> Option<Self> {
         let slot = slot::at(place.as_ptr())?;
@@ -223,7 +224,7 @@ impl<T> Marked<T> {
         drop(self.hold(mode));
     }
 
-    /// The same, that may end anywhere.
+    /// The same right as a [`Hold`], which may end on any thread.
     pub(crate) fn hold(self, mode: Mode) -> Hold<T> {
         let Self { slot, key, of } = self;
         Hold { slot, generation: key.ticket(), mode, hold_kind: HoldKind::Marked(key), of }
@@ -240,18 +241,18 @@ impl<T> Marked<T> {
     }
 }
 
-/// Dropped if a method panics: goes out.
+/// Guard that is dropped only if a method panics: it goes out of the object.
 pub(crate) struct Last<T>(pub(crate) Marked<T>, pub(crate) Mode);
 
 impl<T> Drop for Last<T> {
-    // Inlined, so that it lies nowhere until then.
+    // Inlined, so that the guard is not stored before a panic.
     #[inline(always)]
     fn drop(&mut self) {
         self.0.leave_panicking(self.1);
     }
 }
 
-/// Waits until the object lets it in.
+/// Future that waits until the object lets the call in.
 #[must_use = "futures do nothing unless awaited"]
 pub(crate) struct Waiting<T> {
     mode: Mode,
@@ -275,7 +276,8 @@ impl<T> Future for Waiting<T> {
     type Output = Result<Hold<T>, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the event is not moved. (A shared reference to all of this would cover what it has lent to others.)
+        // SAFETY: the event is not moved. (A shared reference to the whole would cover the parts that the event has
+        // lent to others.)
         let this = unsafe { self.get_unchecked_mut() };
         let (Left(slot, generation), mode) = (&this.at, this.mode);
         let (slot, generation) = (*slot, *generation);
@@ -290,7 +292,8 @@ impl<T> Future for Waiting<T> {
     }
 }
 
-/// Dropped behind the event, which may have ended somebody's bias, or been let in without being polled.
+/// Dropped after the event, which may have ended another thread's bias, or may have been let in without a further
+/// poll.
 struct Left(&'static Slot, u32);
 
 impl Drop for Left {

@@ -1,8 +1,8 @@
 //! `Lazy`: continuations that are made when they are needed (Concert's schema *continuation-passing*, section 4.2.2).
 //!
-//! A method that takes one answers by it, rather than by returning. Until somebody has to keep it, a continuation is a place in
-//! its caller's frame, which the method borrows: to fill it is a store, and to forward it to another object passes the borrow on,
-//! so that the answer goes to the first caller, not back through the middle. Only one that is kept becomes an object on the heap.
+//! A method that takes a continuation answers by it, rather than by returning. Until somebody has to keep it, a
+//! continuation is a place in its caller's frame, which the method borrows. Only a continuation that is kept becomes
+//! an object on the heap.
 //!
 //! No protocol is needed for the place: it is borrowed exclusively as long as the method's future lives, and looked at
 //! when that has been dropped.
@@ -25,7 +25,7 @@ use crate::{ObjectError, Ref};
 
 /// The right to answer a call, within the method that was called.
 ///
-/// One that is dropped does not answer: the caller gets [`ObjectError::Unanswered`] when the method ends.
+/// A dropped continuation does not answer: the caller gets [`ObjectError::Unanswered`] when the method ends.
 #[must_use = "a call whose continuation is dropped is not answered"]
 pub struct Lazy<'a, T> {
     answer: &'a mut Answer<T>,
@@ -42,12 +42,12 @@ impl<T> fmt::Debug for Lazy<'_, T> {
 pub enum Answer<T> {
     None,
     Filled(T),
-    /// Where it was forwarded to it was not heard.
+    /// The object to which the continuation was forwarded could not be called.
     Failed(ObjectError),
     Kept(Promise<T>),
     /// It was kept, the method has ended, and the caller waits.
     Awaited(Pin<Box<Sync<Touch<T>>>>),
-    /// The caller is another process: who has this may let a third one answer it.
+    /// The caller is another process. The duty to answer may pass to a third process.
     #[cfg(feature = "cluster")]
     Owed(chanter_cluster::__table::Duty),
 }
@@ -59,7 +59,7 @@ impl<T> fmt::Debug for Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// In place of what is there: nothing, unless the caller is another process.
+    /// Replaces the old answer, which is `None` unless the caller is another process.
     #[inline(always)]
     fn fill(&mut self, value: T) {
         if !matches!(self, Self::None) {
@@ -88,7 +88,7 @@ impl<'a, T> Lazy<'a, T> {
     /// The answer is there, and nobody else's, as long as this is.
     #[inline(always)]
     pub(crate) unsafe fn new(answer: *mut Answer<T>) -> Self {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the answer alive, and lends it to nobody else, while this lives.
         Self { answer: unsafe { &mut *answer } }
     }
 
@@ -113,7 +113,8 @@ impl<'a, T> Lazy<'a, T> {
         Forwarding { call: Box::pin(call.into_future()), answer: self.answer }
     }
 
-    /// Makes a continuation that may be kept, sent and filled later, from anywhere. The caller waits for that.
+    /// Makes a continuation that may be kept, sent and filled later, from anywhere. The caller waits until it is
+    /// filled.
     pub fn keep(self) -> Continuation<T>
     where
         T: Send + 'static,
@@ -128,7 +129,7 @@ impl<'a, T> Lazy<'a, T> {
 pub trait Forward:
     IntoFuture<Output = Result<Self::Answer, ObjectError>, IntoFuture: Answers<Self::Answer>>
 {
-    /// What the call yields.
+    /// The type of the call's answer.
     type Answer;
 }
 
@@ -136,7 +137,7 @@ impl<T, C: IntoFuture<Output = Result<T, ObjectError>, IntoFuture: Answers<T>>> 
     type Answer = T;
 }
 
-/// A call that is being made, and answers by a continuation: its caller's, or one that was forwarded.
+/// A call in progress that answers by a continuation: its caller's, or one that was forwarded.
 ///
 /// # Safety
 /// `poll_for` lets go of the answer's place before it is ready.
@@ -152,7 +153,7 @@ pub unsafe trait Answers<T>: Future<Output = Result<T, ObjectError>> {
     ) -> Poll<Result<(), ObjectError>>;
 }
 
-// SAFETY: the call's.
+// SAFETY: the boxed call lets go of the answer's place before it is ready, by its own `Answers`.
 unsafe impl<T, F: Answers<T>> Answers<T> for Pin<Box<F>> {
     #[inline(always)]
     unsafe fn poll_for(
@@ -160,7 +161,8 @@ unsafe impl<T, F: Answers<T>> Answers<T> for Pin<Box<F>> {
         cx: &mut Context<'_>,
         answer: *mut Answer<T>,
     ) -> Poll<Result<(), ObjectError>> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the answer's place alive and unshared, gives the same place in each call, and
+        // never polls the future itself. The box pins it.
         unsafe { self.get_mut().as_mut().poll_for(cx, answer) }
     }
 }
@@ -212,7 +214,8 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.call), &raw mut *this.answer)
         };
-        // SAFETY: see above.
+        // SAFETY: `call` is pinned with us and polled here only. The answer is borrowed exclusively while this lives,
+        // and is the same in each poll.
         let Poll::Ready(result) = (unsafe { call.poll_for(cx, answer) }) else { return Poll::Pending };
         if let Err(gone) = result {
             // SAFETY: the call has let go of it.
@@ -224,7 +227,7 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 
 /// A call of a method that takes its continuation.
 ///
-/// What is there of it, its stage says: one look drops what has ended at once.
+/// The stage says which parts are initialized, so one test is all that the drop of an ended call costs.
 #[repr(C)]
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
     /// Pinned. It uses the place. When that has ended, so has the method.
@@ -249,8 +252,8 @@ impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin
 /// The call of a method that takes its continuation.
 ///
 /// # Safety
-/// As for [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that is nobody else's as
-/// long as the method's future lives.
+/// The conditions of [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that
+/// nothing else uses as long as the method's future lives.
 #[inline(always)]
 pub(crate) unsafe fn lazy_call<T, I, A: Begin<T, *mut Answer<R>>, R>(
     to: Ref<T>,
@@ -313,7 +316,8 @@ where
                     Poll::Pending
                 }
             },
-            // SAFETY: pinned; the caller's contract.
+            // SAFETY: the call is pinned; the caller keeps the answer's place alive and unshared, and gives the same
+            // place in each call.
             None => unsafe { this.poll_for_slowly(cx, answer) },
         }
     }
@@ -341,8 +345,9 @@ where
             if poll.is_pending() {
                 return Poll::Pending;
             }
-            // SAFETY: there: the method has let go of it. (By itself: it was just stored so. Whoever loads it along with its mark
-            // waits for both stores.) The call is over: what is taken is not there any more.
+            // SAFETY: there: the method has let go of it. (The tag is loaded by itself, since it was just stored so.
+            // A load of the tag along with the value waits for both stores.) The call is over, and its answer is not
+            // read again.
             if let Answer::Filled(value) = unsafe { &*answer } {
                 // SAFETY: there, and not taken again.
                 return Poll::Ready(Ok(unsafe { ptr::read(value) }));
@@ -366,7 +371,7 @@ where
     A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
-    /// As `poll_for`, but for those that a bias lets in.
+    /// As `poll_for`, for calls that no bias lets in.
     ///
     /// # Safety
     /// Pinned; and as for `poll_for`.
@@ -378,11 +383,12 @@ where
         answer: *mut Answer<R>,
     ) -> Poll<Result<(), ObjectError>> {
         self.has_no_answer();
-        // SAFETY: the caller's contract.
+        // SAFETY: the call is pinned; the caller keeps the answer's place alive and unshared, and gives the same
+        // place in each call.
         unsafe { self.call.poll_slowly(cx, answer) }
     }
 
-    /// As `poll`, but for those that a bias lets in. A value is put into `late`.
+    /// As `poll`, for calls that no bias lets in. A value is put into `late`.
     ///
     /// # Safety
     /// Pinned.
@@ -409,7 +415,7 @@ where
         let result = match mem::replace(answer, Answer::None) {
             Answer::Filled(value) => Ok(value),
             Answer::Failed(gone) => Err(gone),
-            // On the heap, as the continuation is.
+            // The wait is on the heap, like the continuation.
             Answer::Kept(promise) => return self.touch(Box::pin(promise.into_future()), cx, late),
             Answer::Awaited(touch) => return self.touch(touch, cx, late),
             #[cfg(feature = "cluster")]
@@ -433,13 +439,13 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
         unsafe { &mut (*call).progress }
     }
 
-    /// There is none yet.
+    /// Writes that there is no answer yet.
     #[inline(always)]
     fn has_no_answer(&mut self) {
         self.answer.get_mut().write(Answer::None);
     }
 
-    /// The method has ended, and somebody has kept its continuation.
+    /// Polls for the answer of a method that has ended, and whose continuation was kept.
     fn touch(
         &mut self,
         mut touch: Pin<Box<Sync<Touch<R>>>>,
@@ -466,7 +472,7 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
     }
 }
 
-/// Drops an answer, behind who uses the place, also if that panics.
+/// Drops an answer after the method that uses its place has been dropped, also if that drop panics.
 struct DropAnswer<R>(*mut Answer<R>);
 
 impl<R> Drop for DropAnswer<R> {

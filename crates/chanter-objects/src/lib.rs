@@ -1,7 +1,7 @@
 //! Concurrent objects: methods that cost a call, until they block.
 //!
-//! An object has one [`Owner`] and any number of [`Ref`]s. A call through a `Ref` is a logical thread of the object: it
-//! waits until the object lets it in, and runs where its caller runs, on its caller's stack. Concert (*Runtime
+//! An object has one [`Owner`] and any number of [`Ref`]s. A call through a `Ref` is a logical thread of the object.
+//! It waits until the object lets it in, and runs where its caller runs, on its caller's stack. Concert (*Runtime
 //! Mechanisms for Efficient Dynamic Multithreading*, section 4.2) calls this hybrid stack-heap execution.
 //!
 //! ```
@@ -25,9 +25,10 @@
 //! | [`with`](Ref::with), [`with_async`](Ref::with_async) | others that read |
 //! | [`with_mut`](Ref::with_mut), [`with_mut_async`](Ref::with_mut_async) | nobody |
 //!
-//! An object lets in who is polled, in order of coming (see [`chanter::sync`]): one that waits and is not polled holds nobody
-//! up. An async method is inside until it ends, beyond its suspensions. If it calls its own object through a `Ref` and may not
-//! be inside twice, it waits for itself; so calls within an object are plain ones, of the methods themselves.
+//! An object lets in calls that are polled, in order of arrival (see [`chanter::sync`]): a call that waits and is not
+//! polled delays no other. An async method is inside until it ends, beyond its suspensions. A method that calls its
+//! own object through a `Ref`, and may not be inside twice, waits for itself. So calls within an object are plain
+//! calls of the methods themselves.
 //!
 //! # What a call costs
 //!
@@ -39,17 +40,18 @@
 //!
 //! With the feature `cluster`, a `Ref` may be sent to any process of a `chanter_cluster` job, and is called there as it is here:
 //! `remote.area().await`. The methods are those of an [`#[object(remote)]`](crate::object), whose arguments and answers are data (`serde`).
-//! `Owner::new_on` makes an object in another process, `Ref::migrate` moves one; its references stay good. A local call is none
-//! the slower. See `remote`.
+//! `Owner::new_on` makes an object in another process, `Ref::migrate` moves one; its references stay good. Local
+//! calls are no slower for it. See `remote`.
 //!
 //! # Cancel safety
 //!
 //! A call that is dropped while it waits was never inside. An async method that is dropped while it is suspended ends there,
-//! as any future does, and the object is free. What it has changed it has changed.
+//! as any future does, and the object is free. Its changes to the object stay.
 //!
 //! # Panics
 //!
-//! A panic of a method is one of its caller, as with any call. One of a method that may write leaves the object *poisoned*:
+//! A panic of a method unwinds into its caller, as with any call. If the method may write, its panic leaves the
+//! object *poisoned*: further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 //! further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 
 mod apart;
@@ -105,19 +107,21 @@ pub use reference::Ref;
 ///
 /// # Other processes
 ///
-/// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job: their arguments
-/// and answers are data (`Serialize`, `DeserializeOwned`), their futures `Send`, and the type is not generic. A method that is
-/// `#[method(.., local)]` is none of these. Processes know a method by the hash of `path::Type::method#signature`: of
-/// another version of the program, they do not know it: such processes are refused when they join a job (`Process::acknowledge`); or, if nobody has looked, the
+/// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job.
+/// Their arguments and answers are data (`Serialize`, `DeserializeOwned`), their futures are `Send`, and the type is
+/// not generic. A method that is `#[method(.., local)]` is exempt: it can be called in its own process only.
+/// Processes know a method by the hash of `path::Type::method#signature`, so another version of the program may not
+/// know it. Such processes are refused when they join a job (`Process::acknowledge`). If nobody has checked, the
 /// caller gets [`ObjectError::Incompatible`].
 ///
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and
 /// migrate (`Ref::migrate`).
 ///
-/// `#[object(remote, allow = function)]` says which processes the objects serve, and which may place and move them: the function takes a
-/// `chanter_cluster::Caller`, as that of a `#[service]` does. `#[method(.., allow = function)]` says so for one method, instead. All
-/// others get [`ObjectError::Refused`]. Calls within the process are not judged. A call that was forwarded is judged by the process that has
-/// forwarded it, and by the home of an object that has moved.
+/// `#[object(remote, allow = function)]` says which processes the objects serve, and which may place and move them.
+/// The function takes a `chanter_cluster::Caller`, like the `allow` function of a `#[service]`.
+/// `#[method(.., allow = function)]` says so for one method, instead. All other processes get
+/// [`ObjectError::Refused`]. Calls within the process are not judged. A forwarded call is judged by the process that
+/// has forwarded it, and by the home of an object that has moved.
 ///
 /// ```
 /// use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
@@ -162,8 +166,8 @@ pub use reference::Ref;
 /// ```
 ///
 /// A method that calls itself, through references, boxes that call (`Box::pin(call.into_future()).await`,
-/// [`Lazy::forward_boxed`]), as every recursive `async fn` does: its frame cannot be a part of itself. That is where the paper
-/// makes a heap context.
+/// [`Lazy::forward_boxed`]), as every recursive `async fn` does: its frame cannot be a part of itself. The paper
+/// makes a heap context at this point.
 ///
 /// # What it writes
 ///
@@ -218,5 +222,6 @@ pub use reference::Ref;
 /// }
 /// ```
 ///
-/// So whatever the attribute writes can be written by hand; without `__with_mut_async` and its like, a call is a little dearer.
+/// All that the attribute writes can be written by hand; without `__with_mut_async` and its like, a call costs a
+/// little more.
 pub use chanter_macros::object;

@@ -38,7 +38,7 @@ impl Inside for Alone {
     const MODE: Mode = Mode::Alone;
 }
 
-/// What makes a method's future of its object, and of `W`, which whoever polls the call gives.
+/// Makes a method's future of its object and of a `W`, which the poller of the call supplies.
 pub(crate) trait Begin<T, W> {
     /// The future.
     type Method: Future;
@@ -83,7 +83,8 @@ pub(crate) struct MayBlock<T, I, A, F: Future> {
     parts: Parts<T, A, F>,
 }
 
-/// What there is of a call, as its stage says. One lies where the other was: a call is a part of its caller's frame.
+/// The parts of a call that are initialized at its stage. They share their space, since a call is a part of its
+/// caller's frame.
 union Parts<T, A, F: Future> {
     before: ManuallyDrop<Before<T, A, F::Output>>,
     within: ManuallyDrop<Within<T, F>>,
@@ -121,8 +122,9 @@ pub(crate) struct ToBlock<T, I, A> {
 /// The call of an async method: `method` makes its future.
 ///
 /// # Safety
-/// The pointer is the value's, exclusive if the call is made [`Alone`], as long as that future lives, and no longer:
-/// neither its output nor anything else keeps a borrow. Made [`Shared`], it may be used beside others: `T` is `Sync`.
+/// The pointer is the value's, as long as that future lives, and no longer: neither its output nor anything else
+/// keeps a borrow. It is exclusive if the call is made [`Alone`]. If the call is made [`Shared`], others use the
+/// value meanwhile: `T` is `Sync`.
 #[inline(always)]
 pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
     to: Ref<T>,
@@ -157,12 +159,12 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// It has not begun to run.
     #[inline(always)]
     unsafe fn before(&mut self) -> &mut Before<T, A, F::Output> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that the call has not begun to run, so `before` is the initialized field.
         unsafe { &mut self.parts.before }
     }
 
     /// # Safety
-    /// What is used of it is there, or is to be written.
+    /// The caller uses only those fields that are initialized, or writes them first.
     #[inline(always)]
     unsafe fn within(&mut self) -> &mut Within<T, F> {
         // SAFETY: it may be uninitialized.
@@ -208,7 +210,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         })
     }
 
-    /// Not by a bias, or not for the first time.
+    /// Polls a call that no bias lets in, or that has been polled before.
     ///
     /// # Safety
     /// Pinned. `with` is the same in each call, and as [`Begin::remote`] wants it.
@@ -241,7 +243,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         unsafe { self.run(cx) }.map(Ok)
     }
 
-    /// Inside by a bias, for the first time: while the method does not block, the hold is not stored. Ready, it is over.
+    /// First poll of a call that a bias has let in. The hold is stored only if the method blocks. If this is ready,
+    /// the call is over.
     ///
     /// # Safety
     /// Fresh, and pinned.
@@ -273,7 +276,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
             mem::forget(last);
             inside.leave(I::MODE);
             mem::forget(over);
-            // Behind all else, where the compiler sees that it stays so.
+            // This store comes last, so the compiler sees that the stage stays `Over`.
             self.progress.end();
         } else {
             self.suspend(inside);
@@ -289,7 +292,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         self.progress.set(Stage::Running);
     }
 
-    /// The object does not let it in, or is elsewhere. `Ready(None)`: it is running.
+    /// Waits: the object does not let the call in, or is in another process. `Ready(None)`: it is running.
     ///
     /// # Safety
     /// Fresh, waiting or away; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
@@ -340,7 +343,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         }
     }
 
-    /// It is not here: makes the call where it is.
+    /// Makes the call in the process of the object, which is not this one.
     ///
     /// # Safety
     /// Fresh; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
@@ -362,7 +365,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         let before = unsafe { self.before() };
         // SAFETY: there, and not taken again.
         let method = unsafe { before.method.assume_init_read() };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `with` is as `Begin::remote` wants it: a place in it lives, unshared, as long
+        // as the remote call.
         match unsafe { method.remote(to, with) } {
             Ok(remote) => before.apart.write(Apart::Away(remote)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
@@ -403,7 +407,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     #[inline(always)]
     unsafe fn end(&mut self) {
         self.progress.end();
-        // SAFETY: there, and never used again. (A panic leaks the hold to nobody: it is dropped behind the future.)
+        // SAFETY: there, and never used again. (The hold is dropped after the future, also if the drop of the future
+        // panics.)
         unsafe {
             let within = self.within();
             let hold = within.hold.assume_init_read();
@@ -435,7 +440,7 @@ impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T
     }
 }
 
-/// Dropped if a method's future panics as it is dropped: the call is over.
+/// Guard that is dropped if a method's future panics in its own drop: it ends the call.
 struct Over<'a, T, I, A, F: Future>(&'a mut MayBlock<T, I, A, F>);
 
 impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
@@ -445,7 +450,7 @@ impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
     }
 }
 
-/// While a method runs for the first time: dropped if it panics.
+/// Guard of a method's first poll: dropped if that panics.
 struct Undo<'a, T, I: Inside, A, F: Future> {
     call: &'a mut MayBlock<T, I, A, F>,
     inside: Marked<T>,
@@ -466,7 +471,7 @@ impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
 }
 
 impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
-    // Inlined, so that it lies nowhere until then.
+    // Inlined, so that the guard is not stored before a panic.
     #[inline(always)]
     fn drop(&mut self) {
         Self::undo(self.call, self.inside, self.has_begun);
@@ -476,7 +481,7 @@ impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
 impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        // What has ended at once is dropped by one look.
+        // One test is all that the drop of an ended call costs.
         if !self.progress.is_over() {
             self.drop_before_its_end();
         }

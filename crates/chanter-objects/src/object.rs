@@ -7,6 +7,6 @@
 /// # Safety
 /// `Methods` is `#[repr(transparent)]` over a `Ref<Self>`.
 pub unsafe trait Object: Send + Sized + 'static {
-    /// What a `Ref` derefs to: has the methods that call those of the object.
+    /// The type to which a `Ref` derefs; its methods call those of the object.
     type Methods;
 }

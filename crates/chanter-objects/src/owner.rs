@@ -1,4 +1,4 @@
-//! `Owner`: who decides how long an object lives.
+//! `Owner`: the handle that decides how long an object lives.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,8 +10,9 @@ use crate::reference::Place;
 use crate::remote::{Migrations, RemoteOwner};
 use crate::slot::{self, Slot};
 
-/// An object's owner. The object ends when this is dropped: calls that have not begun give
-/// [`ObjectError`](crate::ObjectError), those that are inside go on to their end, and the last one drops the value, where it is.
+/// An object's owner. The object ends when this is dropped. Calls that have not begun then give
+/// [`ObjectError`](crate::ObjectError). Calls that are inside go on to their end, and the last one drops the value,
+/// where it is.
 ///
 /// (Concert leaves this to a collector. There is none here, across processes least of all.)
 pub struct Owner<T: Send + 'static> {
@@ -19,7 +20,7 @@ pub struct Owner<T: Send + 'static> {
     of: PhantomData<T>,
 }
 
-/// What it owns.
+/// The object that an owner owns.
 enum What {
     /// An object that was born here, of that generation.
     Process(&'static Slot, u32),
@@ -59,8 +60,8 @@ impl<T: Send + 'static> Owner<T> {
         }
     }
 
-    /// Whether a method that may write has panicked. Of an object that is in another process only a call can tell: then
-    /// this is false.
+    /// Whether a method that may write has panicked. False for an object in another process: only a call can tell
+    /// there.
     pub fn is_poisoned(&self) -> bool {
         match &self.what {
             What::Process(slot, generation) => slot.is_poisoned(*generation),
@@ -69,14 +70,14 @@ impl<T: Send + 'static> Owner<T> {
         }
     }
 
-    /// The object may be called again, as it is, after a method that may write has panicked. If it is in another process, that
-    /// is told.
+    /// The object may be called again, as it is, after a method that may write has panicked. If it is in another
+    /// process, this sends a message there.
     pub fn forgive(&self) {
         match &self.what {
             What::Process(slot, generation) => {
                 #[cfg(feature = "cluster")]
                 {
-                    // As long as the table is locked, it does not move.
+                    // The object does not move while the table is locked.
                     let table = Migrations::lock();
                     if let Some(owner) = table.get((slot::number_of(slot), *generation)) {
                         return owner.forgive();

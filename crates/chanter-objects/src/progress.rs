@@ -1,4 +1,4 @@
-//! `Progress`: whom a call is for, and how far it is.
+//! `Progress`: the object of a call, and the stage of the call.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -13,13 +13,13 @@ use crate::slot::Slot;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Fresh,
-    /// For the object to let it in.
+    /// Waits until the object lets it in.
     Waiting,
-    /// In another process.
+    /// The call is made in another process.
     Away,
-    /// Inside.
+    /// The call is inside the object.
     Running,
-    /// The method has ended; what has become of its answer is not settled.
+    /// The method has ended, and its answer has not been looked at yet.
     Ended,
     Over,
 }
@@ -27,8 +27,8 @@ pub(crate) enum Stage {
 /// The object of a call, and how far the call is: two words, since a call that does not block is made of few stores.
 #[repr(C)]
 pub(crate) struct Progress<T> {
-    /// The generation, while the call is fresh; until it is over, below [`LATER`] and the stage. A word that says another stage is no
-    /// ticket of a gate, so the usual way in does not look for that.
+    /// The generation, while the call is fresh; until it is over, below [`LATER`] and the stage. A word with another
+    /// stage is no ticket of a gate, so the usual way in needs no test of the stage.
     word: u64,
     place: NonNull<Slot>,
     of: PhantomData<fn(T) -> T>,
@@ -39,9 +39,10 @@ const LATER: u64 = 1 << 63;
 /// (The operand of a store.)
 const OVER: u64 = (i32::MIN as i64 as u64) | Stage::Over as u64;
 
-// SAFETY: as a reference.
+// SAFETY: this is a `Ref` and a stage; a `Ref` may be sent to any thread.
 unsafe impl<T> Send for Progress<T> {}
-// SAFETY: as above.
+// SAFETY: this is a `Ref` and a stage; a `Ref` may be shared between threads, and the stage is written through `&mut`
+// only.
 unsafe impl<T> Sync for Progress<T> {}
 
 impl<T> Progress<T> {
@@ -52,12 +53,12 @@ impl<T> Progress<T> {
         Self { word: u64::from(generation), place, of: PhantomData }
     }
 
-    /// Whom it is for. It is not over.
+    /// The object of a call that is not over.
     pub(crate) fn to(&self) -> Ref<T> {
         Ref::of_parts(self.place, self.word as u32)
     }
 
-    /// If it is fresh, as [`Ref::try_mark`].
+    /// Goes in by a bias, like [`Ref::try_mark`], if the call is fresh.
     #[inline(always)]
     pub(crate) fn try_mark(&self, mode: Mode) -> Option<Marked<T>> {
         Marked::try_enter(self.place, mode, self.word)
@@ -68,7 +69,7 @@ impl<T> Progress<T> {
         self.word == OVER
     }
 
-    /// In its place: what the caller sees of it is that.
+    /// Ends the call by a store to its place, which is all that the caller sees of it.
     #[inline(always)]
     pub(crate) fn end(&mut self) {
         self.word = OVER;

@@ -16,17 +16,18 @@ use crate::remote::RemoteContinuation;
 #[must_use = "a promise is touched by awaiting it"]
 pub struct Promise<T>(Receiver<T>);
 
-/// The right to determine a [`Promise`], once. Dropped instead, who touches gets [`ObjectError::Unanswered`].
+/// The right to determine a [`Promise`], once. If it is dropped instead, touching the promise gives
+/// [`ObjectError::Unanswered`].
 ///
 /// With the feature `cluster` it may be an argument of a call of an object of another process, which has it from then on. It is
 /// dropped there if that process goes, or the call is not made.
 #[must_use = "a promise whose continuation is dropped is never determined"]
 pub struct Continuation<T>(What<T>);
 
-/// Where its promise is.
+/// The place of a continuation's promise.
 pub(crate) enum What<T> {
     Process(Sender<T>),
-    /// In another process.
+    /// The promise is in another process.
     #[cfg(feature = "cluster")]
     There(RemoteContinuation<T>),
 }
@@ -41,7 +42,8 @@ impl<T> Promise<T> {
         (Self(rx), Continuation(What::Process(tx)))
     }
 
-    /// The event that it is determined. Commits when the value is there, and takes it; not chosen, or dropped: it is left.
+    /// The event that the promise is determined. Commits when the value is there, and takes it; not chosen, or
+    /// dropped: it is left.
     ///
     /// # Errors
     /// [`ObjectError::Unanswered`], if its continuation has been dropped, or it was touched before.
@@ -68,8 +70,8 @@ impl<T> Continuation<T> {
     /// Determines the promise. Never blocks.
     ///
     /// # Errors
-    /// The value, if nobody can touch it any more. (If the promise is in another process, as far as that is known here; or if it
-    /// cannot be carried there.)
+    /// The value, if nobody can touch the promise any more. (If the promise is in another process, as far as that is
+    /// known here; or if it cannot be carried there.)
     pub fn fill(self, value: T) -> Result<(), T> {
         match self.0 {
             What::Process(promise) => promise.try_send(value).map_err(|unread| match unread {

@@ -14,14 +14,14 @@ use crate::may_block::{Alone, Shared, may_block};
 use crate::slot::{self, REMOTE, Slot};
 use crate::{Object, ObjectError};
 
-/// The name of an object: who has it can call the object's methods, from any thread.
+/// The name of an object, through which any thread can call the object's methods.
 ///
-/// It is an address and a generation (16 bytes, as is an `Option` of it), `Copy`, and keeps nothing alive: a call on an object that has ended gives [`ObjectError`]. As data
-/// (`serde`) it is the numbers of a process, a slot and a generation; what does not name an object of type `T` when it is read
-/// names none for ever.
+/// A `Ref` is an address and a generation: 16 bytes, and so is an `Option<Ref>`. It is `Copy`, and keeps nothing
+/// alive: a call on an object that has ended gives [`ObjectError`]. As data (`serde`) it is the numbers of a process,
+/// a slot and a generation. Numbers that name no object of type `T` when they are read give a reference that never
+/// names one.
 ///
 /// (Concert, section 2: objects in a global name space.)
-// (Two words that are passed in registers, and stored and loaded as such: 12 packed bytes are copied in pieces that wait for each other.)
 pub struct Ref<T> {
     /// The slot's address; or, with [`REMOTE`], a process and the number of its slot.
     place: NonNull<Slot>,
@@ -29,8 +29,8 @@ pub struct Ref<T> {
     of: PhantomData<fn(T) -> T>,
 }
 
-/// Where an object of another process is: in the word of a reference, 11 bits for the space from which it is seen, 20 for its
-/// process, and 32 for its slot there.
+/// The place of an object in another process. In the word of a reference it takes 11 bits for the context from which
+/// it is seen, 20 for its process, and 32 for its slot there.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) context: u16,
@@ -64,7 +64,7 @@ fn name_of_here() -> u32 {
     0
 }
 
-/// Where that is; `None`: in this process.
+/// The place of a slot of another process; `None` for this process.
 #[cfg(not(feature = "cluster"))]
 fn place_of(process: u32, slot: u32) -> Option<Place> {
     (process != 0).then_some(Place { context: 0, process, slot })
@@ -73,9 +73,10 @@ fn place_of(process: u32, slot: u32) -> Option<Place> {
 #[cfg(feature = "cluster")]
 use crate::remote::{name_of_here, place_of};
 
-// SAFETY: a slot is there for all threads. What of `T` is used where, calls see to.
+// SAFETY: a slot is there for all threads. Calls check on which thread a `T` may be used.
 unsafe impl<T> Send for Ref<T> {}
-// SAFETY: as above.
+// SAFETY: slots are shared by all threads, and a `Ref` is never changed through a shared reference. Calls check where
+// a `T` may be used.
 unsafe impl<T> Sync for Ref<T> {}
 
 impl<T> Clone for Ref<T> {
@@ -136,7 +137,7 @@ impl<T> Ref<T> {
         slot::at(self.place.as_ptr())
     }
 
-    /// Its slot and generation, if it was born in this process.
+    /// The slot and generation of an object that was made in this process.
     #[cfg(feature = "cluster")]
     pub(crate) fn local(&self) -> Option<(&'static Slot, u32)> {
         Some((self.slot()?, self.generation))
@@ -148,7 +149,7 @@ impl<T> Ref<T> {
         Some(Self::of_parts(place.word()?, generation))
     }
 
-    /// Where it is, if not in this process, and of what generation there.
+    /// The place and generation of an object of another process.
     #[cfg(feature = "cluster")]
     pub(crate) fn away(&self) -> Option<(Place, u32)> {
         self.slot().is_none().then(|| (Place::of(self.place.addr().get()), self.generation))
@@ -164,7 +165,7 @@ impl<T> Ref<T> {
         (self.place, self.generation)
     }
 
-    /// Calls `method` as one that reads: beside others that do.
+    /// Calls `method` as one that reads: beside other methods that read.
     ///
     /// # Errors
     /// The call yields [`ObjectError`] if the object cannot be called.
@@ -194,7 +195,7 @@ impl<T> Ref<T> {
 
 /// As [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
-    /// Calls an async method as one that reads: beside others that do, until it ends.
+    /// Calls an async method as one that reads: beside other methods that read, until it ends.
     ///
     /// # Errors
     /// [`ObjectError`], if the object cannot be called.
@@ -210,7 +211,7 @@ impl<T: Send + 'static> Ref<T> {
         T: Sync,
         M: AsyncFnOnce(&T) -> R,
     {
-        // SAFETY: `method` takes any borrow, and what it returns is of no lifetime of its.
+        // SAFETY: `method` takes any borrow, its output has no lifetime of that borrow, and `T` is `Sync`.
         unsafe { may_block(self, Shared, |value: *mut T| method(&*value)) }
     }
 
@@ -232,7 +233,7 @@ impl<T: Send + 'static> Ref<T> {
     where
         M: AsyncFnOnce(&mut T) -> R,
     {
-        // SAFETY: as above.
+        // SAFETY: `method` takes any borrow, and its output has no lifetime of that borrow.
         unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
     }
 }
@@ -273,13 +274,13 @@ impl<T: Send + 'static> Ref<T> {
     where
         M: AsyncFnOnce(&mut T, Lazy<'_, R>),
     {
-        // SAFETY: as above.
+        // SAFETY: `method` takes any borrow, and returns nothing.
         unsafe { lazy_call(self, Alone, |value: *mut T, answer| method(&mut *value, Lazy::new(answer))) }
     }
 }
 
-/// For `#[object]`: calls of methods themselves, without a future of a closure around theirs. The borrow is said to be for ever, and is for as
-/// long as the future lives.
+/// Calls for `#[object]`: of the methods themselves, without a closure's future around theirs. The borrow is declared
+/// `'static`, and lasts as long as the future lives.
 #[doc(hidden)]
 #[allow(missing_docs)]
 impl<T: Send + 'static> Ref<T> {
@@ -296,12 +297,12 @@ impl<T: Send + 'static> Ref<T> {
     where
         T: Sync,
     {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `method` takes any borrow and its output keeps none. `T` is `Sync`.
         unsafe { may_block(self, Shared, |value: *mut T| method(&*value)) }
     }
 
     /// # Safety
-    /// As above.
+    /// `method` takes any borrow, and the output of its future keeps none.
     #[inline(always)]
     pub unsafe fn __with_mut_async<F: Future, M: FnOnce(&'static mut T) -> F>(
         self,
@@ -310,12 +311,13 @@ impl<T: Send + 'static> Ref<T> {
         Output = Result<F::Output, ObjectError>,
         IntoFuture = impl Future<Output = Result<F::Output, ObjectError>> + use<T, F, M>,
     > + use<T, F, M> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `method` takes any borrow and its output keeps none.
         unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
     }
 
     /// # Safety
-    /// As above, and the continuation's borrow is any, too.
+    /// `method` takes any borrow, both of the value and of the continuation, and its future keeps none behind its
+    /// end.
     #[inline(always)]
     pub unsafe fn __with_lazily<R, F, M>(
         self,
@@ -331,12 +333,14 @@ impl<T: Send + 'static> Ref<T> {
         F: Future<Output = ()>,
         M: FnOnce(&'static T, Lazy<'static, R>) -> F,
     {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `method` takes any borrow of the value and of the answer, and keeps none. `T`
+        // is `Sync`.
         unsafe { lazy_call(self, Shared, |value: *mut T, answer| method(&*value, Lazy::new(answer))) }
     }
 
     /// # Safety
-    /// As above.
+    /// `method` takes any borrow, both of the value and of the continuation, and its future keeps none behind its
+    /// end.
     #[inline(always)]
     pub unsafe fn __with_mut_lazily<R, F, M>(
         self,
@@ -351,7 +355,7 @@ impl<T: Send + 'static> Ref<T> {
         F: Future<Output = ()>,
         M: FnOnce(&'static mut T, Lazy<'static, R>) -> F,
     {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller says that `method` takes any borrow of the value and of the answer, and keeps none.
         unsafe { lazy_call(self, Alone, |value: *mut T, answer| method(&mut *value, Lazy::new(answer))) }
     }
 }
@@ -381,7 +385,7 @@ impl<'de, T: 'static> Deserialize<'de> for Ref<T> {
         }
         let slot = slot::by_number(number)
             .ok_or_else(|| serde::de::Error::custom("this process has never had as many objects"))?;
-        // What is here now may be called by this name. No other object will ever be.
+        // Only the object that is here now may be called by this name. A later one never can.
         let generation = if slot.is_of::<T>(generation) { generation } else { slot::NEVER };
         Ok(Self::new(slot, generation))
     }

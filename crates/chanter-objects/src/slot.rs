@@ -14,18 +14,18 @@
 //!
 //! INV-BODY:
 //!
-//! 1. Who is inside by a generation that was live *behind* its way in uses the body of that generation.
-//! 2. A body is freed once, by who has shut the gate and finds that its generation is over.
-//! 3. Who ends a generation tries that, and so does everybody who goes out by the slow way, or has waited: so the last one
-//!    out does it (see `BiasedGate::try_shut`).
-//! 4. A gate is biased for a generation only while that is live: who makes it not live ends the bias afterwards, and who begins
-//!    a bias looks afterwards whether the generation is live, and ends it if not. (Both are under the gate's lock: the later one sees
-//!    the other.)
-//! 5. Nobody goes in by a number that is no [generation](is_generation): a free slot has 0 in `live`, and a poisoned one has
+//! 1. A thread inside by a generation that was live *after* its way in uses the body of that generation.
+//! 2. A body is freed once, by a thread that has shut the gate and finds that its generation is over.
+//! 3. The thread that ends a generation tries to free the body. So does every thread that leaves by the slow way, or has
+//!    waited. So the last one out frees it (see `BiasedGate::try_shut`).
+//! 4. A gate is biased for a generation only while that generation is live. The thread that makes it not live ends the
+//!    bias afterwards. The thread that begins a bias checks afterwards whether the generation is live, and ends the bias if
+//!    not. (Both are under the gate's lock: the later one sees the other.)
+//! 5. No thread goes in by a number that is no [generation](is_generation): a free slot has 0 in `live`, and a poisoned one has
 //!    another such number.
 //!
-//! So the bias's way in compares one word, of its owner and the generation, and by (4) that is the look of (1): a bias that has not
-//! ended is seen as such by its owner behind its mark (INV-MARK).
+//! So the way in by a bias compares one word, of its owner and the generation. By (4) this comparison is also the check of (1):
+//! the owner sees after its mark that the bias has not ended (INV-MARK).
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
@@ -46,16 +46,17 @@ use crate::ObjectError;
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// In place of the generation that may be called: the object is poisoned. No object has it.
+/// Stands in `live` for a poisoned object, where the generation that may be called would be. No object has it.
 const POISONED: u32 = NEVER - 1;
 
-/// Whether an object may have that generation. In `live`, 0 says that none may be called, and two others say other things.
+/// Whether `number` is a generation that an object may have. In `live`, 0 says that none may be called; [`POISONED`]
+/// and [`NEVER`] are no generations either.
 #[inline(always)]
 pub(crate) fn is_generation(number: u32) -> bool {
     number != 0 && number < POISONED
 }
 
-/// Set in a place that is no address, but says where else: see `reference::Place`.
+/// Bit of a place that is no address but names another process: see `reference::Place`.
 pub(crate) const REMOTE: usize = 1;
 
 /// The slot at a reference's place, if that is in this process.
@@ -65,7 +66,7 @@ pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
     (place.addr() & REMOTE == 0).then(|| unsafe { &*place })
 }
 
-/// What a reference points to.
+/// The slot to which a reference points.
 // (The gate first: a call that needs its address has it.)
 #[repr(C, align(64))]
 pub(crate) struct Slot {
@@ -77,13 +78,13 @@ pub(crate) struct Slot {
     generation: AtomicU32,
 }
 
-/// What all bodies begin with.
+/// The header with which all bodies begin.
 struct Head {
     generation: u32,
     class: &'static Class,
 }
 
-/// What is known of a type.
+/// The functions of a type, as a table.
 struct Class {
     type_id: fn() -> TypeId,
     /// Drops the value of a body, and frees it.
@@ -100,7 +101,8 @@ struct Body<T> {
 impl<T: 'static> Body<T> {
     const CLASS: &'static Class = &Class {
         type_id: TypeId::of::<T>,
-        // SAFETY: the caller's contract, `Head`'s `class` says what it is.
+        // SAFETY: the caller gives the head of a body whose class this is, so of a boxed `Body<T>`, and gives it
+        // once.
         free: |head| drop(unsafe { Box::from_raw(head.cast::<Self>().as_ptr()) }),
     };
 }
@@ -110,7 +112,8 @@ impl<T: 'static> Body<T> {
     /// Without a value.
     const EMPTY: &'static Class = &Class {
         type_id: TypeId::of::<T>,
-        // SAFETY: as above; `MaybeUninit` drops nothing, and is laid out as what may be there.
+        // SAFETY: the caller gives, once, the head of a body whose class this is: a boxed `Body<T>` without a value.
+        // `MaybeUninit` drops nothing, and has the layout of the value.
         free: |head| drop(unsafe { Box::from_raw(head.cast::<Body<MaybeUninit<T>>>().as_ptr()) }),
     };
 }
@@ -125,13 +128,13 @@ impl Slot {
         }
     }
 
-    /// Puts an object into the slot, which is free, and nobody else's. Returns its generation.
+    /// Puts an object into the slot, which is free and is the caller's alone. Returns its generation.
     fn fill<T: Send + 'static>(&self, value: T) -> u32 {
-        // Nobody else has the slot, so its generation stays.
+        // The slot is the caller's alone, so its generation does not change.
         let generation = self.generation.load(Ordering::Relaxed);
         let head = Head { generation, class: Body::<T>::CLASS };
         let body = Box::new(Body { head, value: UnsafeCell::new(value) });
-        // ORDER: Release: to who looks at it by a number: see `is_of_shut`.
+        // ORDER: Release: publishes the body to a reader that finds the slot by its number (`is_of`).
         self.body.store(Box::into_raw(body).cast(), Ordering::Release);
         self.live.store(generation, Ordering::Relaxed);
         generation
@@ -150,13 +153,13 @@ impl Slot {
     /// The caller is inside by that generation, and its object is a `T`.
     #[inline(always)]
     pub(crate) unsafe fn value<T>(&self) -> *mut T {
-        // ORDER: Relaxed: what a reference names is seen by who has that: it was made behind the object.
+        // ORDER: Relaxed: a reference is made after its object, so a holder of the reference sees the object.
         let body = self.body.load(Ordering::Relaxed).cast::<Body<T>>();
         // SAFETY: INV-BODY 1: it is there, and of that type.
         unsafe { (*body).value.get() }
     }
 
-    /// Why that generation is not live. `seen`: what was found instead.
+    /// The reason why that generation is not live. `seen` is the value that was found in `live` instead.
     #[cold]
     pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> ObjectError {
         if !is_generation(generation) {
@@ -173,7 +176,7 @@ impl Slot {
         ObjectError::Ended
     }
 
-    /// As [`gone`](Self::gone), of what is seen now.
+    /// As [`gone`](Self::gone), with the present value of `live`.
     #[cfg(feature = "cluster")]
     pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
         self.gone(self.live.load(Ordering::Relaxed), generation)
@@ -184,7 +187,7 @@ impl Slot {
         // Nobody frees a body before it has taken it out of its slot, under this lock.
         let _taking_out = free_slots();
         let Some(body) = NonNull::new(self.body.load(Ordering::Acquire)) else { return false };
-        // SAFETY: see above.
+        // SAFETY: a body is taken out of its slot before it is freed, under the lock that is held here.
         let head = unsafe { body.as_ref() };
         head.generation == generation && (head.class.type_id)() == TypeId::of::<T>()
     }
@@ -203,12 +206,12 @@ impl Slot {
         seen == POISONED && self.generation.load(Ordering::Relaxed) == generation
     }
 
-    /// Its owner forgives what has poisoned it.
+    /// Makes a poisoned object live again, for its owner.
     pub(crate) fn forgive(&self, generation: u32) {
         self.live.store(generation, Ordering::Relaxed);
     }
 
-    /// Nobody comes in any more.
+    /// Marks the object as away: no call comes in any more.
     #[cfg(feature = "cluster")]
     pub(crate) fn set_away(&self) {
         self.live.store(0, Ordering::Relaxed);
@@ -221,7 +224,7 @@ impl Slot {
         is_generation(generation) && self.live.load(Ordering::Relaxed) == generation
     }
 
-    /// Whether its owner is gone.
+    /// Whether the object's owner is gone.
     #[cfg(feature = "cluster")]
     pub(crate) fn is_over(&self, generation: u32) -> bool {
         !is_generation(generation) || self.generation.load(Ordering::Relaxed) != generation
@@ -241,7 +244,7 @@ impl Slot {
     #[cfg(feature = "cluster")]
     pub(crate) unsafe fn take_out<T: 'static>(&self, value: *mut T) -> T {
         self.set_class(Body::<T>::EMPTY);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is alone inside, the value is there, and nothing reads it again before `refill`.
         unsafe { value.read() }
     }
 
@@ -251,7 +254,7 @@ impl Slot {
     /// The caller is alone inside of what is empty, and `place` is the value's.
     #[cfg(feature = "cluster")]
     pub(crate) unsafe fn refill<T: 'static>(&self, place: *mut T, value: T) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is alone inside, and `place` is that of the value, and empty.
         unsafe { place.write(value) };
         self.set_class(Body::<T>::CLASS);
     }
@@ -260,11 +263,12 @@ impl Slot {
     fn set_class(&self, class: &'static Class) {
         let _is_looked_at = free_slots();
         let body = self.body.load(Ordering::Relaxed);
-        // SAFETY: there, as long as somebody is inside; who looks at the class has the lock, or the gate shut.
+        // SAFETY: the body is there while the caller is inside. Readers of the class hold the lock, or have shut the
+        // gate.
         unsafe { (*body).class = class };
     }
 
-    /// Its owner is gone.
+    /// Ends the object: its owner is gone.
     pub(crate) fn end(&self, generation: u32) {
         self.live.store(0, Ordering::Relaxed);
         // ORDER: Relaxed: published by `try_shut`, to those who are inside.
@@ -317,13 +321,13 @@ pub(crate) fn put<T: Send + 'static>(value: T) -> (&'static Slot, u32) {
     (slot, generation)
 }
 
-/// In the first chunk.
+/// Number of slots in the first chunk; each next chunk has twice as many.
 const FIRST: u32 = 64;
 const CHUNKS: usize = 26;
 
 static TABLE: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 
-/// How many slots a chunk has, and the number of its first.
+/// Number of slots in a chunk, and the number of its first slot.
 fn extent(chunk: usize) -> (u32, u32) {
     (FIRST << chunk, (FIRST << chunk) - FIRST)
 }
@@ -350,7 +354,7 @@ pub(crate) fn number_of(slot: &'static Slot) -> u32 {
     unreachable!("all slots are in chunks")
 }
 
-/// Slots without an object. (A stack: who was here last is in the cache.)
+/// Slots without an object. (A stack: the slot that was freed last is still in the cache.)
 struct FreeSlots {
     slots: Vec<NonNull<Slot>>,
     chunks: usize,

@@ -1,5 +1,5 @@
-//! Each rule that the types or the attribute enforce has a program in `tests/ui` that breaks it, and the message that its
-//! author reads beside it.
+//! Each rule of the types or the attribute has a program in `tests/ui` that breaks it. The message that its author
+//! reads stands beside it.
 
 #![cfg(not(miri))]
 

@@ -15,7 +15,7 @@ fn polled<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a method does with its continuation.
+/// The use that a method makes of its continuation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Answers {
     Fills,
@@ -183,7 +183,7 @@ async fn answers_are_dropped_once() {
     }
 }
 
-/// What a part does when it is polled.
+/// The behaviour of a part when it is polled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     IsThere,
@@ -245,7 +245,7 @@ fn parts_are_dropped_once() {
                 let parts = (part(a), part(b), part(c));
                 let mut all = pin!(async {
                     let (x, y, z) = parts;
-                    // What a part is called may be the name of something that parts are made of.
+                    // The name of a part may be a name that the macro uses inside.
                     conc! { x = x, y = y, z = z }
                     [x, y, z].len()
                 });

@@ -68,7 +68,7 @@ fn pair(number: u64) -> Pair {
     Pair(number, number ^ MASK)
 }
 
-/// What a process says of an object in a request.
+/// The claims of a process about an object in a request.
 type Name = (u32, u32, u32);
 
 fn bytes_of(numbers: &[u32]) -> Vec<u8> {
@@ -114,7 +114,7 @@ fn seen<T: Send + 'static>(name: Name, here: &Process) -> Ref<T> {
     now(enter(here, async { postcard::from_bytes(&bytes).unwrap() }))
 }
 
-/// What does not block.
+/// Yields the output of a future that does not block.
 fn now<F: Future>(future: F) -> F::Output {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut cx) {
@@ -136,8 +136,8 @@ async fn three_and_one_that_has_gone() -> [Process; 3] {
     [first, second, third]
 }
 
-/// A slot that is free has generation 0 in its word, as have those that never had an object. Once any process had gone, a request that
-/// came by way of that one was let in.
+/// A slot that is free has generation 0 in its word, as have those that never had an object. A request that came
+/// through a process in the middle was once let in after any process had gone.
 #[chanter::test]
 async fn numbers_that_no_object_has_are_refused() {
     let [first, second, _third] = three_and_one_that_has_gone().await;
@@ -179,8 +179,9 @@ async fn numbers_that_no_object_has_are_refused() {
     assert_eq!(live.reference().length().await, Ok(9));
 }
 
-/// What is asked for as a hosted object runs if it has moved here from that home. Else any process could say of an object of another one that
-/// its own has moved there; and who calls that one, calls the other.
+/// A request for a hosted object runs if that object has moved here from that home. Otherwise a process could claim
+/// that its own object has moved to the place of another process's object. Callers of the first would then reach the
+/// second.
 #[chanter::test]
 async fn a_guest_is_asked_for_by_the_name_of_its_home() {
     let [first, second, third] = three_and_one_that_has_gone().await;
@@ -276,7 +277,8 @@ async fn whatever_is_asked_the_process_goes_on() {
     let services = services();
     assert!(services.len() >= 12, "{services:?}");
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // Some of their own, one that has moved here, one that has moved away, one whose owner is elsewhere; and slots that are free.
+    // The slots: some of their own, one moved here, one moved away, one whose owner is in another process, and free
+    // slots.
     let text = Owner::new(Text("x".repeat(9)));
     let moved_here = Owner::new(pair(3));
     enter(&third, moved_here.reference().migrate(0)).await.unwrap();

@@ -1,5 +1,5 @@
-//! D6 and the laws of owners, for objects: under schedules of two and three processes with at most two preemptions (all, or the first
-//! 6,000), in which a process is killed at any point; and under random schedules beyond.
+//! D6 and the laws of owners, for objects. They run under schedules of two and three processes with at most two
+//! preemptions (all, or the first 6,000), in which a process is killed at any point. Random schedules go beyond.
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
@@ -14,7 +14,7 @@ use chanter_objects::remote::enter;
 use chanter_objects::{Begun, Lazy, ObjectError, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
 
-/// So many processes, and what kills each.
+/// Makes the given number of processes, and a handle that kills each.
 fn mortals<const N: usize>() -> ([Process; N], [Arc<Local>; N]) {
     let engines = <[_; N]>::try_from(Local::cluster(N as u32)).unwrap().map(Arc::new);
     (engines.each_ref().map(|engine| Process::start(Arc::clone(engine))), engines)
@@ -26,7 +26,7 @@ fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<
     now(enter(to, async { postcard::from_bytes(&bytes).unwrap() }))
 }
 
-/// What does not block.
+/// Yields the output of a future that does not block.
 fn now<F: Future>(future: F) -> F::Output {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut cx) {
@@ -197,7 +197,8 @@ async fn callers_do_not_notice() {
     assert_eq!(counts, [1, 2]);
 }
 
-/// An object forwards to one that moves meanwhile: the answer is the other's, and whoever asks the first one again finds that.
+/// An object forwards to one that moves meanwhile: the answer is that of the other object, and a later call of the
+/// first one finds it.
 async fn a_forward_to_a_moved_object() {
     let ([first, second, third], _engines) = mortals();
     let owner = Owner::new(Count(0));
@@ -234,14 +235,14 @@ impl Desk {
     }
 }
 
-/// Who owns an object elsewhere is killed: it ends there.
+/// The owner of an object in another process is killed: the object ends there.
 async fn what_a_process_owns_ends_with_it() {
     let ([first, second], [killer, _]) = mortals();
     let (tx, placed) = mailbox();
     let placing = spawn(enter(&first.clone(), async move {
         let owner = Owner::new_on(1, Count(0)).await;
         let _ = tx.send(owner).await;
-        // What is killed drops nothing.
+        // A killed process drops nothing.
         never::<()>().await;
     }));
     let killing = spawn(async move { killer.kill() });

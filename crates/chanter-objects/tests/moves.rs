@@ -187,7 +187,7 @@ async fn callers_do_not_notice() {
             told
         }));
     }
-    // (Whoever moves it without a pause is always there before the callers.)
+    // (A mover without pauses would always be there before the callers.)
     let (mut moved, mut seen) = (0_u32, 0);
     while seen < 600 {
         enter(&all[0], home.migrate(moved % 3)).await.unwrap();
@@ -224,7 +224,7 @@ async fn an_object_goes_with_its_process() {
     drop(second);
 }
 
-/// What a process owns elsewhere ends with it.
+/// Objects that a process owns in others end with it.
 #[chanter::test]
 async fn an_object_goes_with_its_owners_process() {
     let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
@@ -305,7 +305,7 @@ async fn long_objects_move() {
     drop(second);
 }
 
-/// A process lets in so many bytes of each other one; what is over that comes back.
+/// A process accepts a limited number of bytes of each other one; an object above the limit comes back.
 #[chanter::test]
 async fn what_others_place_is_bounded() {
     let [first, second, third] = three();
@@ -326,7 +326,7 @@ async fn what_others_place_is_bounded() {
     // The others have their own room.
     let of_third = place(&third).await.unwrap();
     assert_eq!(of_third.reference().append(String::new()).await, Ok(MIB as u32 / 4));
-    // What ends, or moves away, makes room.
+    // An object that ends or moves away makes room.
     placed.pop();
     until(async || enter(&first, moves.reference().migrate(1)).await.is_ok()).await;
     assert_eq!(place(&first).await.unwrap_err().why, ObjectError::Full);
@@ -395,7 +395,8 @@ impl Engine for Short {
     }
 }
 
-/// What is longer than a message gets an error that says so, and an object that cannot be carried stays where it is.
+/// An object longer than a message gives an error that says so, and an object that cannot be carried stays where it
+/// is.
 #[chanter::test]
 async fn what_is_too_long_for_a_message_is_told() {
     let [first, second, third] =

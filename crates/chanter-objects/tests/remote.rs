@@ -229,7 +229,7 @@ async fn a_call_that_is_dropped_holds_nothing() {
     let waiting = spawn(async move { remote.slowly(1).await });
     yield_now().await;
     let _ = waiting.cancel().await;
-    // What is asked behind the withdrawal is answered behind it.
+    // A request after the withdrawal is answered after it.
     let another = account(1);
     let other: Ref<Account> = sent(another.reference(), &second, &first).await;
     assert_eq!(other.slowly(1).await, Ok(2));
@@ -270,7 +270,7 @@ async fn continuations_are_arguments() {
     assert!(postcard::to_allocvec(&k).is_err(), "nobody knows where it goes");
 }
 
-/// So do more bytes than may be under way: no call fails for that.
+/// More bytes than may be under way also wait: no call fails because of them.
 #[chanter::test]
 async fn floods_of_bytes_wait() {
     let [first, second] = two();
@@ -343,8 +343,8 @@ async fn floods_wait() {
     assert_eq!(remote.balance().await, Ok(17_000));
 }
 
-/// What holds in the name of a process goes with the fiber that is suspended within, and ends with its own call: here the one that began
-/// first ends first.
+/// The current process stays that of a suspended fiber, and ends with its own call. Here the call that began first
+/// ends first.
 #[chanter::test]
 async fn two_fibers_speak_for_their_own_processes() {
     let [first, second] = two();

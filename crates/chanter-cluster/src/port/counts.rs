@@ -1,8 +1,9 @@
-//! Who has senders of a port: what one process knows of it, and what it says to others.
+//! The counts of a port's senders: the knowledge of one process, and its messages to others.
 //!
-//! A process *holds* a port while anything in it stands for a sender: a [`PortSender`](super::PortSender), an
-//! [`Outlet`](super::Outlet), a message that carries one, on its way out or kept in an inbox. The port's home counts the processes
-//! that hold it. When the last one has said that it does so no more, or has gone, the port ends.
+//! A process *holds* a port while anything in it stands for a sender. That is a [`PortSender`](super::PortSender), an
+//! [`Outlet`](super::Outlet), or a message that carries one, on its way out or kept in an inbox. The port's home
+//! counts the processes that hold it. The port ends when the last of them has said that it no longer holds the port,
+//! or has gone.
 //!
 //! ```text
 //!   P (holds) ── message, "it carries senders of these ports: parcel 7" ──► R
@@ -11,23 +12,26 @@
 //!   P drops what it kept for transfer 7  ◄── unpacked 7 ── R
 //! ```
 //!
-//! INV-PORT: *while a process that the home has not lost has a sender, or a message that carries one is on its way to one, the home counts a
-//! process, or waits for what others say of the dead.* So a port never ends too early, and it ends once.
+//! INV-PORT: *if a process that the home has not lost has a sender, or a message with a sender is on its way to one, the home
+//! counts a process, or waits for what others say of the dead.* So a port never ends too early, and it ends once.
 //!
-//! 1. Who sends a sender keeps its own hold (the *transfer*) until the receiver has unpacked it, that is, until the home has said that it
-//!    counts the receiver. A message that is dropped before it left, or that nobody reads, drops its holds as any other owner does.
-//! 2. What two processes say to each other keeps its order. So a home hears *hold* before *release* of the same process, and
-//!    *release* after all messages that were sent by that process: these are in the port when it ends.
-//! 3. When a process X has died, its share is gone. But it may have passed senders on, and who has got one may not be counted yet. So the home asks
-//!    all others whether they know that X has gone (*sees*), and does not end a port before they have said so (*seen*) or have gone
-//!    themselves. Who says so has read everything of X (D3), and has said *hold* for all that it got: the home has heard that before.
-//! 4. Who has sent X senders asks the same, and keeps its transfers so long: else its *release* might come to a home that has not
-//!    heard yet what X has said.
+//! 1. A process that sends a sender keeps its own hold (the *transfer*) until the receiver has unpacked it, that is, until the
+//!    home has said that it counts the receiver. A message that is dropped before it left, or is never read, drops its holds
+//!    as any other owner does.
+//! 2. The messages between two processes keep their order. So a home hears *hold* before *release* of the same process. It
+//!    hears *release* after all messages that the process has sent: these are in the port when it ends.
+//! 3. When a process X has died, its share is gone. But X may have passed senders on to a process that is not counted yet. So
+//!    the home asks all others whether they know that X has gone (*sees*). It does not end a port before they have said so
+//!    (*seen*) or have gone themselves. A process that says so has read everything of X (D3), and has said *hold* for all
+//!    senders that it got. The home has heard that before.
+//! 4. A process that has sent senders to X asks the same, and keeps its transfers meanwhile. Otherwise its *release* might
+//!    reach a home that has not heard yet what X has said.
 //!
-//! By induction over the way that a sender has taken from the home: whoever has it was counted, or has it by a transfer of somebody who
-//! has not dropped it (1, 4) or has died (3).
+//! The proof is by induction over the way of a sender from the home. Its holder was counted, or has it by a transfer of a
+//! process that has not dropped the transfer (1, 4) or has died (3).
 //!
-//! All of it is a state machine under one lock: it says words, whose order is kept by the [outbox](State::next_word), and never calls anybody.
+//! All of this is a state machine under one lock. Its messages keep their order in the [outbox](State::next_word),
+//! and it never calls other code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,13 +40,15 @@ use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::wire::Slot;
 
-/// So many transfers may be on their way to a process that has not unpacked them. It is given up if there are more.
+/// Largest number of transfers that a process may leave without unpacking them. The process is given up if there are
+/// more.
 pub(super) const MOST_PARCELS: usize = 1 << 16;
 
-/// So many holds may wait for their homes' answers; who brings more senders then brings none that count.
+/// Largest number of holds that wait for their homes' answers. Further senders that arrive meanwhile do not count.
 pub(super) const MOST_UNANSWERED: usize = 1 << 16;
 
-/// See the module. `C` keeps a sender counted elsewhere as long as it lives, `P` is what a message carries.
+/// See the module. A `C` keeps a sender counted in another process as long as it lives. A `P` holds the senders that
+/// a message carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
     me: ProcessId,
@@ -52,18 +58,18 @@ pub(super) struct State<C, P> {
     last: u64,
     /// The ports that this process holds.
     held: BTreeMap<ThreadName, Own>,
-    /// What keeps holds counted whose homes have not answered, by the request, with the home's process.
+    /// The covers that keep holds counted until their homes have answered, by request, with the home's process.
     unanswered: BTreeMap<u64, (ProcessId, Vec<C>)>,
-    /// What is kept for messages that were not unpacked, by whom they were sent to.
+    /// The transfers of messages that were not unpacked, by receiver and number.
     transfers: BTreeMap<(ProcessId, u64), P>,
     /// The ports whose home is here.
     homes: BTreeMap<Slot, Home>,
-    /// Who has gone, and who has not said yet that it knows.
+    /// The processes that have gone, each with those that have not confirmed it yet.
     unseen: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
-    /// Who has not gone yet, and who is to be told when it has.
+    /// The living processes whose end was asked about, each with the processes to be told.
     watched: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     outbox: VecDeque<(ProcessId, PortMessage)>,
-    /// Somebody is saying them.
+    /// True while a thread sends from the outbox.
     is_talking: bool,
     leftover: Leftover<C, P>,
 }
@@ -79,12 +85,12 @@ struct Own {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Home {
     holders: BTreeSet<ProcessId>,
-    /// Somebody has had a sender.
+    /// True once some process has had a sender.
     was_held: bool,
     has_ended: bool,
 }
 
-/// What is to be done without the lock: things to be dropped, and ports that have ended.
+/// Work to be done without the lock: values to drop, and ports that have ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Leftover<C, P> {
     pub(super) covers: Vec<C>,
@@ -117,7 +123,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// The next word, and to whom: one at a time says them, in order.
+    /// The next message and its receiver. One thread at a time sends them, in order.
     pub(super) fn next_word(&mut self, goes_on: bool) -> Option<(ProcessId, PortMessage)> {
         if self.is_talking && !goes_on {
             return None;
@@ -127,7 +133,7 @@ impl<C, P> State<C, P> {
         word
     }
 
-    /// What is left to be done.
+    /// Takes the work that is to be done without the lock.
     pub(super) fn leftover(&mut self) -> Leftover<C, P> {
         std::mem::take(&mut self.leftover)
     }
@@ -143,7 +149,7 @@ impl<C, P> State<C, P> {
 
     // Senders in this process.
 
-    /// One more owner of a hold here. `cover`: what keeps it counted until the home counts this process.
+    /// Adds an owner of a hold here. `cover` keeps it counted until the home counts this process.
     pub(super) fn acquire(&mut self, port: ThreadName, cover: Option<C>) {
         let home = port.process;
         let is_there = home == self.me || self.peers.contains(&home) && !self.lost.contains(&home);
@@ -170,14 +176,14 @@ impl<C, P> State<C, P> {
         };
         match self.unanswered.get_mut(&request) {
             Some((_, covers)) => covers.extend(cover),
-            // It is counted.
+            // The home counts this process already.
             None => self.leftover.covers.extend(cover),
         }
     }
 
-    /// One owner less.
+    /// Removes an owner of a hold here.
     pub(super) fn release(&mut self, port: ThreadName) {
-        // Of a home that has gone nothing is held.
+        // Nothing is held of a home that has gone.
         let Some(own) = self.held.get_mut(&port) else { return };
         own.owners -= 1;
         if own.owners > 0 {
@@ -213,17 +219,17 @@ impl<C, P> State<C, P> {
         Some(number)
     }
 
-    /// How many messages were not unpacked by `by`.
+    /// Number of messages that `by` has not unpacked.
     pub(super) fn packed(&self, by: ProcessId) -> usize {
         self.transfers.range((by, 0)..=(by, u64::MAX)).count()
     }
 
-    /// It was unpacked, or has not left.
+    /// The message was unpacked, or has not left.
     pub(super) fn is_unpacked(&mut self, by: ProcessId, number: u64) {
         self.leftover.transfers.extend(self.transfers.remove(&(by, number)));
     }
 
-    /// What a message of `from` has carried is counted for this process, or dropped.
+    /// The senders of a message of `from` are counted for this process, or dropped.
     pub(super) fn unpack(&mut self, from: ProcessId, number: u64) {
         if !self.lost.contains(&from) {
             self.say(from, PortMessage::Unpacked { transfer: number });
@@ -273,7 +279,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    // What others say.
+    // Messages of others.
 
     pub(super) fn hear(&mut self, from: ProcessId, word: PortMessage) {
         if self.lost.contains(&from) {
@@ -301,7 +307,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// `by` knows that `lost` has gone. When all do, what was sent there is dropped.
+    /// `by` knows that `lost` has gone. When all know, the transfers to it are dropped.
     fn is_seen(&mut self, lost: ProcessId, by: ProcessId) {
         let Some(unseen) = self.unseen.get_mut(&lost) else { return };
         unseen.remove(&by);
@@ -313,7 +319,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// A process has gone, and all that it has said was heard.
+    /// A process has gone, and all its messages have been heard.
     pub(super) fn lose(&mut self, peer: ProcessId) {
         if !self.lost.insert(peer) {
             return;
@@ -324,7 +330,7 @@ impl<C, P> State<C, P> {
         self.unanswered = unanswered;
         let gone: BTreeMap<_, (ProcessId, Vec<C>)> = gone;
         self.leftover.covers.extend(gone.into_values().flat_map(|(_, covers)| covers));
-        // Behind all that was said of what it has sent.
+        // This message follows all those about the senders that it has sent.
         for asker in self.watched.remove(&peer).unwrap_or_default() {
             self.say(asker, PortMessage::Confirmed { process: peer });
         }
@@ -344,7 +350,7 @@ impl<C, P> State<C, P> {
         self.see_who_has_ended();
     }
 
-    /// The process has ended: there is nobody to talk to.
+    /// True if no answer, transfer or message is outstanding.
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
         self.unanswered.is_empty() && self.transfers.is_empty() && self.outbox.is_empty()

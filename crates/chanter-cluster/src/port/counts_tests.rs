@@ -15,17 +15,17 @@ fn port() -> ThreadName {
     ThreadName { pe: NodeId(0), process: ProcessId(HOME as u32), thread: PORT }
 }
 
-/// What is left out.
+/// The rule that is left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
-    /// Who sends a sender keeps nothing for it.
+    /// A process that sends a sender keeps no transfer for it.
     Parcels,
     /// Nobody asks who has seen a death.
     Seeing,
     /// Only the home does.
     SeeingBySenders,
-    /// What two processes say to each other may change places.
+    /// Messages between two processes may be reordered.
     Order,
 }
 
@@ -49,7 +49,7 @@ struct Process {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct World {
     processes: Vec<Process>,
-    /// What is on its way, by whom and to whom.
+    /// The messages on their way, by sender and receiver.
     ways: BTreeMap<(usize, usize), VecDeque<Item>>,
     sends: u8,
     kills: u8,
@@ -109,7 +109,7 @@ impl World {
         steps
     }
 
-    /// What is left over is done, and what is said on its way.
+    /// Does the leftover work, and puts the messages on their way.
     fn settle(&mut self, at: usize) -> Result<(), String> {
         loop {
             let process = &mut self.processes[at];

@@ -1,4 +1,4 @@
-//! Holds: what stands in a process for the senders of a port, and how the [counts](super::counts) are kept by its node.
+//! Holds: a process's stand for the senders of a port, and the [counts](super::counts) that its node keeps.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,7 +11,7 @@ use crate::name::ThreadName;
 use crate::node::Node;
 use crate::wire::{Body, SenderTransfer, Slot};
 
-/// As long as a clone of it lives, the port's home counts the process, or is about to.
+/// A hold of a port. As long as a clone of it lives, the port's home counts the process, or is about to.
 pub(crate) type Hold = Arc<Held>;
 
 /// See [`Hold`].
@@ -49,10 +49,10 @@ impl Drop for Held {
     }
 }
 
-/// What keeps a sender counted elsewhere until it is counted here: the message that has brought it.
+/// Keeps a sender counted in another process until it is counted here: the message that has brought it.
 pub(super) type Cover = Arc<Unpacking>;
 
-/// A message that has come and carries senders. When this is dropped, each of them is counted, or of no port.
+/// A message that has come and carries senders. When this is dropped, each of them is counted, or belongs to no port.
 pub(crate) struct Unpacking {
     node: Weak<Node>,
     from: ProcessId,
@@ -67,7 +67,7 @@ impl Drop for Unpacking {
     }
 }
 
-/// A process's counts, and who waits for the ends of its ports.
+/// A process's counts, and the waiters for the ends of its ports.
 pub(crate) struct Ports {
     counts: Mutex<State<Cover, Arc<SenderTransfer>>>,
     ends: Mutex<Vec<(Slot, IVar<()>)>>,
@@ -88,7 +88,7 @@ impl Ports {
 }
 
 impl Node {
-    /// Does something to the counts, and then what comes of it, without their lock.
+    /// Changes the counts, and then does the resulting work without their lock.
     fn count<R>(&self, what: impl FnOnce(&mut State<Cover, Arc<SenderTransfer>>) -> R) -> R {
         let (result, leftover, word) = {
             let mut counts = self.ports.lock();
@@ -105,7 +105,7 @@ impl Node {
 
     fn say_all(&self, mut next: Option<(ProcessId, PortMessage)>) {
         while let Some((to, word)) = next {
-            // Who has gone needs not be told.
+            // A process that has gone need not be told.
             let _ = self.transmit_word(to, Lane::User, word);
             next = self.ports.lock().next_word(true);
         }
@@ -122,7 +122,7 @@ impl Node {
         ended.inspect(|ended| _ = ended.put(()));
     }
 
-    /// A port of that slot: filled when it has ended.
+    /// Opens a port with that slot. The returned variable is filled when the port has ended.
     pub(super) fn open_port(&self, port: Slot) -> IVar<()> {
         let ended = IVar::new();
         self.ports.ends().push((port, ended.clone()));
@@ -135,13 +135,14 @@ impl Node {
         self.ports.ends().retain(|(slot, _)| *slot != port);
     }
 
-    /// A hold of that port. `cover`: what keeps it counted until this process is.
+    /// Makes a hold of that port. `cover` keeps it counted until the home counts this process.
     pub(super) fn hold_port(self: &Arc<Self>, port: ThreadName, cover: Option<Cover>) -> Hold {
         self.count(|counts| counts.acquire(port, cover));
         Arc::new(Held { port, node: Arc::downgrade(self) })
     }
 
-    /// A body leaves for `to`: says behind it what it carries. The transfer's number, if it has one.
+    /// Writes behind a body that leaves for `to` which senders it carries. Returns the transfer's number, if there is
+    /// a transfer.
     pub(crate) fn pack(&self, to: ProcessId, body: &mut Body) -> Option<u64> {
         let transfer = body.take_parcel()?;
         let kept = Arc::clone(&transfer);
@@ -154,12 +155,12 @@ impl Node {
         Some(number)
     }
 
-    /// It has not left.
+    /// Undoes [`pack`](Self::pack) for a message that has not left.
     pub(crate) fn unpack_again(&self, to: ProcessId, number: u64) {
         self.count(|counts| counts.is_unpacked(to, number));
     }
 
-    /// What `frame`, which has come, carries is held from now on. `None`: it makes no sense.
+    /// Holds the senders that an arrived `frame` carries. `None`: the frame is malformed.
     pub(crate) fn unpack(&self, from: ProcessId, frame: &mut Body) -> Option<()> {
         let (ports, transfer) = frame.open_parcel()?;
         let node = self.again()?;
@@ -180,12 +181,12 @@ impl Node {
         Some(())
     }
 
-    /// Somebody has said something of ports.
+    /// Handles a message about ports.
     pub(crate) fn hear_word(&self, from: ProcessId, word: PortMessage) {
         self.count(|counts| counts.hear(from, word));
     }
 
-    /// A process has gone, and what it has sent is in the inboxes.
+    /// A process has gone, and all that it has sent is in the inboxes.
     pub(crate) fn lose_holder(&self, peer: ProcessId) {
         self.count(|counts| counts.lose(peer));
     }

@@ -1,4 +1,4 @@
-//! What processes say to each other of ports, each in a header without a body.
+//! The messages between processes about ports, each in a header without a body.
 //!
 //! | kind | `to` | `request` | `tag` |
 //! |---|---|---|---|
@@ -16,20 +16,20 @@ use crate::wire::{Header, Kind, Slot};
 pub(crate) enum PortMessage {
     /// To the home: count me.
     Hold { port: Slot, request: u64 },
-    /// From the home: I do, unless the port has ended.
+    /// From the home: you are counted, unless the port has ended.
     Held { request: u64 },
-    /// To the home: count me no more.
+    /// To the home: stop counting me.
     Release { port: Slot },
-    /// To who has sent a message that carries senders: I am counted.
+    /// To the sender of a message that carries senders: I am counted.
     Unpacked { transfer: u64 },
-    /// Say so when you know that this process has gone.
+    /// Request to confirm, once known, that this process has gone.
     Confirm { process: ProcessId },
-    /// I know, and have said all that comes of it.
+    /// Confirmation that the process has gone, after all messages that follow from its end.
     Confirmed { process: ProcessId },
 }
 
 impl PortMessage {
-    /// What a header means. `None`: it is of another kind, or makes no sense.
+    /// Reads a header. `None`: the header is of another kind, or malformed.
     pub(crate) fn read(header: &Header) -> Option<Self> {
         let (request, port) = (header.request, header.to);
         let process = ProcessId(header.tag);
@@ -45,7 +45,7 @@ impl PortMessage {
         }
     }
 
-    /// Its header, in which everything else is 0.
+    /// The message's header, in which all other fields are 0.
     pub(crate) fn header(self) -> Header {
         match self {
             Self::Hold { port, request } => Header { to: port, request, ..Header::new(Kind::Hold) },

@@ -1,24 +1,26 @@
 //! Ports: typed channels between processes, with a home.
 //!
-//! A [`Port`] lies in the process that receives. Its [`PortSender`] is a value: it may be cloned, sent, stored and dropped, and whoever has
-//! it connects an [`Outlet`] to it. A send commits on a *credit* of its own process, so a choice among sends and receives, here and
-//! there, needs no agreement with anybody, and a send that loses has taken nothing.
+//! A [`Port`] lies in the process that receives. Its [`PortSender`] is a value that may be cloned, sent, stored and
+//! dropped. Its holder connects an [`Outlet`] to it. A send commits on a *credit* of its own process. So a choice
+//! among sends and receives, here and in other processes, needs no agreement with anybody, and a send that loses has
+//! taken nothing.
 //!
 //! # The end of a port
 //!
 //! When the last sender has gone, the port has ended: [`recv`](Port::recv) yields the messages that are left, and then
 //! [`RecvError::Closed`], for ever. The senders that count are
 //!
-//! * each [`PortSender`] and [`Outlet`], and a send that has not committed, until it is dropped, or its process has gone;
-//! * each message that carries a sender, as long as it may be received. A request's argument, its answer, the argument
-//!   and the value of a thread of another process count alike.
+//! * each [`PortSender`] and [`Outlet`], and each send that has not committed, until it is dropped or its process has gone;
+//! * each message that carries a sender, as long as it may be received. A request's argument, its answer, and the argument
+//!   and value of a thread of another process count alike.
 //!
-//! A port that has never had a sender has not ended. Bytes of a sender that are kept elsewhere (in a file, in a byte string of the
-//! user's own, in what [`Inbox::returned`] gives back, in operations of groups, in arguments of objects of other processes) do not count: what is read from
-//! them is a sender, which counts from when it is [connected](Process::connect); if the port has ended, its sends are
-//! [`SendError::Gone`].
+//! A port that has never had a sender has not ended. A sender's bytes do not count where they are kept in other ways: in a file,
+//! in a byte string of the user's own, in the result of [`Inbox::returned`], in operations of groups, or in arguments of objects
+//! of other processes. A sender that is read from such bytes counts from its [connection](Process::connect) on. If the port has
+//! ended, its sends give [`SendError::Gone`].
 //!
-//! When a process has died, the port does not end before all others know that it has: it may have passed senders on.
+//! When a process has died, the port does not end before all others know this, since the process may have passed
+//! senders on.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -71,10 +73,10 @@ pub struct Port<T> {
     message: PhantomData<fn() -> T>,
 }
 
-/// Where to send to a port, as a value; see [the module](self).
+/// The address of a port, as a value; see [the module](self).
 pub struct PortSender<T> {
     home: ThreadName,
-    /// `None`: it was read from bytes that do not count.
+    /// `None` if the sender was read from bytes that do not count.
     hold: Option<Hold>,
     message: PhantomData<fn(T)>,
 }
@@ -98,7 +100,8 @@ impl Process {
         Ok(Port { inbox, node, ended, message: PhantomData })
     }
 
-    /// Connects to a port, which may be in any process. What each outlet sends is received in that order.
+    /// Connects to a port, which may be in any process. The messages of each outlet are received in the order in
+    /// which they were sent.
     ///
     /// # Errors
     /// There are too many inboxes.
@@ -114,18 +117,19 @@ impl Process {
 }
 
 impl<T> Port<T> {
-    /// Where to send to it. Once the port has ended, nobody can send to it any more: whoever will ask for more senders keeps one.
+    /// A sender of this port. Once the port has ended, nobody can send to it any more: keep a sender as long as you
+    /// will ask for more.
     pub fn sender(&self) -> PortSender<T> {
         let home = self.inbox.name();
         PortSender { home, hold: Some(self.node.hold_port(home, None)), message: PhantomData }
     }
 
-    /// How many messages wait.
+    /// Number of messages that wait.
     pub fn len(&self) -> usize {
         self.inbox.len()
     }
 
-    /// Whether none waits.
+    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty()
     }
@@ -135,12 +139,12 @@ impl<T: DeserializeOwned> Port<T> {
     /// The event of receiving the oldest message. Not chosen, or dropped: it stays in its place.
     ///
     /// # Errors
-    /// [`Closed`](RecvError::Closed) if no message is left, and no sender: then it commits at once, for all who wait, and for ever.
+    /// [`Closed`](RecvError::Closed) if no message and no sender is left: it then commits at once, for all waiters, and for ever.
     /// [`Decode`](RecvError::Decode) if what was sent is no `T`.
     pub fn recv(&self) -> impl Event<Output = Result<T, RecvError>> + Send + use<T> {
         let next = || self.inbox.recv::<T>(ANYONE, MESSAGE).wrap(|got| got.map(|got| got.value));
         let left = next();
-        // All that was sent is here when it has ended; some may have come after the first branch was looked at.
+        // All messages are here when the port has ended; some may have come after the first branch was polled.
         let ended = self.ended.get().wrap(move |()| left.try_sync().unwrap_or(Err(RecvError::Closed)));
         choose_biased((next(), ended))
     }
@@ -151,7 +155,7 @@ impl<T: Serialize> Outlet<T> {
     /// was never sent.
     ///
     /// # Errors
-    /// The message, and why it was not sent: [`SendError::Gone`] if the port is closed.
+    /// [`Unsent`] gives the message and the reason: [`SendError::Gone`] if the port is closed.
     pub fn send(&self, message: T) -> impl Event<Output = Result<(), Unsent<T>>> + Send + use<T>
     where
         T: Send,
@@ -159,24 +163,25 @@ impl<T: Serialize> Outlet<T> {
         let sent = self.inbox.send(self.home, MESSAGE, &message);
         let hold = Hold::clone(&self.hold);
         sent.wrap(move |sent| {
-            // Until it has gone, or has not.
+            // The hold lasts until the message was sent or refused.
             drop(hold);
             sent.map_err(|why| Unsent { message, why })
         })
     }
 
-    /// The event that the port's process has gone: what became of what was sent by this outlet; see [`Inbox::returned`].
+    /// The event that the port's process has gone. It yields the fate of the messages sent by this outlet; see
+    /// [`Inbox::returned`].
     pub fn returned(&self) -> impl Event<Output = Returned> + Send + use<T> {
         self.inbox.returned(self.home.process.0)
     }
 }
 
-/// A message that was not sent: here it is.
+/// The error of a message that was not sent; it gives the message back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsent<T> {
-    /// What was to be sent.
+    /// The message.
     pub message: T,
-    /// Why it was not.
+    /// The reason why it was not sent.
     pub why: SendError,
 }
 

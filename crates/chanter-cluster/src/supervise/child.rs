@@ -1,4 +1,4 @@
-//! A child: what it runs, where, and whether it is started again.
+//! A child: its function, its place, and whether it is started again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,19 +7,19 @@ use crate::remote::{Down, Plan};
 use crate::service::CallError;
 use crate::{Process, SpawnError, ThreadName};
 
-/// Where a child runs.
+/// The process in which a child runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In this process. When that has gone, the child cannot be started again.
     Process(u32),
-    /// In any that lives, by turns.
+    /// In any living process, in turn.
     AnyProcess,
 }
 
 /// Whether a child is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// However it has ended.
+    /// In any case, even if it ended with a value.
     Always,
     /// If it did not end with a value.
     OnFailure,
@@ -46,7 +46,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Spawns the child. `turn`: which of the processes that live is next.
+    /// Spawns the child. `turn` is the number of the next process to try.
     pub(super) async fn spawn(
         &self,
         here: &Process,
@@ -63,7 +63,7 @@ impl Child {
         let mut last = None;
         for process in processes.into_iter().filter(|process| here.down(*process).is_none()) {
             match here.at(process).spawn(self.plan.clone()).await {
-                // Whether it began there or not: the process has gone, and the thread with it.
+                // The process has gone, and the thread with it, whether it began there or not.
                 Err(SpawnError::Call(error @ CallError::Lost { .. })) => last = Some(error),
                 spawned => return spawned,
             }
@@ -76,7 +76,7 @@ impl Child {
     }
 }
 
-/// Who the children are now.
+/// The threads that are the children now.
 #[derive(Debug)]
 pub(super) struct Current(Mutex<State>);
 

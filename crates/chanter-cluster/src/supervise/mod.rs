@@ -1,7 +1,8 @@
 //! Supervisors: threads of other processes that are started again when they fail, with limits.
 //!
-//! A supervisor starts its children in order, watches each, and does for one that has failed what its strategy says. If children fail
-//! more often than its limit allows, it ends them all, and says which one it was: whoever waits for the [`Team`] decides.
+//! A supervisor starts its children in order and watches each. When one has failed, it follows its strategy. If
+//! children fail more often than its limit allows, it ends them all and reports the last one to fail. The waiter on
+//! the [`Team`] decides what follows.
 //!
 //! | strategy | when a child fails, these are started again |
 //! |---|---|
@@ -27,7 +28,7 @@ pub use child::{Place, Restart};
 use crate::remote::{Down, Plan, SpawnError};
 use crate::{Process, ThreadName};
 
-/// Whom else a failure concerns.
+/// The children that are started again when one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     OneForOne,
@@ -80,28 +81,28 @@ impl Supervisor {
         Self { strategy, most: 3, within: Duration::from_secs(5), children: Vec::new() }
     }
 
-    /// The child that has failed is started again.
+    /// A supervisor that starts the failed child again.
     pub fn one_for_one() -> Self {
         Self::new(Strategy::OneForOne)
     }
 
-    /// All are.
+    /// A supervisor that starts all children again when one fails.
     pub fn one_for_all() -> Self {
         Self::new(Strategy::OneForAll)
     }
 
-    /// It is, and those that were added after it.
+    /// A supervisor that starts the failed child again, and those that were added after it.
     pub fn rest_for_one() -> Self {
         Self::new(Strategy::RestForOne)
     }
 
-    /// So often children may fail and be started again within that time: 3 in 5 s unless that is said.
+    /// Sets how many times children may be started again `within` that time. The default is 3 in 5 s.
     pub fn at_most(mut self, most: usize, within: Duration) -> Self {
         (self.most, self.within) = (most, within);
         self
     }
 
-    /// Adds a child, whose value nobody gets. Children are started in the order in which they were added.
+    /// Adds a child, whose value is dropped. Children are started in the order in which they were added.
     pub fn child<T>(
         mut self,
         name: impl Into<String>,
@@ -115,10 +116,10 @@ impl Supervisor {
 
     /// Starts the children, and watches them from then on.
     ///
-    /// **Cancel safety.** Dropped, it ends what it has started.
+    /// **Cancel safety.** If this is dropped, the children that it has started are ended.
     ///
     /// # Errors
-    /// A child cannot be started: which, and why. Those before it have been ended.
+    /// [`TeamError::Spawn`]: a child cannot be started. The children before it have been ended.
     ///
     /// # Panics
     /// The caller is no thread of a machine: the supervisor is one.
@@ -135,22 +136,22 @@ impl Supervisor {
     }
 }
 
-/// Why a team has ended, or could not begin.
+/// The reason why a team has ended, or could not begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TeamError {
     /// A child cannot be started, or not again.
     Spawn {
-        /// Its name.
+        /// The child's name.
         child: String,
-        /// Why.
+        /// The reason.
         why: SpawnError,
     },
     /// Children have failed too often; this one was the last.
     TooOften {
-        /// Its name.
+        /// The child's name.
         child: String,
-        /// How it failed.
+        /// The way in which it failed.
         down: Down,
     },
 }
@@ -185,7 +186,7 @@ impl Team {
         self.current.get(name)
     }
 
-    /// How often children were started again.
+    /// Number of times that children were started again.
     pub fn restarts(&self) -> u64 {
         self.current.restarts()
     }

@@ -1,4 +1,4 @@
-//! What a supervisor does: it waits for the end of children, and starts them again.
+//! The work of a supervisor: it waits for the end of children, and starts them again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Strategy, Supervisor, TeamError};
 use crate::Process;
 use crate::remote::{Down, GlobalThread};
 
-/// A child that runs: the how-manieth thread of it this is tells its end from those of threads before.
+/// A child that runs. Its incarnation number tells its end from those of earlier threads of the same child.
 struct Running {
     thread: GlobalThread<()>,
     incarnation: u64,
@@ -30,9 +30,9 @@ pub(super) struct Watch {
     current: Arc<Current>,
     running: Vec<Option<Running>>,
     incarnations: u64,
-    /// Whose turn it is among the processes.
+    /// Number of the next process for a child that may run in any.
     turn: u32,
-    /// When children were started again, within the limit's time.
+    /// The times at which children were started again, within the limit's time.
     restarts: VecDeque<Instant>,
     tell: Sender<End>,
     ends: Receiver<End>,
@@ -58,7 +58,7 @@ pub(super) async fn start_all(
 }
 
 impl Drop for Watch {
-    /// Whoever started it has stopped in the midst of it.
+    /// Ends the children if the supervisor is dropped before its end.
     fn drop(&mut self) {
         for running in self.running.iter().flatten() {
             drop(running.thread.cancel());
@@ -75,7 +75,7 @@ impl Watch {
         self.incarnations += 1;
         let (incarnation, tell, down) = (self.incarnations, self.tell.clone(), thread.down());
         spawn_parasite(async move {
-            // Nobody supervises any more, if that fails.
+            // The send fails only if the supervisor has gone.
             let _ = tell.send(End { child: at, incarnation, down: down.await }).await;
         });
         self.running[at] = Some(Running { thread, incarnation });
@@ -87,7 +87,7 @@ impl Watch {
         for at in (first..self.running.len()).rev() {
             if let Some(running) = self.running[at].take() {
                 self.current.set(&self.plan.children[at].name, None);
-                // It has gone already, if that is refused.
+                // A refusal means that the thread has already gone.
                 let _ = running.thread.cancel().await;
                 running.thread.down().await;
             }
@@ -132,7 +132,7 @@ impl Watch {
             Strategy::OneForAll => 0,
             Strategy::RestForOne => failed,
         };
-        // Who had ended for good stays so.
+        // A child that has ended for good is not started again.
         let again: Vec<usize> =
             (first..self.running.len()).filter(|at| *at == failed || self.running[*at].is_some()).collect();
         self.end_from(first).await;

@@ -24,8 +24,8 @@ use super::waits::Waiting;
 use crate::lazy::Answer;
 use crate::{Begun, ObjectError, Ref, slot};
 
-/// So long it waits before it asks again, if too many requests are under way: each time twice as long, up to the other. (Many may wait,
-/// and have not to keep those from running for whom they wait.)
+/// Pause of a call before it asks again, if too many requests are under way. Each further pause is twice as long, up
+/// to [`LONGEST_PAUSE`]. (Many calls may wait, and must not keep the threads that they wait for from running.)
 const PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,7 +43,7 @@ pub(crate) struct RemoteCall<R> {
     finish: Finish<R>,
 }
 
-// SAFETY: a place for the answer is used by this alone, which is a part of whoever has it.
+// SAFETY: only this call uses the answer's place, and the call is a part of the future that has the place.
 unsafe impl<R> Send for RemoteCall<R> {}
 
 #[allow(
@@ -51,15 +51,15 @@ unsafe impl<R> Send for RemoteCall<R> {}
     reason = "a call lies in a box of its own, and most are in the large stage"
 )]
 enum Stage<R> {
-    /// Too many were under way.
+    /// Too many requests were under way.
     Paused { request: Request, pause: Pin<Box<dyn Future<Output = ()> + Send>> },
-    /// Both pinned.
+    /// Both fields are pinned.
     Called(Called, Waiting),
-    /// It is over, or was forwarded.
+    /// The call is over, or was forwarded.
     Over(Option<Result<R, ObjectError>>),
 }
 
-/// What is asked of whom.
+/// A request, and the process that gets it.
 struct Request {
     at: At,
     name: &'static str,
@@ -68,7 +68,8 @@ struct Request {
     pause: Duration,
 }
 
-/// What is made of an answer: `R` itself, or `()` where the value is put into a continuation's place.
+/// The way in which an answer is read: as `R` itself, or as `()` where the value is put into a continuation's place.
+/// `R` itself, or `()` where the value is put into a continuation's place.
 struct Finish<R> {
     place: *mut (),
     read: unsafe fn(*mut (), &[u8]) -> Result<R, String>,
@@ -82,27 +83,27 @@ unsafe fn value<R: DeserializeOwned>(_: *mut (), bytes: &[u8]) -> Result<R, Stri
 /// Puts the value into a continuation's place.
 ///
 /// # Safety
-/// It is that of an `Answer<R>`, and nobody else uses it.
+/// `place` is that of an `Answer<R>`, and nothing else uses it.
 unsafe fn fill<R: DeserializeOwned>(place: *mut (), bytes: &[u8]) -> Result<(), String> {
     let value = read(bytes)?;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller gives the place of an `Answer<R>` that nothing else uses.
     unsafe { *place.cast::<Answer<R>>() = Answer::Filled(value) };
     Ok(())
 }
 
-/// Whom to ask, and for what.
+/// The process to ask, and the object to ask for.
 pub(super) struct Target {
     pub(super) here: Process,
     pub(super) process: u32,
     /// Slot and generation, there.
     object: (u32, u32),
     how: How,
-    /// What the object is called, wherever it is.
+    /// The object's name, wherever the object is.
     name: Name,
 }
 
 impl Target {
-    /// Of an object that is not here: where it is, or is said to be.
+    /// The target of an object that is not here: its place, or the place of a hint.
     pub(super) fn of<T>(to: Ref<T>) -> Result<Self, ObjectError> {
         let Some((slot, generation)) = to.local() else {
             let (context, mut target) = Self::seen(to)?;
@@ -116,7 +117,7 @@ impl Target {
         let home = (here.number(), name.0, name.1);
         let place = whereabouts(name);
         if let (None, Some(home)) = (place, home_of(name)) {
-            // It was a hosted object, and ends with its home.
+            // This was a hosted object, which ends with its home.
             if here.down(home.0).is_some() {
                 return Err(ObjectError::Ended);
             }
@@ -137,7 +138,7 @@ impl Target {
         }
     }
 
-    /// Of an object of another process, where it was born.
+    /// The target of an object of another process: the place where it was made.
     pub(super) fn home<T>(to: Ref<T>) -> Result<Self, ObjectError> {
         Self::seen(to).map(|(_, target)| target)
     }
@@ -149,12 +150,12 @@ impl Target {
         Ok((context, Self::exactly(here, (place.process, place.slot, generation))))
     }
 
-    /// There, and nowhere else.
+    /// The target with exactly this place.
     pub(super) fn exactly(here: Process, name: Name) -> Self {
         Self { here, process: name.0, object: (name.1, name.2), how: How::Home, name }
     }
 
-    /// A process, for no object.
+    /// A process as a target, for no object.
     pub(super) fn nobody(here: Process, process: u32) -> Self {
         Self::exactly(here, (process, NOBODY.0, NOBODY.1))
     }
@@ -182,7 +183,7 @@ impl<R> RemoteCall<R> {
         Self::to(Target::of(to)?, key, arguments)
     }
 
-    /// The same, of somebody in particular.
+    /// Asks a given target for a method's answer.
     pub(super) fn to<A: Serialize>(target: Target, key: Key<A, R>, arguments: &A) -> Result<Self, ObjectError>
     where
         R: DeserializeOwned,
@@ -225,7 +226,7 @@ impl<R> RemoteCall<R> {
         {
             ProcessContext::of(&self.here).hints.insert(self.name, place);
         }
-        // SAFETY: `Finish` was made so; the place is there while this is.
+        // SAFETY: `Finish` was made with a `read` for its place, and the place lives as long as this call.
         within(&self.here, || unsafe {
             (self.finish.read)(self.finish.place, value?).map_err(|_| ObjectError::Incompatible)
         })
@@ -239,7 +240,8 @@ impl<R> RemoteCall<R> {
 }
 
 impl RemoteCall<()> {
-    /// Asks for a method's answer, for a continuation. If its caller is in another process itself, it is forwarded.
+    /// Asks for a method's answer, for a continuation. If the caller of the continuation is in another process
+    /// itself, the call is forwarded.
     ///
     /// # Safety
     /// The place is there, and nobody else's, as long as this is.
@@ -252,7 +254,7 @@ impl RemoteCall<()> {
         let target = Target::of(to)?;
         let (body, sent) = target.body(arguments)?;
         let finish = Finish { place: place.cast(), read: fill::<R> };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the place alive and unshared while this lives.
         if let Answer::Owed(duty) = unsafe { &*place } {
             let handed = duty.forward(target.process, key.number, body);
             if handed.is_err() {
@@ -268,9 +270,9 @@ impl RemoteCall<()> {
 /// Whether the method may have got its arguments.
 fn is_made(outcome: &Result<Body, CallError>) -> bool {
     match outcome {
-        // Then nobody has read them.
+        // An object that has ended has not read them.
         Ok(answer) => answered(answer).0 != Err(ObjectError::Ended),
-        // What is lost is seen to by whoever watches the process.
+        // The watch on the lost process ends the continuations that were sent there.
         Err(error) => matches!(
             error,
             CallError::Panicked(_)
@@ -310,7 +312,7 @@ impl<R> Future for RemoteCall<R> {
     type Output = Result<R, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: what is called is not moved until it is over.
+        // SAFETY: the fields of `Stage::Called` are not moved until the call is over.
         let this = unsafe { self.get_unchecked_mut() };
         loop {
             match &mut this.stage {
@@ -343,10 +345,10 @@ impl<R> Future for RemoteCall<R> {
     }
 }
 
-/// What is said instead of a value.
+/// The error that a call yields instead of a value.
 ///
 /// # Panics
-/// If the method has: as where it is here, that is its caller's.
+/// If the method has panicked: as with a local call, the panic goes on in the caller.
 pub(super) fn gone(error: CallError) -> ObjectError {
     match error {
         CallError::Lost { begun, .. } => ObjectError::Lost {
@@ -358,7 +360,7 @@ pub(super) fn gone(error: CallError) -> ObjectError {
         CallError::GivenUp => ObjectError::Lost { begun: Begun::Unknown },
         CallError::NotBegun(_) => ObjectError::Lost { begun: Begun::No },
         CallError::NoSuchProcess(_) => ObjectError::Ended,
-        // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
+        // No caller gets this error: a call that finds too many under way waits (`Stage::Paused`).
         CallError::Full(_) => ObjectError::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
         CallError::TooLong { .. } => ObjectError::TooLong,

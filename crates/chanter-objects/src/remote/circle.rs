@@ -15,7 +15,7 @@ pub struct Circle {
 /// One wait in a circle.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// The object that is held meanwhile, if one.
+    /// The object that is held meanwhile, if any.
     pub(super) inside: Option<Name>,
     /// The object that is waited for.
     pub(super) to: Name,

@@ -1,7 +1,7 @@
-//! Which process of the cluster this is, and how it is found again from a reference.
+//! `ProcessContext`: a process's state for objects, and how a reference leads to it.
 //!
-//! A program's process is one of a cluster, as a rule. Several may lie in one (`chanter_cluster::local`, simulations): then what is
-//! polled or read in the name of one of them runs within [`enter`].
+//! A program's process is one of a cluster, as a rule. Several may lie in one OS process (`chanter_cluster::local`,
+//! simulations). Code that polls or reads in the name of one of them then runs within [`enter`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,13 +22,13 @@ use super::waits::Waits;
 use crate::reference::Place;
 use crate::slot::{self, Slot};
 
-/// What a process has for objects.
+/// The state that a process of the cluster has for objects.
 #[doc(alias = "Space")]
 pub struct ProcessContext {
     here: WeakProcess,
     /// The number of the process.
     pub(crate) number: u32,
-    /// Its place among the spaces, counted from 1.
+    /// Index of this context in [`CONTEXTS`], counted from 1.
     pub(crate) index: u16,
     pub(super) hints: Hints,
     pub(super) owner_tables: OwnerTables,
@@ -44,11 +44,11 @@ impl fmt::Debug for ProcessContext {
     }
 }
 
-/// Of all processes that lie in this one.
+/// The contexts of all processes of clusters that lie in this OS process.
 static CONTEXTS: RwLock<Vec<Weak<ProcessContext>>> = RwLock::new(Vec::new());
 
 impl ProcessContext {
-    /// That of a process.
+    /// The context of a process.
     pub(crate) fn of(here: &Process) -> Arc<Self> {
         if let Some(context) = here.state::<Self>() {
             return context;
@@ -78,7 +78,7 @@ impl ProcessContext {
         context
     }
 
-    /// The one of that index, if its process is in use.
+    /// The context of that index, if its process is in use.
     pub(crate) fn at(index: u16) -> Option<Arc<Self>> {
         let contexts = CONTEXTS.read().unwrap_or_else(PoisonError::into_inner);
         contexts.get(usize::from(index).checked_sub(1)?)?.upgrade()
@@ -92,7 +92,7 @@ impl ProcessContext {
     pub(super) fn is_guest(&self, hosted: Hosted) -> bool {
         let Some(home) = self.guests().get(&hosted.name).copied() else { return false };
         let (process, slot, generation) = hosted.home;
-        // Processes that lie in one have their slots together: each is a home of what was born there.
+        // Processes that lie in one OS process share its slots: each of them is a home of the objects made there.
         home == hosted.home
             || (home.1, home.2) == (slot, generation) && Self::lies_here(process) && Self::lies_here(home.0)
     }
@@ -103,23 +103,24 @@ impl ProcessContext {
             let contexts = CONTEXTS.read().unwrap_or_else(PoisonError::into_inner);
             contexts.iter().filter_map(Weak::upgrade).collect()
         };
-        // One of these may be the last handle, and what it drops is user code: not under the lock.
+        // One of these may be the last handle, whose drop runs user code, so it is dropped without the lock.
         contexts.iter().any(|context| context.number == number)
     }
 
-    /// An object has moved here.
+    /// Notes that an object has moved here.
     pub(super) fn welcome(self: &Arc<Self>, hosted: Hosted) -> Staying {
         self.guests().insert(hosted.name, hosted.home);
         Staying { context: Arc::downgrade(self), name: hosted.name }
     }
 
-    /// Its process.
+    /// The process of this context, if it is still in use.
     pub(crate) fn here(&self) -> Option<Process> {
         self.here.upgrade()
     }
 }
 
-/// Runs `body` in the name of a process. This holds for the caller's stack alone: a fiber that is suspended within takes it along.
+/// Runs `body` in the name of a process. This holds for the caller's stack only, so a fiber that is suspended within
+/// takes it along.
 pub(crate) fn within<R>(here: &Process, body: impl FnOnce() -> R) -> R {
     stack_local::set(here, body)
 }
@@ -147,13 +148,13 @@ fn runs_for() -> Option<Hosted> {
     stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
 }
 
-/// The home of an object that has moved here, if the current poll is a request's that was forwarded to it.
+/// The home of a hosted object, if the current poll runs a request that was forwarded to it.
 pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
     runs_for().filter(|hosted| hosted.name == name).map(|hosted| hosted.home)
 }
 
-/// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a hosted object, and has left,
-/// which its home knows (INV-MIGRATION 3 and 4).
+/// Whether a caller that has found this generation not to be live asks another process. The object has moved, or has
+/// come back. Or it was a hosted object and has left, which its home knows (INV-MIGRATION 3 and 4).
 #[cold]
 pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
     let name = (slot::number_of(slot), generation);
@@ -212,7 +213,7 @@ pub(crate) fn name_of_here() -> u32 {
     with_current(|here| here.map_or(0, Process::number))
 }
 
-/// Where the object of that process and slot is, as seen from the current process; `None`: in this one.
+/// The place of a slot of that process, as seen from the current process; `None` if that is the current one.
 pub(crate) fn place_of(process: u32, slot: u32) -> Option<Place> {
     with_current(|here| match here {
         Some(here) if here.number() == process => None,
@@ -222,13 +223,14 @@ pub(crate) fn place_of(process: u32, slot: u32) -> Option<Place> {
     })
 }
 
-/// Runs a future in the name of a process: what it reads and makes is that one's. Of use where several processes of a cluster lie
-/// in one (`chanter_cluster::local`); it does not go over to threads that the future spawns.
+/// Runs a future in the name of a process: the references and objects that it reads and makes are of that process.
+/// This is useful where several processes of a cluster lie in one OS process (`chanter_cluster::local`). Threads that
+/// the future spawns do not inherit it.
 pub fn enter<F: Future>(here: &Process, future: F) -> Entered<F> {
     Entered { here: here.clone(), future }
 }
 
-/// The same, with one's own handle.
+/// As [`enter`], with an owned handle.
 pub(super) fn entered<F: Future>(here: Process, future: F) -> Entered<F> {
     Entered { here, future }
 }
@@ -248,7 +250,7 @@ impl<F: Future> Future for Entered<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the future is not moved, and the other field is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: see above.
+        // SAFETY: `this` is pinned, and its future is never moved out.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         within(&this.here, || future.poll(cx))
     }

@@ -1,10 +1,12 @@
 //! Continuations that are sent to other processes, as arguments of calls.
 //!
-//! One that is sent away leaves a *cell* behind, at home: there its promise is determined, by a word of whoever has it. So that nobody
-//! waits for a process that has gone, the home knows who has it: first whom it was sent to, then who says that it has it. When that one
-//! goes, or drops it, or the call that carried it was not made, the promise's touch gives [`ObjectError::Unanswered`](crate::ObjectError::Unanswered).
-//! A cell is determined once: it is taken out for that, and whatever is said of it later is of no cell. Its number cannot be guessed, so
-//! only those to whom the continuation was sent can name it.
+//! A continuation that is sent away leaves a *cell* at home. Its promise is determined there, by a message from the
+//! process that has the continuation. Nobody must wait for a process that has gone, so the home knows the holder of
+//! the continuation. At first this is the process it was sent to, then the one that reports that it has it. When that
+//! process goes, or drops the continuation, or the call that carried it was not made, the promise's touch gives
+//! [`ObjectError::Unanswered`](crate::ObjectError::Unanswered). A cell is determined once, since it is taken out of
+//! the table first; later messages find no cell. Its number cannot be guessed, so only processes to which the
+//! continuation was sent can name it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -37,7 +39,7 @@ pub(super) struct Cells(Mutex<State>);
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Makes the cells' numbers: whoever was not told one does not guess it.
+    /// Makes the cells' numbers, which cannot be guessed.
     numbers: RandomState,
     cells: HashMap<u64, Cell>,
 }
@@ -59,7 +61,7 @@ type Fill = Box<dyn FnOnce(&[u8]) + Send>;
 struct Cell {
     /// Determines the promise by a value's bytes.
     fill: Fill,
-    /// Who has the continuation, whenever that is said. Closed with the cell.
+    /// Carries the number of each process that reports that it has the continuation. Closed with the cell.
     holders: Sender<u32>,
 }
 
@@ -73,7 +75,7 @@ impl Cells {
     }
 }
 
-/// What was sent with a call's arguments: to be ended if the call is not made.
+/// A continuation that was sent with a call's arguments, and is ended if the call is not made.
 pub(super) enum Sent {
     Cell(u64),
     Remote(u32, u64),
@@ -104,7 +106,7 @@ pub(super) fn sending<R>(here: &Process, to: u32, body: impl FnOnce() -> R) -> (
     (result, unwinds.take())
 }
 
-/// The call that should have carried them was not made.
+/// Ends continuations whose call was not made.
 pub(super) fn not_sent(here: &Process, sent: Vec<Sent>) {
     for sent in sent {
         match sent {
@@ -119,7 +121,7 @@ pub(crate) struct RemoteContinuation<T> {
     context: Weak<ProcessContext>,
     process: u32,
     cell: u64,
-    /// Somebody else has it, or it was filled.
+    /// True once the continuation was sent on or filled.
     is_over: AtomicBool,
     write: fn(Body, &T) -> Result<Body, String>,
 }
@@ -159,14 +161,14 @@ fn begun(cell: u64) -> Body {
     body
 }
 
-/// It is dropped.
+/// The message that a continuation was dropped.
 fn ended(cell: u64) -> Body {
     let mut body = begun(cell);
     body.push(0);
     body
 }
 
-/// Comes to its process, or that one goes.
+/// Posts a message, which arrives unless its process goes.
 fn post(here: &Process, process: u32, what: &'static str, body: Body) {
     let at = here.at(process);
     if let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
@@ -178,16 +180,17 @@ fn post(here: &Process, process: u32, what: &'static str, body: Body) {
     }
 }
 
-/// A continuation as data: where its promise is, and who has it as far as that process knows.
+/// A continuation as data: the place of its promise, and the process that has it as far as its home knows.
 #[derive(Serialize, Deserialize)]
 struct Name {
     process: u32,
-    /// (As bytes: of one length, whatever the number.)
+    /// (As bytes, so that the length is the same for all numbers.)
     cell: [u8; 8],
     told: u32,
 }
 
-/// As an argument of a call of an object; nothing else knows where it goes. Who sends it has it no more.
+/// Only an argument of a call of an object can be written, since only there the receiver is known. The sender loses
+/// it.
 impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let refused =
@@ -239,7 +242,7 @@ impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
     }
 }
 
-/// Makes a cell, and sees to it that it goes with who has the continuation.
+/// Makes a cell, and a thread that ends the cell with the process that has the continuation.
 fn leave_cell<T>(context: &Arc<ProcessContext>, here: &Process, to: u32, promise: Sender<T>) -> u64
 where
     T: DeserializeOwned + Send + 'static,
@@ -247,7 +250,7 @@ where
     let (holders, said) = mailbox();
     let fill = Box::new(move |bytes: &[u8]| {
         if let Ok(value) = read(bytes) {
-            // Nobody may wait for it any more.
+            // An error only means that nobody waits any more.
             let _ = promise.try_send(value);
         }
     });
@@ -261,7 +264,7 @@ where
     cell
 }
 
-/// Ends with the cell, or ends it with the process that has its continuation.
+/// Watches the process that has a cell's continuation, and ends the cell with it. Returns when the cell ends.
 async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: u32, said: Receiver<u32>) {
     loop {
         let gone = {
@@ -271,7 +274,7 @@ async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: u32, said: 
         match choose((said.recv().wrap(Some), gone.wrap(|_| None))).await {
             Some(Ok(next)) => holder = next,
             Some(Err(_)) => return,
-            // What it has said before is here: D3.
+            // All that the process has sent before its end is here: D3. D3.
             None => match said.try_recv() {
                 Ok(next) => holder = next,
                 Err(_) => {

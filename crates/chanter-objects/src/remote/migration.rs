@@ -1,20 +1,20 @@
-//! Where objects have gone that were born here, and where those of others are said to be.
+//! The places of objects that were made here and have moved, and hints about the places of others.
 //!
-//! An object's name is that of the place where it was born, its *home*. When it has moved, its slot there stays, empty, and the home
-//! knows where it is: it owns it there. Requests that come to the home are forwarded. Whoever is answered from elsewhere is told
-//! from where, and asks there from then on; that is a hint. A process that is asked for what it does not have hands the request on to
-//! the home.
+//! An object's name is that of the place where it was made, its *home*. When it has moved, its slot at home stays,
+//! empty. The home knows the object's place, and owns it there. Requests that come to the home are forwarded. An
+//! answer from another place names that place, and the caller asks there from then on; that is a hint. A process that
+//! is asked for an object that it does not have forwards the request to the home.
 //!
 //! INV-MIGRATION (all under the lock of the table, with INV-BODY):
 //!
-//! 1. An object that is in the table is empty here, and not live. Whoever makes it live again takes it out.
-//! 2. Who puts it in has been alone inside, and looks whether its generation is over. Who ends a generation takes it out
-//!    afterwards. So what is owned elsewhere for an object goes with its owner.
-//! 3. Who finds an object not to be live looks here whether it is elsewhere, and once more whether it is live: it may have come back.
-//!    It asks again, then.
-//! 4. A request that was forwarded to a hosted object, or came by a hint, has been let in by `route` before its method begins. The hosted object may
-//!    leave in between. Then the method has not begun, and the request goes to the home, with its arguments. It comes to the object in
-//!    the end: the home does not say that a hosted object is where it is not, but while it waits to take it back.
+//! 1. An object that is in the table is empty here, and not live. The thread that makes it live again takes it out.
+//! 2. The thread that puts it in has been alone inside, and checks whether its generation is over. The thread that ends a
+//!    generation takes it out afterwards. So an object that is owned in another process goes with its owner.
+//! 3. A caller that finds an object not to be live checks here whether it has moved, and once more whether it is live: it may
+//!    have come back. Then the caller asks again.
+//! 4. A request that was forwarded to a hosted object, or came by a hint, has been let in by `route` before its method begins.
+//!    The hosted object may leave in between. Then the method has not begun, and the request goes to the home, with its
+//!    arguments. It reaches the object in the end: the home gives a wrong place only while it waits to take the object back.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -25,7 +25,7 @@ use super::owner_table::RemoteOwner;
 use super::request::Name;
 use crate::slot::Slot;
 
-/// What objects of this process are elsewhere, by slot and generation, and what owns each there.
+/// The objects of this process that are in others, by slot and generation, and the owner of each there.
 pub(crate) struct Table<O> {
     owners: HashMap<(u32, u32), O, RandomState>,
 }
@@ -37,7 +37,7 @@ impl<O> Default for Table<O> {
 }
 
 impl<O> Table<O> {
-    /// Drop what this returns without the lock.
+    /// Takes an object out. Drop the returned owner without the lock.
     pub(crate) fn remove(&mut self, name: (u32, u32)) -> Option<O> {
         self.owners.remove(&name)
     }
@@ -47,8 +47,8 @@ impl<O> Table<O> {
     }
 }
 
-/// An object is elsewhere from now on, unless its owner is gone (INV-MIGRATION 2). Its caller is alone inside. Drop what this returns
-/// without the lock.
+/// Enters an object as moved, unless its owner is gone (INV-MIGRATION 2). The caller is alone inside. Drop the
+/// returned owner without the lock.
 pub(super) fn put_away<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32), owner: O) -> Option<O> {
     slot.set_away();
     if is_left_out("looks") || !slot.is_over(name.1) {
@@ -58,7 +58,7 @@ pub(super) fn put_away<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32), o
     Some(owner)
 }
 
-/// An object is on its way home (INV-MIGRATION 1): it is live again. Its caller is alone inside.
+/// Takes an object on its way home out of the table (INV-MIGRATION 1): it is live again. The caller is alone inside.
 pub(super) fn take_home<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32)) -> Option<O> {
     let owner = table.remove(name)?;
     slot.forgive(name.1);
@@ -70,7 +70,7 @@ pub(super) fn is_elsewhere<O>(table: &Table<O>, slot: &Slot, name: (u32, u32)) -
     table.get(name).is_some() || !is_left_out("looks again") && slot.is_live(name.1)
 }
 
-/// Whether a model does without that rule.
+/// Whether a model leaves out that rule.
 #[inline(always)]
 fn is_left_out(_rule: &'static str) -> bool {
     #[cfg(all(test, loom))]
@@ -80,7 +80,7 @@ fn is_left_out(_rule: &'static str) -> bool {
 }
 
 static MIGRATIONS: Mutex<Option<Table<RemoteOwner>>> = Mutex::new(None);
-/// How many are in the table: a hint for those who have not to lock it.
+/// Number of objects in the table: a hint that spares most callers the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The table, locked.
@@ -103,7 +103,7 @@ impl Migrations {
         result
     }
 
-    /// Drop what this returns without the lock.
+    /// Drop the returned owner without the lock.
     pub(crate) fn remove(self, name: (u32, u32)) -> Option<RemoteOwner> {
         if self.0.is_none() {
             return None;
@@ -112,12 +112,13 @@ impl Migrations {
     }
 }
 
-/// Whether any has. (Who has moved one, or has heard of that, sees it.)
+/// Whether any object of this process has moved. (A thread that has moved one, or has been told of a move, sees
+/// this.)
 pub(crate) fn some_have() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Where it is: process, slot and generation.
+/// The place of an object that has moved: process, slot and generation.
 pub(crate) fn whereabouts(name: (u32, u32)) -> Option<Name> {
     if !some_have() {
         return None;
@@ -125,13 +126,13 @@ pub(crate) fn whereabouts(name: (u32, u32)) -> Option<Name> {
     Migrations::lock().get(name).map(RemoteOwner::name)
 }
 
-/// So many hints are kept. With more, all are forgotten: they are hints.
+/// Largest number of hints. With one more, all are forgotten, which is allowed for hints.
 const MOST_HINTS: usize = 1 << 16;
 
-/// By name.
+/// Places by name.
 type Places = HashMap<Name, Name>;
 
-/// Where objects of other processes are said to be: by process, slot and generation of their names.
+/// Hints about the places of other processes' objects, by the process, slot and generation of their names.
 #[derive(Default)]
 pub(super) struct Hints {
     hints: Mutex<Places>,

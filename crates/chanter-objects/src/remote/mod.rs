@@ -1,10 +1,10 @@
 //! Objects of other processes: the same references, the same calls (Concert, section 2).
 //!
-//! A call on an object of another process is a request of the cluster to that process's server thread. There it is what it would be here: a
-//! call that is polled in place. So on an object that is free it is over before the server thread turns to the next
-//! request, and no thread is made; else it waits in the object's line, as a thread by then.
+//! A call on an object of another process is a request of the cluster to that process's server thread. There it is
+//! polled in place, as it would be here. On a free object it is over before the server thread turns to the next
+//! request, and no thread is made. Otherwise it becomes a thread that waits in the object's queue.
 //!
-//! What happens when a process goes (D1 to D6 are the cluster's laws):
+//! The end of a process has these effects (D1 to D6 are the cluster's laws):
 //!
 //! | it was | then |
 //! |---|---|
@@ -15,12 +15,12 @@
 //! | the one where an object was born that has moved | the object ends |
 //! | the one where it moves to | if that is before it has been heard that it is there, it stays where it was; else it is lost |
 //!
-//! Names are never used again (D5): what is meant for an object that has ended reaches no other.
+//! Names are never used again (D5): a message to an object that has ended reaches no other.
 //!
-//! Calls that wait for each other are told of (`waits.rs`).
+//! Calls that wait for each other are reported (`waits.rs`).
 //!
 //! A continuation that is forwarded to an object of a third process takes the duty to answer along (`service/raw.rs`,
-//! INV-HANDED): that process answers the first caller, and the one in the middle is done.
+//! INV-FORWARDED). That process answers the first caller, and the one in the middle is done.
 
 mod call;
 mod circle;
@@ -63,8 +63,8 @@ use crate::lazy::{Answer, Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Begin, Shared, may_block};
 use crate::{ObjectError, Ref};
 
-/// What all processes of the program know a method by: its name, of which they take the hash, and the types of its arguments and
-/// of what it answers.
+/// The key by which all processes of the program know a method: its name, of which they take the hash, and the types
+/// of its arguments and answer.
 pub struct Key<A, R> {
     name: &'static str,
     number: Number,
@@ -86,16 +86,15 @@ impl<A, R> fmt::Debug for Key<A, R> {
 }
 
 impl<A, R> Key<A, R> {
-    /// The method of that name. No other has it: path, type, name and signature make a good one.
+    /// The key of the method of that name. The name must be unique: path, type, name and signature make a good one.
     pub const fn new(name: &'static str) -> Self {
         Self { name, number: Number::of(name), types: PhantomData }
     }
 }
 
 impl<T> Ref<T> {
-    /// A call that may be made from any process: the method by its key, and its arguments as data. What it does is
-    /// said by one of the methods of [`Named`], as of [`with`](Ref::with) and the like; and another process finds it in
-    /// the program's table, where [`#[object(remote)]`](crate::object) puts it.
+    /// A call that may be made from any process: the method by its key, and its arguments as data. The method's body
+    /// is given by one of the methods of [`Named`], as with [`with`](Ref::with) and its like.
     #[inline(always)]
     pub fn named<A, R>(self, key: Key<A, R>, arguments: A) -> Named<T, A, R> {
         Named { to: self, key, arguments }
@@ -164,10 +163,10 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         M: AsyncFnOnce(&T, A) -> R,
     {
         let (to, carried) = self.carried(|value: *mut T, arguments| {
-            // SAFETY: what `may_block` says of it.
+            // SAFETY: `may_block` gives the value's pointer, which is shared while the method's future lives.
             method(unsafe { &*value }, arguments)
         });
-        // SAFETY: `method` takes any borrow, and what it returns is of no lifetime of its.
+        // SAFETY: `method` takes any borrow, its output has no lifetime of that borrow, and `T` is `Sync`.
         unsafe { may_block(to, Shared, carried) }
     }
 
@@ -184,10 +183,10 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         M: AsyncFnOnce(&mut T, A) -> R,
     {
         let (to, carried) = self.carried(|value: *mut T, arguments| {
-            // SAFETY: what `may_block` says of it.
+            // SAFETY: `may_block` gives the value's pointer, which is exclusive while the method's future lives.
             method(unsafe { &mut *value }, arguments)
         });
-        // SAFETY: as above.
+        // SAFETY: `method` takes any borrow, and its output has no lifetime of that borrow.
         unsafe { may_block(to, Alone, carried) }
     }
 
@@ -207,7 +206,8 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         M: AsyncFnOnce(&T, A, Lazy<'_, R>),
     {
         let (to, carried) = self.carried(|value: *mut T, arguments, answer: *mut Answer<R>| {
-            // SAFETY: what `lazy_call` says of both.
+            // SAFETY: `lazy_call` gives the value's pointer, shared, and the answer's, exclusive, while the method's
+            // future lives.
             unsafe { method(&*value, arguments, Lazy::new(answer)) }
         });
         // SAFETY: `method` takes any borrow, and returns nothing.
@@ -229,10 +229,11 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         M: AsyncFnOnce(&mut T, A, Lazy<'_, R>),
     {
         let (to, carried) = self.carried(|value: *mut T, arguments, answer: *mut Answer<R>| {
-            // SAFETY: what `lazy_call` says of both.
+            // SAFETY: `lazy_call` gives the pointers of the value and of the answer, both exclusive while the
+            // method's future lives.
             unsafe { method(&mut *value, arguments, Lazy::new(answer)) }
         });
-        // SAFETY: as above.
+        // SAFETY: `method` takes any borrow, and returns nothing.
         unsafe { lazy_call(to, Alone, carried) }
     }
 }
@@ -240,10 +241,10 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
 /// A non-blocking method that reads.
 struct Reading<A, R, F>(Carried<A, R, F>);
 
-/// One that writes.
+/// A non-blocking method that writes.
 struct Writing<A, R, F>(Carried<A, R, F>);
 
-// SAFETY: it reads.
+// SAFETY: `run` only reads the value, as `Mode::Shared` allows.
 unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<T> for Reading<A, R, F> {
     type Output = R;
     const MODE: Mode = Mode::Shared;
@@ -260,7 +261,7 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<
     }
 }
 
-// SAFETY: it is alone.
+// SAFETY: `run` has the value to itself by `Mode::Alone`.
 unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Method<T> for Writing<A, R, F> {
     type Output = R;
     const MODE: Mode = Mode::Alone;
@@ -311,7 +312,7 @@ where
     }
 
     unsafe fn remote(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Remote<()>, ObjectError> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the answer's place alive and unshared while the remote call lives.
         unsafe { RemoteCall::answering(to, self.key, &self.arguments, answer) }.map(Remote::new)
     }
 }

@@ -1,5 +1,5 @@
-//! Loom models of INV-MIGRATION (see `migration.rs`): objects that move while their owners go. Each rule that is left out fails. How to run
-//! them: `ci/loom migration`.
+//! Loom models of INV-MIGRATION (see `migration.rs`): objects that move while their owners go. The models fail if any
+//! rule is left out. Run them with `ci/loom migration`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex as StdMutex;
@@ -35,7 +35,7 @@ fn needs(rule: &'static str, model: impl Fn() + Sync + Send + 'static) {
 
 const NAME: u32 = 7;
 
-/// What owns the object elsewhere: its end is counted.
+/// The owner of the object in another process: its end is counted.
 struct RemoteOwner(Arc<AtomicU32>);
 
 impl Drop for RemoteOwner {
@@ -51,11 +51,11 @@ struct Home {
     generation: u32,
     table: Arc<Mutex<Table<RemoteOwner>>>,
     ended_there: Arc<AtomicU32>,
-    /// Where its value is: here once, or there once.
+    /// Number of values that have ended.
     values: Arc<AtomicU32>,
 }
 
-/// Its value: its end is counted.
+/// The object's value: its end is counted.
 struct Value(Arc<AtomicU32>);
 
 impl Drop for Value {
@@ -85,7 +85,7 @@ impl Home {
         self.slot.left(self.generation);
     }
 
-    /// As `migrate` in `moves.rs`, once the new place has a copy. True: it went in.
+    /// As `migrate` in `moves.rs`, once the new place has a copy. True if it went in.
     fn moves_away(&self) -> bool {
         let Some(hold_kind) = self.enter() else { return false };
         if self.slot.is_over(self.generation) {
@@ -115,7 +115,7 @@ impl Home {
         drop(elsewhere);
     }
 
-    /// As a call: whether the object was here.
+    /// As a call. True if the object was here.
     fn is_called(&self) -> bool {
         if !self.slot.is_live(self.generation) {
             return false;
@@ -132,14 +132,14 @@ impl Home {
     }
 }
 
-/// A process to which it moves: its slot there, of one visit.
+/// The process to which the object moves: its slot there, for one stay.
 #[derive(Clone)]
 struct Hosted {
     slot: &'static Slot,
     generation: u32,
 }
 
-/// What comes of asking at one place.
+/// The result of asking at one place.
 #[derive(PartialEq, Eq)]
 enum Asked {
     Ran,
@@ -153,7 +153,7 @@ impl Hosted {
         Self { slot, generation }
     }
 
-    /// As `route` and `serve`, of a request that was forwarded: what lies between them is the model's.
+    /// As `route` and `serve` for a forwarded request; the model decides what happens between them.
     fn is_asked(&self) -> Asked {
         if self.slot.is_over(self.generation) {
             return Asked::Elsewhere;
@@ -190,7 +190,7 @@ impl Hosted {
 }
 
 impl Home {
-    /// As `Hold::entered`, `Slot::gone` and `route`: asks here, and where it is from here.
+    /// As `Hold::entered`, `Slot::gone` and `route`: asks here, and then at the place that is known here.
     fn is_asked(&self, hosted: &Hosted) -> Asked {
         if self.table.lock().unwrap().get(self.name()).is_some() {
             return hosted.is_asked();
@@ -225,7 +225,7 @@ impl Home {
         drop(owner);
     }
 
-    /// The same, if nobody is inside here, and with a value that nobody looks at.
+    /// As `brings_home`, if nobody is inside here, with a value that no one checks.
     fn comes_home_at_once(&self) {
         let Some(hold_kind) = self.enter() else { return };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
@@ -236,7 +236,7 @@ impl Home {
     }
 }
 
-/// It comes home while it is asked for where it was: who asks is not told that it has ended.
+/// The object comes home while a caller asks at its old place: the caller is not told that the object has ended.
 fn comes_home_while_it_is_asked_for() {
     let home = Home::new();
     let hosted = Hosted::new(Value(Arc::clone(&home.values)));
@@ -269,7 +269,7 @@ fn models_moved_needs_that_the_home_is_asked_for_a_guest_that_left() {
     needs("asks the home", comes_home_while_it_is_asked_for);
 }
 
-/// It comes home while a caller there has just found that it is not live.
+/// The object comes home while a caller at home has just found that it is not live.
 fn comes_home_while_it_is_asked_for_there() {
     let home = Home::new();
     assert!(home.moves_away());
@@ -292,7 +292,7 @@ fn models_moved_needs_a_second_look_whether_it_is_live() {
     needs("looks again", comes_home_while_it_is_asked_for_there);
 }
 
-/// It moves, while its owner goes.
+/// The object moves while its owner goes.
 fn moves_while_its_owner_goes() {
     let home = Home::new();
     let moves = {
@@ -324,7 +324,7 @@ fn models_moved_needs_that_its_owner_takes_it_out_afterwards() {
     needs("afterwards", moves_while_its_owner_goes);
 }
 
-/// It moves, while it is called: what has moved is not live.
+/// The object moves while it is called: a moved object is not live.
 #[test]
 fn models_moved_is_not_called_here() {
     check(|| {
@@ -343,7 +343,7 @@ fn models_moved_is_not_called_here() {
     });
 }
 
-/// It comes home, while its owner goes: it ends here once, and there.
+/// The object comes home while its owner goes: it ends once here and once there.
 #[test]
 fn models_moved_comes_home_while_its_owner_goes() {
     check(|| {
@@ -355,7 +355,7 @@ fn models_moved_comes_home_while_its_owner_goes() {
         };
         if let Some(hold_kind) = home.enter() {
             let owner = take_home(&mut home.table.lock().unwrap(), home.slot, home.name());
-            // It does not come: as `Transit`'s `drop`.
+            // The object does not come, as in the `drop` of `Transit`.
             if let Some(owner) = owner {
                 let over = put_away(&mut home.table.lock().unwrap(), home.slot, home.name(), owner);
                 drop(over);

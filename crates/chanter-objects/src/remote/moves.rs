@@ -1,13 +1,14 @@
 //! `Moves`: objects that are made in another process, and that migrate (Concert, section 2: placement).
 //!
 //! ```text
-//!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MIGRATIONS)
+//!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MIGRATION)
 //!   home: gate shut    ── take ───────────► old place        the value is at home again; then as above
 //! ```
 //!
-//! All that goes by the home, alone inside of it: so one migration of an object comes after the other, and who calls meanwhile
-//! waits in line. Each step runs to its end, whoever waits for it. If the new place's process goes before it has answered, the object
-//! is at home as it was; if the old one's does, it has gone with it.
+//! Each step goes through the home, alone inside of the object. So migrations of one object follow each other, and
+//! its callers wait in the queue meanwhile. Each step runs to its end, whether its caller waits or not. If the
+//! process of the new place goes before it has answered, the object stays at home. If the process of the old place
+//! goes, the object goes with it.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -35,16 +36,17 @@ use crate::{Object, ObjectError, Owner, Promise, Ref};
 ///
 /// [`#[object(remote, moves)]`](crate::object) implements it: see there.
 pub trait Moves: Object + Serialize + DeserializeOwned {
-    /// What all processes of the program know the type by.
+    /// The name by which all processes of the program know the type.
     #[doc(hidden)]
     const NAME: &'static str;
 }
 
-/// An object was not put where it should be.
+/// The error of an object that was not placed in the other process.
 pub struct Unplaced<T> {
-    /// Its value. If the process was [lost](ObjectError::Lost), that may have been there, and has gone with it.
+    /// The object's value. If the process was [lost](ObjectError::Lost), a copy may have been there, and has gone
+    /// with it.
     pub value: T,
-    /// Why.
+    /// The reason.
     pub why: ObjectError,
 }
 
@@ -68,14 +70,15 @@ impl<T> fmt::Debug for Unplaced<T> {
     }
 }
 
-/// What is asked of another process for objects of a type.
+/// A request to another process about an object of a type.
 #[derive(Serialize, Deserialize)]
 enum Errand<T> {
-    /// To have this one, under the caller's lease. `home`: its slot and generation there, if it was born there.
+    /// Adopt this object, under the caller's lease. `home` is its slot and generation at the caller, if it was made
+    /// there.
     Adopt { lease: u64, home: Option<(u32, u32)>, value: T },
-    /// To give the object back, which was adopted under that lease.
+    /// Give back the object, which was adopted under that lease.
     Take { lease: u64 },
-    /// To move the object, whose home it is.
+    /// Move the object, whose home this process is.
     Migrate { to: u32 },
 }
 
@@ -91,15 +94,16 @@ fn key<'a, T: Moves>() -> Key<Errand<&'a T>, Done<T>> {
 }
 
 impl<T: Moves> Owner<T> {
-    /// Makes an object of a value, in the process of that number. It ends with its owner, which is here; with this process; or with that
-    /// one.
+    /// Makes an object of a value, in the process of that number. The object ends with its owner, which is here, with
+    /// this process, or with that process.
     ///
-    /// **Cancel safety.** Dropped, it leaves no object behind.
+    /// **Cancel safety.** If this is dropped, no object stays behind.
     ///
     /// # Errors
-    /// The value: it cannot be carried there, or is too long for one message, or the process has gone, or does not serve this one, or
-    /// lets in no more ([`limit_placed`](crate::remote::limit_placed)); or this one is in no cluster.
-    // As an `async fn` it would not say that it is `Send`.
+    /// [`Unplaced`] gives the value back. The value cannot be carried there, or is too long for one message. Or that
+    /// process has gone, does not serve this one, or accepts no more ([`limit_placed`](crate::remote::limit_placed)).
+    /// Or this process is in no cluster.
+    // An `async fn` could not declare its future `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
         async move {
@@ -108,7 +112,7 @@ impl<T: Moves> Owner<T> {
                 return Ok(Self::new(value));
             }
             let context = ProcessContext::of(&here);
-            // It is made, and its owner dropped, even if nobody waits for it.
+            // The object is made, and its owner dropped, even if nobody waits for it.
             let (promise, placed) = Promise::new();
             drop(spawn(async move {
                 let lease = context.lease(&here, process).await;
@@ -124,14 +128,14 @@ impl<T: Moves> Owner<T> {
             }));
             match promise.await {
                 Ok(placed) => placed,
-                // The machine ends, and this with it.
+                // The machine ends, and this future with it.
                 Err(_) => pending().await,
             }
         }
     }
 }
 
-/// Asks a process to have a copy of a value. `home`: what it is called here, if it was born here.
+/// Asks a process to have a copy of a value. `home` is the object's name here, if it was made here.
 fn adopt<T: Moves>(
     here: &Process,
     process: u32,
@@ -143,7 +147,7 @@ fn adopt<T: Moves>(
     RemoteCall::to(target, key(), &Errand::Adopt { lease: lease.number, home, value })
 }
 
-/// Waits until it has.
+/// Waits until the process has adopted it.
 async fn place<T>(
     context: &Arc<ProcessContext>,
     process: u32,
@@ -159,17 +163,18 @@ async fn place<T>(
 }
 
 impl<T: Moves> Ref<T> {
-    /// Moves the object to the process of that number, when nobody is inside. Its references stay good: calls by them go
-    /// to where it was born, which hands them on and says where it is; the next ones of the same process go there at once.
+    /// Moves the object to the process of that number, when nobody is inside. Its references stay valid. Calls
+    /// through them go to the home, which forwards them and tells the caller the new place; later calls of the same
+    /// process go there directly.
     ///
-    /// The value's copy that stays behind is dropped. The object ends with its owner, with the process where it was born, and with the one where it
-    /// is.
+    /// The value's copy that stays behind is dropped. The object ends with its owner, with the process where it was
+    /// made, or with the process where it is.
     ///
-    /// **Cancel safety.** A migration that has begun comes to its end.
+    /// **Cancel safety.** A migration that has begun runs to its end.
     ///
     /// # Errors
-    /// [`ObjectError`]: then the object is where it was, or it has gone with the process where it was.
-    // As an `async fn` it would not say that it is `Send`.
+    /// [`ObjectError`]: the object stayed where it was, or has gone with the process where it was.
+    // An `async fn` could not declare its future `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), ObjectError>> + Send + use<T> {
         async move {
@@ -212,7 +217,7 @@ async fn migrate<T: Moves>(
 ) -> Result<(), ObjectError> {
     let name = (slot::number_of(slot), generation);
     let context = ProcessContext::of(here);
-    // Alone, whether it is here or not: one migration after the other.
+    // Alone inside, whether the object is here or not, so that migrations follow each other.
     let hold = Hold::<T>::enter_anyhow(slot, generation).await?;
     match migration::whereabouts(name) {
         Some((process, ..)) if process == to => return Ok(()),
@@ -235,12 +240,12 @@ async fn migrate<T: Moves>(
     // SAFETY: alone inside, and nobody comes in by that generation until a value is back.
     let value = unsafe { slot.take_out(hold.value()) };
     drop(hold);
-    // User code: nobody waits for it.
+    // The drop is user code, so it runs after callers are let in.
     drop(value);
     Ok(())
 }
 
-/// Gets the value back. Callers wait in line from now on, behind `hold`.
+/// Gets the value back. Callers wait in the queue behind `hold` from now on.
 async fn bring_home<T: Moves>(
     here: &Process,
     slot: &'static Slot,
@@ -263,7 +268,7 @@ async fn bring_home<T: Moves>(
     Ok(())
 }
 
-/// An object that is on its way home, and said to be live: until it has come, nobody may find that the gate is open.
+/// An object that is on its way home and marked live. The gate must stay shut until the value has arrived.
 struct Transit {
     slot: &'static Slot,
     name: (u32, u32),
@@ -277,7 +282,7 @@ impl Drop for Transit {
     }
 }
 
-/// It is elsewhere from now on, unless its owner is gone.
+/// Enters the object as moved, unless its owner is gone.
 fn put_away(slot: &'static Slot, name: (u32, u32), owner: RemoteOwner) {
     let over = Migrations::lock().with(|table| migration::put_away(table, slot, name, owner));
     drop(over);
@@ -296,7 +301,7 @@ async fn take<T: Moves>(
     if !slot.is_live(name.1) {
         return Err(slot.gone_now(name.1));
     }
-    // Whether it can be carried is seen before it is taken out: what cannot stays.
+    // The value is written before it is taken out: a value that cannot be carried stays.
     // SAFETY: alone inside.
     let taken = Ok(Done::Taken(unsafe { &*hold.value() }));
     let taken = within(here, || answer(taken, None)).map_err(|_| ObjectError::Incompatible)?;
@@ -309,17 +314,17 @@ async fn take<T: Moves>(
     let value = unsafe { slot.take_out(hold.value()) };
     drop(hold);
     drop(owner);
-    // User code: nobody waits for it.
+    // The drop is user code, so it runs after callers are let in.
     drop(value);
     Ok(taken)
 }
 
-/// What runs the requests for moving objects of a type.
+/// The service that runs the requests for moving objects of a type.
 pub fn moves<T: Moves>() -> Begin {
     moves_if::<T>(|_| true)
 }
 
-/// As [`moves`], for those alone of whom `allow` says so.
+/// As [`moves`], for callers that `allow` accepts.
 pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     raw_here(
         T::NAME,
@@ -330,7 +335,7 @@ pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
                 let errand: Errand<T> = read(asked.arguments)?;
                 let (name, bytes) = (asked.name, asked.arguments.len());
                 drop(body);
-                // What was adopted goes back to who has placed it.
+                // An adopted object may always go back to the process that has placed it.
                 let is_back = matches!(errand, Errand::Take { .. });
                 if !is_back && caller.process() != caller.here().number() && !allow(&caller) {
                     return answer::<Done<T>>(Err(ObjectError::Refused), None);
@@ -344,7 +349,7 @@ pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     )
 }
 
-/// Runs an errand that came in so many bytes. Returns the body of its answer.
+/// Runs a request that came in `bytes` bytes. Returns the body of its answer.
 async fn run<T: Moves>(
     caller: &Caller,
     name: (u32, u32),

@@ -1,11 +1,12 @@
-//! What a process owns in another one.
+//! The objects that a process owns in another one.
 //!
-//! The owner of an object that is elsewhere is here. So that no object outlives its owner's process, that holds a *lease*: a call that the
-//! other process never answers. With the process, or when the last owner is dropped, the call is withdrawn; and with the call, all goes
-//! that was put under it there, its *owner table*.
+//! The owner of an object in another process is here. No object may outlive its owner's process. So the owner's
+//! process holds a *lease*: a call that the other process never answers. The call is withdrawn with the process, or
+//! when the last owner is dropped. The *owner table* of the call, with all objects that were put under it there, ends
+//! with the call.
 //!
-//! An object is put there by a request that begins after the lease's, as requests of one process do (D6). If the lease has gone before,
-//! the object goes at once.
+//! An object is put there by a request that begins after the lease's, as requests of one process do (D6). If the
+//! lease has gone by then, the object goes at once.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ const LEASE: &str = "chanter_objects::lease";
 const END: &str = "chanter_objects::end";
 const FORGIVE: &str = "chanter_objects::forgive";
 
-/// So long it waits before it tries again, if too many requests are under way.
+/// Pause before another try, if too many requests are under way.
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -47,7 +48,7 @@ pub(super) struct OwnerTables {
     leases: Mutex<Leases>,
     /// By process and lease.
     owner_tables: Mutex<HashMap<(u32, u64), OwnerTable>>,
-    /// How many bytes of objects each process has here.
+    /// Number of bytes of objects that each process has here.
     taken: Mutex<HashMap<u32, u64>>,
     room: AtomicU64,
 }
@@ -69,7 +70,7 @@ impl Default for OwnerTables {
 /// An object that would exceed the limit is refused with [`ObjectError::Full`]. Objects that are here stay. An object counts with the bytes in
 /// which it came, and 256 more; later growth does not count. Never blocks.
 pub fn limit_placed(here: &Process, bytes: u64) {
-    // ORDER: Relaxed: a bound of its own, which nothing else depends on.
+    // ORDER: Relaxed: the limit is independent of all other data.
     ProcessContext::of(here).owner_tables.room.store(bytes, Ordering::Relaxed);
 }
 
@@ -85,7 +86,7 @@ type OwnerTable = HashMap<(u32, u32), Kept>;
 /// An object that another process owns.
 pub(super) struct Kept {
     owner: Box<dyn Owned>,
-    /// If it has moved here.
+    /// Set if the object has moved here.
     _staying: Option<Staying>,
     _taken: Taken,
 }
@@ -110,7 +111,7 @@ impl Drop for Taken {
     }
 }
 
-/// An owner of whatever type.
+/// An owner of an object of any type.
 pub(super) trait Owned: Any + Send {
     fn forgive(&self);
 }
@@ -124,9 +125,9 @@ impl<T: Send + 'static> Owned for crate::Owner<T> {
 /// The right to own objects in another process.
 pub(crate) struct Lease {
     pub(super) number: u64,
-    /// Permits to write an object for that process.
+    /// Permits to write an object that goes to that process.
     pub(super) turns: Semaphore,
-    /// Never answered; withdrawn when it is dropped.
+    /// The call that is never answered, and is withdrawn when this is dropped.
     _call: Mutex<Option<Called>>,
 }
 
@@ -173,7 +174,7 @@ impl ProcessContext {
         Ok(Taken { context: Arc::downgrade(self), by, bytes })
     }
 
-    /// Puts an object under another process's lease. If that has gone, so does the object.
+    /// Puts an object under another process's lease. If the lease has gone, the object ends, and this is false.
     pub(super) fn put(
         self: &Arc<Self>,
         (of, lease): (u32, u64),
@@ -197,13 +198,13 @@ impl ProcessContext {
         }
     }
 
-    /// Takes one out.
+    /// Takes an object out of an owner table.
     pub(super) fn take(&self, of: u32, lease: u64, name: (u32, u32)) -> Option<Kept> {
         lock(&self.owner_tables.owner_tables).get_mut(&(of, lease))?.remove(&name)
     }
 }
 
-/// Who owns an object in another process.
+/// The owner of an object in another process.
 pub(crate) struct RemoteOwner {
     context: Weak<ProcessContext>,
     pub(crate) process: u32,
@@ -239,7 +240,7 @@ impl RemoteOwner {
         self.post(FORGIVE);
     }
 
-    /// Tells the object's process. It comes to that, or the process goes, and the object with it.
+    /// Tells the object's process. The message arrives, or the process goes, and the object with it.
     fn post(&self, what: &'static str) {
         let Some(here) = self.context.upgrade().and_then(|context| context.here()) else { return };
         let told = (self.lease.number, self.slot, self.generation);
@@ -276,12 +277,12 @@ impl Drop for OwnerTableGuard {
             .context
             .upgrade()
             .and_then(|context| lock(&context.owner_tables.owner_tables).remove(&self.key));
-        // User code: not under the lock.
+        // The drop is user code, so it runs without the lock.
         drop(owner_table);
     }
 }
 
-/// Never ends by itself.
+/// Serves a lease: never ends by itself.
 async fn leased(caller: Caller, body: Body) -> Result<Body, String> {
     let number = <[u8; 8]>::try_from(&*body).map_err(|_| "a lease has a number".to_owned())?;
     let context = ProcessContext::of(&caller.here());

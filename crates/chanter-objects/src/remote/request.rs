@@ -1,4 +1,4 @@
-//! What a request on an object says, and its answer.
+//! The wire format of a request on an object, and of its answer.
 //!
 //! ```text
 //!   request: slot u32 | generation u32 | 0 | arguments
@@ -7,17 +7,18 @@
 //!            2 or 3: the same, behind the object's name and the place where it is, each process u32, slot u32, generation u32
 //! ```
 //!
-//! A request that says 1 was forwarded by the home, and its caller is told the place; one that says 2 was made at a place of which the
-//! caller had been told.
+//! A request with 1 was forwarded by the home, and its caller is told the place. A request with 2 was sent to a place
+//! that the caller had been told.
 //!
-//! INV-ASKED: nothing of this is believed unchecked.
+//! INV-ASKED: all fields are checked before use.
 //!
 //! 1. A number that no object has is refused when it is read ([`slot::is_generation`]).
 //! 2. A request for a hosted object runs if that object was adopted from the home that the request names. Else it goes to that home.
 //! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
 //!    method can forward its continuation.
-//! 4. An object's `allow` judges the process whose connection brings a request, and that may be one that hands it on. A request that
-//!    a hosted object's home hands on was judged by the home. This process's own calls are not judged.
+//! 4. An object's `allow` judges the process whose connection brings a request, and that may be a process in the
+//!    middle. A request that a hosted object's home forwards was judged by the home. This process's own calls are not
+//!    judged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,14 +36,14 @@ use crate::{ObjectError, Ref, slot};
 /// Process, slot and generation.
 pub(super) type Name = (u32, u32, u32);
 
-/// How a request has come to where it is.
+/// The way by which a request has come to its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// To the object's home, or to where it was made.
+    /// Sent to the object's home.
     Home,
-    /// Handed on by its home, which this is.
+    /// Forwarded by the object's home, which is given.
     HandedOn(Name),
-    /// By a hint; this is its home.
+    /// Sent by a hint; the object's home is given.
     Hinted(Name),
 }
 
@@ -110,7 +111,7 @@ impl<'a> Asked<'a> {
         read().ok_or_else(|| "this is no request on an object".to_owned())
     }
 
-    /// The body of a request, but for its arguments.
+    /// The body of a request up to its arguments.
     pub(super) fn begin((slot, generation): (u32, u32), how: How) -> Body {
         let mut body = Body::with_capacity(64);
         body.extend_from_slice(&slot.to_le_bytes());
@@ -135,7 +136,8 @@ impl<'a> Asked<'a> {
         body
     }
 
-    /// The object, if it is one of type `T`; or was a hosted object of whatever type, and has left: nobody comes in by that name.
+    /// The object, if it is of type `T`. Also a hosted object of any type that has left: no call comes in by its
+    /// name.
     pub(super) fn object<T: 'static>(&self, context: &ProcessContext) -> Result<Ref<T>, ObjectError> {
         let (number, generation) = self.name;
         let slot = slot::by_number(number).ok_or(ObjectError::Ended)?;
@@ -148,7 +150,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// That it is asked as one that has moved here.
+    /// The hosted object that the request names, if the request takes it for one that has moved here.
     pub(super) fn hosted(&self) -> Option<Hosted> {
         match self.how {
             How::Home => None,
@@ -168,17 +170,17 @@ impl<'a> Asked<'a> {
 /// An object's name, and where it is.
 pub(super) type Placed = (Name, Name);
 
-/// Where a request belongs, if not here (INV-MIGRATION). One that is not let in goes nowhere.
+/// The place to which a request belongs, if not here (INV-MIGRATION). A request that is not let in is not forwarded.
 pub(super) fn route(allow: Allow, caller: &Caller, body: &Body) -> Option<Elsewhere> {
     let asked = Asked::read(body).ok()?;
     let elsewhere = asked.elsewhere(caller)?;
-    // (User code, in the server thread: what panics in it lets nobody in.)
+    // (`allow` is user code in the server thread: if it panics, the request is not let in.)
     let let_in = || asked.is_let_in(allow, caller, &ProcessContext::of(&caller.here()));
     catch_unwind(AssertUnwindSafe(let_in)).is_ok_and(|is_let_in| is_let_in).then_some(elsewhere)
 }
 
 impl Asked<'_> {
-    /// Whether the object serves who asks (INV-ASKED 4).
+    /// Whether the object serves the caller (INV-ASKED 4).
     pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, context: &ProcessContext) -> bool {
         let by = caller.process();
         let home_has_judged = || match self.how {
@@ -201,7 +203,7 @@ impl Asked<'_> {
                 let is_there = slot::by_number(self.name.0).is_some_and(|slot| !slot.is_over(self.name.1));
                 let is_here =
                     is_there && ProcessContext::of(&here).is_guest(Hosted { name: self.name, home });
-                // Without its home it has ended.
+                // An object whose home has gone has ended.
                 if is_here || here.down(to).is_some() {
                     return None;
                 }
@@ -218,7 +220,7 @@ pub(super) fn still(placed: Option<Placed>) -> Option<Placed> {
     })
 }
 
-/// The body of an answer. `place`: of this the caller is told.
+/// The body of an answer. `place` is the place that the caller is told.
 pub(super) fn answer<R: Serialize>(
     result: Result<R, ObjectError>,
     place: Option<Placed>,
@@ -236,7 +238,7 @@ pub(super) fn answer<R: Serialize>(
     }
 }
 
-/// What an answer says: its value's bytes, and which object is where.
+/// The parts of an answer: its value's bytes, and the place of the object.
 pub(super) fn answered(body: &[u8]) -> (Result<&[u8], ObjectError>, Option<Placed>) {
     let parsed = || {
         let (tag, rest) = body.split_first()?;

@@ -1,4 +1,4 @@
-//! The other side: requests of other processes on objects of this one.
+//! The serving side: requests of other processes on objects of this one.
 
 use std::cell::UnsafeCell;
 use std::future::poll_fn;
@@ -16,10 +16,10 @@ use super::waits::told;
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{ObjectError, Ref};
 
-/// Whom an object serves: whoever asks, as its connection proves.
+/// A function that decides whether an object serves a caller, whose identity its connection proves.
 pub type Allow = fn(&Caller) -> bool;
 
-/// What runs the requests for a method that returns. `call` is how it is called here.
+/// The service that runs the requests for a method that returns. `call` makes the call in this process.
 pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
@@ -31,7 +31,7 @@ where
     serve_if(name, |_| true, call)
 }
 
-/// As [`serve`], for those alone of whom `allow` says so.
+/// As [`serve`], for callers that `allow` accepts.
 pub fn serve_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
@@ -67,7 +67,7 @@ where
     )
 }
 
-/// An answer, or word that it is too long for its caller.
+/// The answer, or [`ObjectError::TooLong`] if it is too long for its caller.
 fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
     match longest(&caller.here(), caller.origin()) {
         Some(longest) if answered.len() > longest as usize => answer::<()>(Err(ObjectError::TooLong), None),
@@ -75,7 +75,8 @@ fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
     }
 }
 
-/// What runs the requests for a method that takes its continuation: that is the caller's, there.
+/// The service that runs the requests for a method with a continuation, which answers the caller in the other
+/// process.
 pub fn serve_lazily<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
@@ -87,7 +88,7 @@ where
     serve_lazily_if(name, |_| true, call)
 }
 
-/// As [`serve_lazily`], for those alone of whom `allow` says so.
+/// As [`serve_lazily`], for callers that `allow` accepts.
 pub fn serve_lazily_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
@@ -136,12 +137,12 @@ async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) ->
         Answer::Filled(value) => Ok(value),
         Answer::Failed(gone) => Err(gone),
         Answer::Kept(promise) => promise.await,
-        // If it was forwarded, nobody looks at this.
+        // If the call was forwarded, this result is ignored.
         Answer::None | Answer::Owed(_) | Answer::Awaited(_) => Err(ObjectError::Unanswered),
     }
 }
 
-/// Where the method answers.
+/// The place where the method answers.
 struct Root<R>(UnsafeCell<Answer<R>>);
 
 // SAFETY: the method alone uses it while it runs, and it is a part of the future that is polled here.

@@ -10,15 +10,16 @@
 //! The call asks the process where its request runs what that request waits for. It goes on along each answer. If that leads back to the
 //! call, the call is in a circle.
 //!
-//! A process finds out what a request waits for by polling it once more, with a [`Census`] on its stack. Each far call and each line of an
-//! object that is polled then adds itself. (The core does the same for its deadlock reports.) The holder of an object is known once the
-//! holder's own call has waited for [`PATIENCE`]: its poll passes the methods that hold objects.
+//! A process finds out what a request waits for by polling it once more, with a [`Census`] on its stack. Each remote
+//! call and each object's wait queue that is polled then adds itself. (The core does the same for its deadlock
+//! reports.)
 //!
 //! INV-WAITS:
 //!
-//! 1. A process tells what a request waits for to any process that knows the [`Mark`] of that request. The caller and the
-//!    holders of a request know its number, and so its mark. Others learn marks from answers, and no number follows from a
-//!    mark: a number gives the right to answer its request. The answer is believed for a report alone: no call ends by it.
+//! 1. A process reports the waits of a request to any process that knows the request's [`Mark`]. The caller and the
+//!    holders of a request know its number, and so its mark. Others learn marks from answers, and no number follows
+//!    from a mark: a number gives the right to answer its request. The answer is believed for a report alone: no call
+//!    ends by it.
 //! 2. Only the call that waits asks. It asks at most [`MOST_ASKED`] questions at a time, and [`LOOKS`] times, at intervals that double. A
 //!    process that is asked asks nobody else.
 //! 3. A circle is reported when the same call has found it twice. A call in a circle cannot end before the next one has. So all
@@ -97,7 +98,7 @@ pub(super) struct Waits {
     calls: Mutex<HashMap<u64, Call>>,
     /// Requests of others that have blocked here.
     requests: Mutex<HashMap<Key, Arc<Blocked>>>,
-    /// Called with each circle, in place of a report on the standard error.
+    /// Called with each circle, which is then not reported on the standard error.
     handler: Mutex<Option<Handler>>,
 }
 
@@ -121,7 +122,7 @@ struct Blocked {
     asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
 }
 
-/// A method is inside of that object, on this stack.
+/// Mark on a stack whose method is inside of that object.
 struct Inside(&'static Slot, u32);
 
 /// Polls a method that is inside of an object, and has suspended before.
@@ -141,15 +142,15 @@ fn held() -> Vec<(u32, u32)> {
 enum Leaf {
     /// A call of this process.
     Call(u64, Call),
-    /// An object's line, and the objects that are held meanwhile.
+    /// An object's wait queue, and the objects that are held meanwhile.
     Line((u32, u32), Vec<(u32, u32)>),
 }
 
-/// Collects what is waited for within a poll.
+/// Collects the waits that occur within a poll.
 #[derive(Default)]
 struct Census(RefCell<Vec<Leaf>>);
 
-/// A caller waits in an object's line.
+/// Notes that a caller waits in an object's queue.
 #[cold]
 pub(crate) fn waits_in_line(slot: &'static Slot, generation: u32) {
     stack_local::with(|census: Option<&Census>| {
@@ -167,7 +168,7 @@ pub(super) struct Waiting {
     request: u64,
     /// Set once the call has looked around.
     known: Option<Weak<ProcessContext>>,
-    /// Shared with the thread that looks around. That ends when this is dropped.
+    /// Shared with the thread that looks around. The thread ends when this is dropped.
     found: Arc<Mutex<Found>>,
     ends: Option<Sender<()>>,
 }
@@ -179,7 +180,7 @@ struct Found {
     is_told: bool,
 }
 
-/// Dropped when a thread looks around no longer.
+/// Guard of a thread that looks around, dropped when it stops.
 struct Looking(Arc<Mutex<Found>>);
 
 impl Drop for Looking {
@@ -210,7 +211,7 @@ impl Waiting {
     ) {
         // SAFETY: the timer is not moved, and nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: see above.
+        // SAFETY: the timer is pinned with `self`, and is never moved out.
         let mut timer = unsafe { Pin::new_unchecked(&mut this.timer) };
         let (request, call) = (this.request, || Call { to, method, inside: held() });
         stack_local::with(|census: Option<&Census>| {
@@ -225,7 +226,7 @@ impl Waiting {
             lock(&context.waits.calls).insert(request, call());
             this.known = Some(Arc::downgrade(&context));
             if std::mem::replace(&mut lock(&this.found).is_looking, true) {
-                // It still waits for an answer.
+                // The earlier search still waits for an answer.
                 continue;
             }
             let looking = Looking(Arc::clone(&this.found));
@@ -269,7 +270,7 @@ impl<F: Future> Future for Told<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the method is not moved, and nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: see above.
+        // SAFETY: the method is pinned with `self`, and is never moved out.
         let method = unsafe { Pin::new_unchecked(&mut this.method) };
         let Some((_, blocked)) = &this.blocked else {
             let poll = method.poll(cx);
@@ -483,7 +484,7 @@ impl Step {
     fn of(wait: &Wait) -> impl Iterator<Item = Self> {
         let (line, made) = match wait {
             Wait::Call(made) => (None, Some(made)),
-            // A request that waits for the object that it calls has its step already: that of its call.
+            // The step of its call covers a request that waits for the called object.
             Wait::Line { inside, for_call } => {
                 let to = for_call.inside.filter(|_| inside.is_some());
                 (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))
@@ -510,7 +511,8 @@ impl ProcessContext {
     }
 }
 
-/// Calls `handler` with each circle of calls in which this process takes part, in place of a report on the standard error.
+/// Calls `handler` with each circle of calls in which this process takes part, instead of a report on the standard
+/// error.
 ///
 /// The handler runs on a thread of the machine, and blocks that thread alone.
 pub fn on_circle(here: &Process, handler: impl Fn(&Circle) + Send + Sync + 'static) {

@@ -1,10 +1,10 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::time::{Duration, Instant};
 
 use chanter::Machine;
 
-/// A machine of so many virtual processors.
+/// A machine with the given number of virtual processors.
 pub(crate) fn workers(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
 }
