@@ -52,9 +52,9 @@ use crate::sched::Vp;
 /// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
 /// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
 /// Events that have committed have happened: a message was taken, a `wrap` has run, and no rule could undo that for
-/// every event. A channel does not count such a message any more, whether or not the gatherer has looked. Its result
-/// is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs. For the first few only,
-/// with nothing to undo, see [`gather_k`].
+/// every event. A channel does not count such an event as a sender or receiver any more, whether or not the gatherer
+/// has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs.
+/// For the first few only, with nothing to undo, see [`gather_k`].
 ///
 /// **Panics** of an event's guard or `wrap` are resumed in the gatherer. The other events are retracted. Outside of a
 /// machine, synchronizing panics before anything has happened.
