@@ -42,7 +42,7 @@
 //!
 //! A partner commits sends and receives alike, whether or not their owner is polled again. A receive that is dropped
 //! gives its message back. A send that is dropped has happened. A program that has to know lends a place for the
-//! message: see `channel/send_from.rs`, which also says why sends do not wait for their owner's poll.
+//! message: see `channel/send_from.rs`. That file also says why sends do not wait for their owner's poll.
 //!
 //! A *single* synchronization (one base event, no choice) needs no event state. To be taken off the queue under its
 //! lock is the commit, so the partner goes from WAITING to DONE with a plain store.
@@ -279,8 +279,8 @@ impl Group {
             Kind::Choice | Kind::Counted => (),
             // The lock is the claim: see the module's text on single synchronizations.
             Kind::Single | Kind::Detached => return Take::Won,
-            // SAFETY: a group of this kind is part of a set's member, and the caller holds the lock of the queue in
-            // which the member's offer is linked.
+            // SAFETY: a group of this kind is part of a set's member. The caller holds the lock of the queue in which
+            // the member's offer is linked, or it is the partner of a prepared offer.
             Kind::Kept => return unsafe { kept::take(self) },
         }
         // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter that `renew` left. All else is under the

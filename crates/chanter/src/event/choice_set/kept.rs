@@ -1,8 +1,7 @@
 //! Kept offers: the rules for a commit of a set's member.
 //!
-//! The offers of a set's members stay in the queues of the objects that they wait for, from one synchronization on
-//! the set to the next. Nothing may be committed to them while nobody synchronizes. So a partner that finds a kept
-//! offer asks the set ([`take`]):
+//! The offers of a set's members stay in their wait queues from one synchronization on the set to the next. Nothing
+//! may be committed to them while nobody synchronizes. So a partner that finds a kept offer asks the set ([`take`]):
 //!
 //! ```text
 //!                ┌──────────── settle ◄───────────┐
@@ -14,7 +13,7 @@
 //!   member:   passed over: stands in the ready list, is in no queue
 //! ```
 //!
-//! * INV-KEPT: a member whose offer was passed over is put on the ready list before the queue's lock is free, and its
+//! * INV-KEPT: a member whose offer was passed over is put on the ready list before the queue's lock is free. Its
 //!   offer is in no queue then. The set goes live only while that list is empty, under the same lock. So a
 //!   synchronization on the set tries the members that were passed over before it waits. No offer that can commit
 //!   waits beside its partner (INV-MATCH).

@@ -159,7 +159,7 @@ impl<P, R> fmt::Debug for Gather<P, R> {
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Gather<P, R>, P::Output);
 
 // SAFETY: the branch holds the events, their branches or a share of their slots, which are `Send` when the events
-// are, and `R`, which is always `Send`.
+// are. It also holds `R`, which is always `Send`.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     type Branch = GatherBranch<P, R>;
 
@@ -230,8 +230,8 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
     }
 }
 
-/// Whether threads are needed: for a program that asked for hosts, and on a machine that explores schedules, where
-/// each thread is a step of its own.
+/// Whether threads are needed. They are if the program asked for hosts. They also are on a machine that explores
+/// schedules, where each is a step of its own.
 fn needs_threads(kind: Kind) -> bool {
     kind == Kind::Host || Vp::current().is_some_and(|vp| vp.simulated.is_some())
 }

@@ -145,9 +145,9 @@ impl<F: Future> Slot<F> {
         if self.state.swap(ABORTED, order::slot_abort()) != IDLE {
             return false;
         }
-        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
+        // SAFETY: the swap took the slot out of IDLE, so the caller has exclusive access.
         let waker = self.waker.with_mut(|waker| unsafe { (*waker).take() });
-        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
+        // SAFETY: the swap took the slot out of IDLE, so the caller has exclusive access.
         unsafe { self.replace(Stage::Gone) };
         if let Some(waker) = waker {
             // Wakes the member, so that its frame ends.
