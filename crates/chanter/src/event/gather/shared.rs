@@ -293,8 +293,8 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         if self.leave(1) {
             let mut wakes = WakeList::new();
             self.owner.complete_all(&mut wakes);
-            // If this is one of our threads at an await point, the owner goes on here, on its stack (figure 5's
-            // `attach`).
+            // If this is one of our threads at an await point, the owner goes on here, on the stack of the last
+            // member (figure 5's `attach`).
             wakes.deliver(waker);
         }
     }
