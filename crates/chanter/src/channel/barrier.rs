@@ -66,7 +66,7 @@ pub struct BarrierPass {
 }
 
 impl BarrierPass {
-    /// Whether this is the one party of its round that came last.
+    /// Whether this party came last in its round. There is one such party in each round.
     pub fn is_leader(&self) -> bool {
         self.leader
     }

@@ -95,7 +95,7 @@ impl fmt::Display for BroadcastError {
 impl Error for BroadcastError {}
 
 impl<T> Subscriber<T> {
-    /// The event of receiving the next message, of which it makes a copy.
+    /// The event of receiving a copy of the next message.
     ///
     /// It commits when there is a message. It commits to [`Missed`](BroadcastError::Missed), once, when messages were
     /// dropped before they were received. It commits to [`Closed`](BroadcastError::Closed) at the end. If it is not

@@ -77,7 +77,7 @@ pub struct Port<T> {
 }
 
 impl<T> Port<T> {
-    /// The event of receiving the next message, of which it makes a copy.
+    /// The event of receiving a copy of the next message.
     ///
     /// It commits when there is a message, or to [`Closed`] when there is none and the last sender is gone. If it is
     /// not chosen, or dropped, no message is lost.

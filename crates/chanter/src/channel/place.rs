@@ -130,8 +130,8 @@ impl<N> Slot<N> {
     }
 
     /// # Safety
-    /// The note belongs to the caller: it is the owner and the note is not queued, or it holds the lock and has won
-    /// the offer. No other borrow of the note is in use.
+    /// The note belongs to the caller. The caller is the owner and the note is not queued, or it holds the lock and
+    /// has won the offer. No other borrow of the note is in use.
     #[allow(clippy::mut_from_ref, reason = "as a cell")]
     pub(super) unsafe fn note(&self) -> &mut N {
         // SAFETY: the note belongs to the caller, as it promises, and no other borrow of it is in use.

@@ -64,7 +64,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         offered
     }
 
-    /// The choice is made: gives the share up, if it is still ours.
+    /// Gives the share up, if it is still ours. Called when the choice is made.
     #[inline(always)]
     pub(super) fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
         let this = self.into_ref();

@@ -45,9 +45,9 @@ unsafe impl<E: Event, F: FnOnce()> Event for OnAbort<E, F> {
 enum Fate {
     /// The synchronization has not begun.
     Unborn,
-    /// Nothing is decided.
+    /// The synchronization has begun, and nothing is decided.
     Open,
-    /// The action is to run.
+    /// The event has lost, and the action is to run.
     Lost,
     /// The action has run, or never will.
     Closed,

@@ -1,4 +1,4 @@
-//! Asynchronous events: what the caller gets at once, and what happens later.
+//! Asynchronous events: a result for the caller at once, and another one later.
 //!
 //! ACML's `AEvent`, on which the paper's web server is built (Featherweight
 //! Threads, sections 5.2 and 6.4).

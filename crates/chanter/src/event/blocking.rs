@@ -12,7 +12,7 @@ use super::Event;
 use crate::frame::deferred_drop;
 use crate::sched;
 
-/// Wakes an OS thread.
+/// A waker of an OS thread.
 struct Unpark {
     thread: Thread,
     woken: AtomicBool,

@@ -1,4 +1,4 @@
-//! `BoxEvent` and `LocalBoxEvent`: events whose type is forgotten.
+//! `BoxEvent` and `LocalBoxEvent`: events whose type is erased.
 
 use std::fmt;
 use std::pin::Pin;

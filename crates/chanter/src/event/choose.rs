@@ -30,9 +30,8 @@ pub unsafe trait Choices {
 /// Sends and receives mix freely. A choice never matches itself. Choices that cross never deadlock, since no two
 /// locks are ever held together.
 ///
-/// A flat choice takes time in proportion to the number of its events. One that is built by nesting a choice of two
-/// in a choice of two, and so on, takes time in proportion to the cube of the depth. Give many events as an array or
-/// a vector.
+/// A flat choice takes time in proportion to the number of its events. If a choice of two is nested in a choice of
+/// two, and so on, the time is in proportion to the cube of the depth. Give many events as an array or a vector.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -12,11 +12,12 @@ use super::{Branch, Choices, Event, into_future};
 /// [`choose`](super::choose) is fair on average, and `Ageing` has a bound. Each choice of a loop is made through one
 /// value of this type. Each branch ages by one with every choice that takes another.
 ///
-/// * [`Ageing::new`]: the branch that has not been taken for longest is tried first. **Bound**: one of `n` branches
-///   that is ready in each of `n` consecutive choices is taken in one of them.
+/// * [`Ageing::new`]: the branch that has not been taken for longest is tried first. **Bound**: in a loop over `n`
+///   branches, a branch that is ready in each of `n` consecutive choices is taken in one of them.
 /// * [`Ageing::with_patience(p)`](Ageing::with_patience): branches are tried in the order of the source, as by
 ///   [`choose_biased`](super::choose_biased). But a branch that has been passed over `p` times in a row goes first.
-///   **Bound**: a branch that is ready in each of `p + n` consecutive choices is taken in one of them.
+///   **Bound**: in a loop over `n` branches, a branch that is ready in each of `p + n` consecutive choices is taken
+///   in one of them.
 ///
 /// The bound holds because the branch's age is at least `p` after `p` choices. From then on only a branch of at least
 /// the same age is tried before it. Such a branch is younger for ever once it has been taken. So each of the `n - 1`

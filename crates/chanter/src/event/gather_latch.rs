@@ -87,7 +87,7 @@ impl GatherLatch {
         unsafe { &*ptr::with_exposed_provenance(ptr::from_ref(group).addr()) }
     }
 
-    /// The owner begins. The latch is pinned from now on.
+    /// Begins the latch, which is pinned from now on. Called by the owner.
     #[inline(always)]
     pub(crate) fn begin(&self) {
         let _ = ptr::from_ref(self).expose_provenance();
@@ -99,7 +99,7 @@ impl GatherLatch {
         Offering { group: &self.group, leaf: 0, single: true, waker: None, task: None, kept: None }
     }
 
-    /// The owner has offered `member`. If that committed it, its share was given up.
+    /// Records that the owner has offered `member`. If that committed it, its share was given up.
     #[inline(always)]
     pub(crate) fn offered(&self, member: &Offer, offered: Offered) {
         if offered == Offered::Committed {
@@ -108,8 +108,8 @@ impl GatherLatch {
         }
     }
 
-    /// A partner that holds the lock of a member's queue claims that member. Returns `None` if the owner has stopped,
-    /// and true if this is the last claim.
+    /// Claims a member. Called by a partner that holds the lock of its queue. Returns `None` if the owner has
+    /// stopped, and true if this is the last claim.
     pub(super) fn claim(&self) -> Option<bool> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -126,7 +126,7 @@ impl GatherLatch {
         }
     }
 
-    /// The last partner completes the owner's offer.
+    /// Completes the owner's offer. Called by the last partner.
     ///
     /// # Safety
     /// The caller's claim was the last, and the caller calls this once.
@@ -143,7 +143,7 @@ impl GatherLatch {
         self.word.load(Ordering::Relaxed) == self.pending.get()
     }
 
-    /// The owner prepares its own offer, or commits it.
+    /// Prepares the owner's own offer, or commits it if all members are claimed. Called by the owner.
     ///
     /// # Safety
     /// All members have been offered. The latch is pinned. The caller calls [`GatherLatch::stop`], or has seen its
@@ -165,8 +165,8 @@ impl GatherLatch {
         Offered::Linked
     }
 
-    /// The owner gives up. No member is claimed any more. Waits for partners that are completing members. `ended`
-    /// counts the members that have ended.
+    /// Stops the latch for an owner that gives up: no member is claimed any more. Waits for partners that are
+    /// completing members. `ended` counts the members that have ended.
     ///
     /// Afterwards the owner takes the members that have not ended out of their queues.
     /// of their queues.

@@ -100,7 +100,8 @@ pub(crate) use wait_queue::WaitQueue;
 /// A first-class synchronous operation.
 ///
 /// Every event is [`IntoFuture`]: `event.await` synchronizes on it, on any executor. An event owns all that it needs,
-/// so it can be returned, stored and sent to other threads.
+/// so it can be returned, stored and sent to other threads. To await an event blocks the thread, not its virtual
+/// processor.
 ///
 /// **Cancel safety.** Dropping a synchronization at any point loses nothing. If it had not committed, it never
 /// happened, and nacks are enabled. If a partner had committed a message to it, the message goes back to the head of

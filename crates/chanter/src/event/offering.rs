@@ -36,7 +36,7 @@ pub(crate) struct Offering<'a> {
 }
 
 impl Offering<'_> {
-    /// The owner commits to something that needs no partner.
+    /// Commits to something that needs no partner. Called by the owner.
     #[inline(always)]
     pub(crate) fn commit_alone(&self) -> Offered {
         if !self.single && !self.claim() {

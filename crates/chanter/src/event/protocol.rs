@@ -42,7 +42,7 @@
 //!
 //! A partner commits sends and receives alike, whether or not their owner is polled again. A receive that is dropped
 //! gives its message back. A send that is dropped has happened. A program that has to know lends a place for the
-//! message: see `channel/send_from.rs`, which also says why sends do not wait for their owner's poll.
+//! message: see `channel/send_from.rs`. That file also says why sends do not wait for their owner's poll.
 //!
 //! A *single* synchronization (one base event, no choice) needs no event state. To be taken off the queue under its
 //! lock is the commit, so the partner goes from WAITING to DONE with a plain store.
@@ -80,7 +80,7 @@ const ENDED: u8 = 2;
 pub(crate) struct Group {
     state: AtomicU8,
     kind: Cell<Kind>,
-    /// How far the synchronization has come. Only the owner uses it.
+    /// The progress of the synchronization. Only the owner uses it.
     pub(super) phase: Cell<Phase>,
     /// Fills the word. A copy of seven bytes is made in two pieces that overlap, and a load of what two stores have
     /// written waits for both.
@@ -105,7 +105,7 @@ enum Kind {
     Detached,
 }
 
-/// How far a synchronization has come.
+/// The progress of a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Nothing has happened.
@@ -167,8 +167,8 @@ impl Group {
         self.waiter.with_mut(|cell| unsafe { (*cell).take() })
     }
 
-    /// The owner gets ready to offer. Returns the waker that each offering
-    /// brings along, if the group has no copy of it yet.
+    /// Gets the group ready for offers. Returns the waker that each offering brings along, if the group has no copy
+    /// of it yet. Called by the owner.
     #[inline(always)]
     pub(crate) fn open<'a>(&self, waker: &'a Waker) -> Option<&'a Waker> {
         if sched::is_ours(waker) {
@@ -205,7 +205,7 @@ impl Group {
         matches!(self.kind.get(), Kind::Single | Kind::Detached)
     }
 
-    /// The owner is about to make its only offer.
+    /// Marks the group as single. Called by the owner before it makes its only offer.
     #[inline(always)]
     pub(super) fn become_single(&self) {
         // (Partners read the kind of a gather latch meanwhile. A detached group is single already.)
@@ -245,7 +245,7 @@ impl Group {
         self.kind.get() == Kind::Kept
     }
 
-    /// The set permits a partner to commit its member.
+    /// Permits a partner to commit the member of a set. Called by the set.
     pub(super) fn consent(&self) {
         // ORDER: Relaxed: published with the group that the set is live for.
         self.state.store(SYNCHED, Ordering::Relaxed);
@@ -271,15 +271,15 @@ impl Group {
         self.needs_no_claim() || self.is_counted() || self.state.load(Ordering::Relaxed) == WAITING
     }
 
-    /// A partner that holds the queue's lock tries to take an offer.
+    /// Tries to take an offer of this group. Called by a partner that holds the queue's lock.
     #[inline]
     pub(crate) fn take(&self) -> Take {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
             // The lock is the claim: see the module's text on single synchronizations.
             Kind::Single | Kind::Detached => return Take::Won,
-            // SAFETY: a group of this kind is part of a set's member, and the caller holds the lock of the queue in
-            // which the member's offer is linked.
+            // SAFETY: a group of this kind is part of a set's member. The caller holds the lock of the queue in which
+            // the member's offer is linked, or it is the partner of a prepared offer.
             Kind::Kept => return unsafe { kept::take(self) },
         }
         // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter that `renew` left. All else is under the
@@ -297,7 +297,7 @@ impl Group {
         patiently(|| self.take())
     }
 
-    /// The partner's last access: the result is in the slots (INV-LAST).
+    /// Publishes a commit: the partner's last access. The result is in the slots (INV-LAST).
     ///
     /// # Safety
     /// The group is alive, and the caller moved its state out of WAITING.
@@ -315,16 +315,17 @@ impl Group {
         }
     }
 
-    /// The owner claims its own group while it tries to match another one. Returns false if a partner was faster.
+    /// Claims the group for its owner, while that tries to match another group. Returns false if a partner was
+    /// faster.
     pub(crate) fn claim(&self) -> bool {
         self.leave_waiting(CLAIMED)
     }
 
-    /// The owner moves its group out of WAITING. Returns false if a partner was faster.
+    /// Moves the group out of WAITING. Called by the owner. Returns false if a partner was faster.
     fn leave_waiting(&self, to: u8) -> bool {
         let mut turn = 0;
         loop {
-            // ORDER: Relaxed: what a faster partner did is seen by `outcome`.
+            // ORDER: Relaxed: `outcome` sees what a faster partner did.
             match self.state.compare_exchange(WAITING, to, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 // Another thread's claim: the owner never asks while it holds its own.
@@ -334,8 +335,8 @@ impl Group {
         }
     }
 
-    /// A partner that holds the queue's lock claims an offer, to commit it together with others. Afterwards it
-    /// publishes or releases the offer.
+    /// Claims an offer, to commit it together with others. Called by a partner that holds the queue's lock.
+    /// Afterwards it publishes or releases the offer.
     pub(crate) fn reserve(&self) -> Take {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
@@ -350,27 +351,27 @@ impl Group {
         }
     }
 
-    /// The partner gives the reserved offer up.
+    /// Gives a reserved offer up. Called by the partner.
     pub(crate) fn release(&self) {
         if !self.needs_no_claim() {
             self.unclaim();
         }
     }
 
-    /// The owner gives its claim up.
+    /// Gives the owner's claim up.
     pub(crate) fn unclaim(&self) {
         // ORDER: Release publishes the waiter that `renew` left to `take`.
         self.state.store(WAITING, order::group_unclaim());
     }
 
-    /// The owner commits, from its claim.
+    /// Commits `leaf`. Called by the owner, which has claimed the group.
     pub(crate) fn commit(&self, leaf: u32) {
         self.winner.set(leaf);
         // ORDER: Relaxed: only the owner reads the result.
         self.state.store(DONE, Ordering::Relaxed);
     }
 
-    /// The owner asks which leaf has committed.
+    /// Returns the leaf that has committed, if one has. Called by the owner.
     #[inline]
     pub(crate) fn outcome(&self) -> Option<u32> {
         let mut turn = 0;
@@ -386,8 +387,8 @@ impl Group {
         }
     }
 
-    /// The owner gives up. Afterwards no partner takes any of its offers. Returns the winner if one has committed
-    /// before.
+    /// Ends the group without a commit: afterwards no partner takes any of its offers. Returns the winner if one has
+    /// committed before. Called by the owner.
     pub(crate) fn withdraw(&self) -> Option<u32> {
         if self.needs_no_claim() {
             // The retraction under the queue's lock decides.
@@ -396,11 +397,11 @@ impl Group {
         if self.leave_waiting(DONE) { None } else { self.outcome() }
     }
 
-    /// The owner is polled again with `waker`, which replaces the old one if that would wake another task. `locked`
-    /// runs a closure under the queue's lock, for a single synchronization. Returns the waker that is not needed, to
-    /// be dropped outside of every lock.
+    /// Replaces the waker by `waker`, if the old one would wake another task. Called when the owner is polled again.
+    /// `locked` runs a closure under the queue's lock, for a single synchronization. Returns the waker that is not
+    /// needed, to be dropped outside of every lock.
     pub(crate) fn renew(&self, waker: &Waker, locked: impl FnOnce(&mut dyn FnMut())) -> Option<Waker> {
-        // Cloned first: a clone is user code, and a lock may be held below.
+        // Cloned first, since a clone is user code, and a lock may be held below.
         let mut fresh = Some(waker.clone());
         let mut replace = || {
             // SAFETY: partners only ever take the waiter out, and only after the state left WAITING. The lock or our
@@ -458,14 +459,14 @@ pub(crate) struct Offer {
 
 aliased!(Group, Offer);
 
-/// How a base event ended.
+/// The outcome of a base event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Not at all.
+    /// It has not ended.
     Open,
     /// It committed.
     Committed,
-    /// It committed to "closed".
+    /// It committed to "closed", an error.
     Closed,
 }
 
@@ -523,13 +524,13 @@ impl Offer {
         self.place.load(order::count_observe()) == ENDED
     }
 
-    /// The owner of a counted offer has committed it without a partner's help.
+    /// Marks a counted offer as ended. Called by the owner, which has committed it without a partner.
     #[inline(always)]
     pub(super) fn end_alone(&self) {
         self.place.store(ENDED, Ordering::Relaxed);
     }
 
-    /// A partner that holds the queue's lock tries to take the offer.
+    /// Tries to take the offer. Called by a partner that holds the queue's lock.
     ///
     /// # Safety
     /// The offer is linked, and the caller holds the queue's lock.
@@ -616,7 +617,7 @@ impl Offer {
         }
     }
 
-    /// The number of a stamped completion.
+    /// Returns the number of a stamped completion.
     ///
     /// # Safety
     /// The offer has been completed by `complete_stamped`, and the caller is its owner.
@@ -646,7 +647,7 @@ impl Offer {
         }
     }
 
-    /// Offers to one partner, which is told of the offer by other means than a queue.
+    /// Makes the offer to one partner, which is told of it by other means than a queue.
     ///
     /// # Safety
     /// The offer is pinned, and its owner calls [`Offer::await_partner`] before
@@ -684,7 +685,7 @@ impl Offer {
         }
     }
 
-    /// The owner waits until a partner that is using the offer is done.
+    /// Waits until a partner that is using the offer is done. Called by the owner.
     pub(crate) fn await_partner(&self) {
         let mut turn = 0;
         while self.is_linked() {
@@ -702,7 +703,7 @@ impl Offer {
         self.group.set(ptr::null());
     }
 
-    /// The owner of a prepared offer commits it by itself, when no other thread can.
+    /// Commits a prepared offer. Called by its owner, when no other thread can commit it.
     pub(crate) fn commit_prepared(&self) {
         // SAFETY: the group belongs to the owner, which is the caller.
         unsafe { &*self.group.get() }.commit(self.leaf.get());
@@ -748,7 +749,7 @@ impl OfferList {
         NonNull::new(self.head.get().cast_mut())
     }
 
-    /// Returns the offer behind `offer`.
+    /// Returns the offer behind `offer`, if there is one.
     ///
     /// # Safety
     /// `offer` is in this list, whose lock the caller holds.
@@ -892,7 +893,8 @@ impl OfferList {
         None
     }
 
-    /// Takes the oldest offer out of the list. Returns `None` if it could not be won, or if there is none.
+    /// Takes the oldest offer out of the list. Returns it if it was won. Returns `None` if it was lost, or if there
+    /// is none.
     ///
     /// # Safety
     /// The caller holds the lock and has claimed no group of its own.

@@ -33,9 +33,9 @@ pub struct Synchronization<E, B: Branch> {
     /// The event's branch. It is dropped in `drop`, before `group`, to which its offers refer.
     branch: AsEvent<ManuallyDrop<B>>,
     group: AsEvent<Group>,
-    /// Makes the future `Send` if the event is. An implementation of `Send` for `E: Event` would not do. The compiler
-    /// would have to prove such a bound with lifetimes that it has forgotten when it looks at the state of an `async`
-    /// block (rust-lang/rust#102211). So it would refuse to spawn the block.
+    /// Makes the future `Send` if the event is. An implementation of `Send` for `E: Event` would not do. When the
+    /// compiler looks at the state of an `async` block, it has forgotten the lifetimes that it needs to prove such a
+    /// bound (rust-lang/rust#102211). So it would refuse to spawn the block.
     event: PhantomData<E>,
     _pinned: PhantomPinned,
 }

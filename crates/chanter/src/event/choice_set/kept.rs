@@ -1,8 +1,7 @@
-//! Kept offers: who may commit a member of a set, and when.
+//! Kept offers: the rules for a commit of a set's member.
 //!
-//! The offers of a set's members stay in the queues of the objects that they wait for, from one synchronization on
-//! the set to the next. Nothing may be committed to them while nobody synchronizes. So a partner that finds a kept
-//! offer asks the set ([`take`]):
+//! The offers of a set's members stay in their wait queues from one synchronization on the set to the next. Nothing
+//! may be committed to them while nobody synchronizes. So a partner that finds a kept offer asks the set ([`take`]):
 //!
 //! ```text
 //!                ┌──────────── settle ◄───────────┐
@@ -14,7 +13,7 @@
 //!   member:   passed over: stands in the ready list, is in no queue
 //! ```
 //!
-//! * INV-KEPT: a member whose offer was passed over is put on the ready list before the queue's lock is free, and its
+//! * INV-KEPT: a member whose offer was passed over is put on the ready list before the queue's lock is free. Its
 //!   offer is in no queue then. The set goes live only while that list is empty, under the same lock. So a
 //!   synchronization on the set tries the members that were passed over before it waits. No offer that can commit
 //!   waits beside its partner (INV-MATCH).
@@ -112,13 +111,13 @@ impl Kept {
         self.stirred.load(Ordering::Relaxed)
     }
 
-    /// The owner empties the ready list. It hands each member's key to `put`, in order.
+    /// Empties the ready list, and hands each member's key to `put`, in order. Called by the owner.
     pub(super) fn drain(&self, put: impl FnMut(super::Key)) {
         self.state.lock().drain(&self.stirred, put);
     }
 
-    /// The owner waits. The set goes live for `at` if no member is ready. If not, the ready list is emptied as by
-    /// [`drain`](Self::drain), and the result is false.
+    /// Makes the set live for `at` and returns true, if no member is ready. If one is, empties the ready list as
+    /// [`drain`](Self::drain) does, and returns false. Called by the owner.
     #[inline]
     pub(super) fn wait(&self, at: &Offering<'_>, put: impl FnMut(super::Key)) -> bool {
         let mut state = self.state.lock();
@@ -132,8 +131,8 @@ impl Kept {
         true
     }
 
-    /// The owner gives up. Afterwards no partner touches the synchronization. Returns the member that has won before,
-    /// or null.
+    /// Ends the synchronization. Called by an owner that gives up. Afterwards no partner touches the synchronization.
+    /// Returns the member that has won before, or null.
     pub(super) fn give_up(&self) -> *const Header {
         self.state.lock().live = None;
         self.winner()
@@ -179,8 +178,8 @@ impl State {
     }
 }
 
-/// A partner that holds the queue's lock tries to take a kept offer. `Lost` means that the member was passed over:
-/// the partner unlinks the offer.
+/// Tries to take a kept offer. Called by a partner that holds the queue's lock. `Lost` means that the member was
+/// passed over: the partner unlinks the offer.
 ///
 /// # Safety
 /// The group belongs to a member. Its offer is linked in the queue whose lock the caller holds, or was prepared for
@@ -247,8 +246,8 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
     // SAFETY: `theirs` is kept, and its offer is linked in a queue whose lock the caller holds. So the member and its
     // set are alive.
     let state = unsafe { &*Header::of(theirs).set }.state.lock();
-    // SAFETY: the set's lock is held, so the group that it is live for is alive. `outer` is then read as a linked
-    // offer's group would be.
+    // SAFETY: the set's lock is held, so the group that it is live for is alive. The call needs no more than that of
+    // a linked offer's group.
     let is_own = state.live.is_some_and(|(outer, _)| unsafe { is_own(&*outer, own) });
     if is_own && own.kept.is_some() {
         // SAFETY: an offering with `kept` set is a member's, so its group is a kept one. It belongs to the caller, so

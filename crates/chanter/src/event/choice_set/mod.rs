@@ -159,8 +159,8 @@ impl<'a, T> ChoiceSet<'a, T> {
 
     /// Adds a member that leaves when it has committed.
     ///
-    /// `make` runs once. It runs once more if a partner had committed a message to this member for a synchronization
-    /// that was dropped, so that the message went back.
+    /// `make` runs once. It runs once more if a message went back: a partner had committed it to this member, and the
+    /// synchronization was dropped.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -52,9 +52,9 @@ use crate::sched::Vp;
 /// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
 /// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
 /// Events that have committed have happened: a message was taken, a `wrap` has run, and no rule could undo that for
-/// every event. A channel does not count such a message any more, whether or not the gatherer has looked. Its result
-/// is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs. For the first few only,
-/// with nothing to undo, see [`gather_k`].
+/// every event. A channel does not count such an event as a sender or receiver any more, whether or not the gatherer
+/// has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs.
+/// For the first few only, with nothing to undo, see [`gather_k`].
 ///
 /// **Panics** of an event's guard or `wrap` are resumed in the gatherer. The other events are retracted. Outside of a
 /// machine, synchronizing panics before anything has happened.
@@ -160,7 +160,7 @@ impl<P, R> fmt::Debug for Gather<P, R> {
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Gather<P, R>, P::Output);
 
 // SAFETY: the branch holds the events, their branches or a share of their slots, which are `Send` when the events
-// are, and `R`, which is always `Send`.
+// are. It also holds `R`, which is always `Send`.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     type Branch = GatherBranch<P, R>;
 
@@ -231,8 +231,8 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
     }
 }
 
-/// Whether threads are needed: for a program that asked for hosts, and on a machine that explores schedules, where
-/// each thread is a step of its own.
+/// Whether threads are needed. They are if the program asked for hosts. They also are on a machine that explores
+/// schedules, where each is a step of its own.
 fn needs_threads(kind: Kind) -> bool {
     kind == Kind::Host || Vp::current().is_some_and(|vp| vp.simulated.is_some())
 }

@@ -174,7 +174,7 @@ where
     }
 }
 
-/// One future, for [`from_future`](super::from_future).
+/// One future, for `from_future`.
 #[derive(Clone, Debug)]
 pub struct Alone<F>(pub(super) F);
 

@@ -242,7 +242,8 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         self.left.load(order::gather_observe()) == 1 || self.failed.load(order::gather_observe())
     }
 
-    /// The owner gives up. Members that wait never happen, and results that have come are reclaimed.
+    /// Ends the gathering for an owner that gives up. Members that wait never happen, and results that have come are
+    /// reclaimed.
     pub(super) fn abandon(&self) {
         self.leave(self.slots.abort() + 1);
     }
@@ -287,18 +288,18 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         reclaim(back.expect("once"), partial);
     }
 
-    /// A member has stored its output.
+    /// Counts off a member that has stored its output.
     fn finish(&self, waker: &Waker) {
         if self.leave(1) {
             let mut wakes = WakeList::new();
             self.owner.complete_all(&mut wakes);
-            // The owner goes on here, on the stack of the last member (figure 5's `attach`), if this is one of our
-            // threads at an await point.
+            // If this is one of our threads at an await point, the owner goes on here, on the stack of the last
+            // member (figure 5's `attach`).
             wakes.deliver(waker);
         }
     }
 
-    /// A member has panicked, or was cancelled.
+    /// Ends the gathering after a member has panicked, or was cancelled.
     fn fail(&self, payload: Option<Payload>) {
         let unwanted = {
             let mut panic = self.panic.lock();

@@ -78,8 +78,8 @@ impl<F: Future> Slot<F> {
         }
     }
 
-    /// The member polls the future. `alone` says that the owner, too, is on this stack. It cannot abort meanwhile, so
-    /// transitions are plain stores.
+    /// Polls the future. Called by the member. `alone` says that the owner, too, is on this stack. It cannot abort
+    /// meanwhile, so transitions are plain stores.
     ///
     /// # Safety
     /// The slot is pinned, and only one thread, its member, calls this.
@@ -114,7 +114,7 @@ impl<F: Future> Slot<F> {
         }
     }
 
-    /// The future waits. The owner may abort it from now on.
+    /// Leaves a future that waits. The owner may abort it from now on.
     fn pause(&self, alone: bool, waker: &Waker) -> Step {
         // SAFETY: BUSY gives the member exclusive access.
         let stale =
@@ -137,17 +137,17 @@ impl<F: Future> Slot<F> {
         Step::Ended
     }
 
-    /// The owner does not want the output any more. A future that waits is dropped here, so that it has not happened
-    /// when this returns. A future that is being polled is dropped, or has happened, at the end of that poll. Returns
-    /// true if it was waiting.
+    /// Aborts the future, whose output the owner does not want any more. A future that waits is dropped here, so that
+    /// it has not happened when this returns. A future that is being polled is dropped, or has happened, at the end
+    /// of that poll. Returns true if it was waiting.
     pub(super) fn abort(&self) -> bool {
         // ORDER: Acquire pairs with `pause`. Release is not needed, since nothing is handed over.
         if self.state.swap(ABORTED, order::slot_abort()) != IDLE {
             return false;
         }
-        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
+        // SAFETY: the swap took the slot out of IDLE, so the caller has exclusive access.
         let waker = self.waker.with_mut(|waker| unsafe { (*waker).take() });
-        // SAFETY: the swap took the slot out of IDLE, so the owner has exclusive access.
+        // SAFETY: the swap took the slot out of IDLE, so the caller has exclusive access.
         unsafe { self.replace(Stage::Gone) };
         if let Some(waker) = waker {
             // Wakes the member, so that its frame ends.
