@@ -6,8 +6,9 @@
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
 //!
-//! To send: fill a free slot, *publish* it for its receiver with the next number of that pair, *swap* it into the tail of
-//! the receiver's port, and *link* it behind what was there (or as the first).
+//! To send, a process fills a free slot and *publishes* it for its receiver with the next number of that pair. It
+//! then *swaps* the slot into the tail of the receiver's port, and *links* it behind the slot that was there (or as
+//! the first).
 //!
 //! Where there are few processes, only the first message of a pair is sent so. In each message the sender names the
 //! slot of the next one, and the receiver *watches* that slot. To send, the slot is filled and published, and no
@@ -42,10 +43,10 @@
 //! INV-NOTIFY: a sender swaps the tail, or publishes in the watched slot, and then looks whether the receiver is
 //! asleep. A receiver that falls asleep says so, and then looks at the tail and at the slots that it watches. All
 //! these accesses are sequentially consistent, so one of the two sees the other. The same holds for room: a sender
-//! says whose room it wants, and then looks at the slots once more; that receiver frees a slot, and then looks
-//! whether its room is wanted. It holds again between that receiver, which says that it has given room, and the
-//! sender that falls asleep. A sender that was given room tries everything again that waits for room, and asks again
-//! for room that it still lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others.
+//! says whose room it wants, and then looks at the slots once more. That receiver frees a slot, and then looks
+//! whether its room is wanted. It holds again between that receiver, after it has given room, and a sender that falls
+//! asleep. A sender with new room retries everything that waits for room, and asks again for room that it still
+//! lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others.
 //! If several OS threads of a receiver look, the last one to fall asleep knows the slots that the others have
 //! watched; see [`Watches`].
 
@@ -242,8 +243,8 @@ impl Port {
     /// thread of a process looks and asks at a time.)
     #[must_use]
     pub(crate) fn want_slots(&self, needed: SlotsNeeded) -> bool {
-        // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none, so a receiver
-        // that frees one after it sees that. (If one has been freed and this is an old value, the process was given
+        // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none. So a receiver
+        // that frees one later sees this. (If one has been freed and this is an old value, the process was given
         // room, and tries again.)
         if self.slots_needed.load(Ordering::Relaxed) & needed.0 != 0 {
             return false;

@@ -93,8 +93,8 @@ impl Bytes {
         to.reserve(length);
         // SAFETY: the source is in bounds, as `length` is at most `LENGTH`, and room was reserved. The slot is
         // published for the reader, who has not freed it, so no process writes it. A process that does so
-        // nevertheless, or that takes slots back from a receiver that leaves, changes bytes, which may have any
-        // value. They are looked at only after they were copied.
+        // nevertheless, or takes slots back from a leaving receiver, changes bytes; they may have any value. They are
+        // looked at only after they were copied.
         unsafe {
             let (from, end) = (self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()));
             if length > Self::FIRST {

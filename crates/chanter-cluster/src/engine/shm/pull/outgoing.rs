@@ -132,7 +132,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Number of the last piece that was published for that receiver.
+    /// Number of the last piece published for the receiver `to`.
     #[inline]
     pub(crate) fn number(&self, to: usize) -> u64 {
         self.links[to].number
