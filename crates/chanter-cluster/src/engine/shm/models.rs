@@ -469,8 +469,7 @@ fn room_needs_its_order() {
     needs("notify_fence_of_sender", Ordering::AcqRel, || told_of_room(1, RECEIVER));
 }
 
-/// Two receivers give room that a sender wants from both. The sender takes the room meanwhile, tries again, and falls
-/// asleep.
+/// Two receivers give room that a sender wants from both. It takes the room meanwhile, tries again, and falls asleep.
 #[test]
 fn what_two_give_is_taken_or_wakes() {
     check(|| {

@@ -2,7 +2,7 @@
 //!
 //! Any two processes have one connection. The process with the higher number connects, and both prove that they know
 //! the job's secret. A Chanter thread reads each connection. So a sleeping processor is woken by its own poller when
-//! a message comes, and only the queue of arrived frames has to be polled. [`Engine::try_send`] writes at once as
+//! a message comes. Only the queue of arrived frames has to be polled. [`Engine::try_send`] writes at once as
 //! much as the socket takes, and a second thread writes the rest.
 //!
 //! | limit | of | effect |

@@ -1,4 +1,4 @@
-//! Stand-ins for the TLS types without the feature `tls`. They have no values.
+//! The TLS types without the feature `tls`. They have no values.
 
 use std::convert::Infallible;
 use std::io;
