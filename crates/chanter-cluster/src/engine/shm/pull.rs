@@ -18,8 +18,8 @@
 //! INV-PULL: *slots are the truth, links are a hint*, and so is the slot that a message names for the next one. The
 //! receiver
 //! 1. takes a slot only if its number is the next that it expects from that sender;
-//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the tail,
-//!    then takes all pieces published for it from all tables, in order of numbers;
+//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the
+//!    tail, then takes all pieces published for it from all tables, in order of numbers;
 //! 3. frees at once the slots that a scan has taken; a link that leads to a freed slot is passed over.
 //!
 //! A published piece is taken, once, and in order:
@@ -46,9 +46,8 @@
 //! says whose room it wants, and then looks at the slots once more. That receiver frees a slot, and then looks
 //! whether its room is wanted. It holds again between that receiver, after it has given room, and a sender that falls
 //! asleep. A sender with new room retries everything that waits for room, and asks again for room that it still
-//! lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others.
-//! If several OS threads of a receiver look, the last one to fall asleep knows the slots that the others have
-//! watched; see [`Watches`].
+//! lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others. If several OS threads
+//! of a receiver look, the last one to fall asleep knows the slots that the others have watched; see [`Watches`].
 
 mod incoming;
 mod outgoing;

@@ -7,8 +7,9 @@
 //!   greeted give way after 100 ms, the oldest first. If that frees no place, the oldest stranger that has greeted
 //!   gives way after a second.
 //!
-//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. Silent strangers pass at 640
-//! a second, and those that know the greeting at 64. A process of the job that comes behind them gets in.
+//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. Silent
+//! strangers pass at 640 a second, and those that know the greeting at 64. A process of the job that comes behind
+//! them gets in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -27,8 +27,7 @@ const RECORDS: usize = 128 << 10;
 ///
 /// Both ends of each TCP connection show a certificate that an authority has signed. The connecting end also checks
 /// that the certificate is for the address of the connection, or for a given [name](Self::for_name). Only TLS 1.3 is
-/// spoken.
-/// Sessions are not resumed: each connection is checked anew.
+/// spoken. Sessions are not resumed: each connection is checked anew.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
