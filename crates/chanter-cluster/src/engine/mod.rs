@@ -177,7 +177,7 @@ pub enum Polled {
     More,
 }
 
-/// How long a process may sleep.
+/// How long a processor may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "Rest")]
 pub enum Idle {

@@ -151,7 +151,7 @@ impl MembershipTables {
 }
 
 impl MembershipTable {
-    /// Tells the waiting members of a member with another group size. Returns the error for that member.
+    /// Tells the waiting members of a member with another group size. Returns the error for the other one.
     fn disagrees(&self, other: Came) -> GroupError {
         let _ = self.called.put(Err(other.error()));
         self.by.error()

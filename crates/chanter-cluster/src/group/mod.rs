@@ -1,7 +1,7 @@
 //! Groups of threads in several processes, with collective operations: barrier, broadcast and reduce.
 //!
-//! The members have ranks from 0. Members in one process with consecutive ranks form a run: they meet in memory, and
-//! one message for all of them goes to the next run, along a tree. So the threads of a process should have
+//! The members have ranks from 0. Members in one process with consecutive ranks form a run: they meet in memory. One
+//! message for all of them goes to the next run, along a tree. So the threads of a process should have
 //! consecutive ranks.
 
 mod bytes;
@@ -192,7 +192,8 @@ impl Group {
 
     /// Waits until all members have called this.
     ///
-    /// **Cancel safety.** A member that drops an unfinished operation, this or a later one, has left the group.
+    /// **Cancel safety.** A member that drops this future before its end has left the group. The other operations do
+    /// the same.
     ///
     /// # Errors
     /// [`Lost`]: a member has gone. If that is noticed late, some members succeed and others get this error; in the

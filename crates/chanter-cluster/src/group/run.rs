@@ -33,7 +33,7 @@ pub(super) struct Run {
     pub(super) children: Vec<(u32, ThreadName)>,
     /// Whether the group has exactly one other run.
     is_of_two: bool,
-    /// Inbox of the first member, which talks for the run. It is set before all members have come.
+    /// Inbox of the first member, which talks for the run. It is set before all members have come to an operation.
     inbox: OnceLock<Arc<Inbox>>,
     state: BiasedLock<State>,
 }

@@ -8,7 +8,7 @@
 //! | limit | of | effect |
 //! |---|---|---|
 //! | 16 MiB | a body | [`Full`] |
-//! | 16, 32, 16 | slots of 4 KiB that are published for one process, in each lane | the sender keeps the rest of one message; then [`Full`] |
+//! | 16, 32, 16 | slots of 4 KiB published for one process, by lane | one message waits at its sender; then [`Full`] |
 //! | 256 | slots of a process, 16 of them for control alone | as for a lane's slots |
 //! | 4096 | processes | |
 

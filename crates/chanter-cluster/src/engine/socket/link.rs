@@ -266,8 +266,8 @@ impl Link {
 
     /// The statement that came before there was a hearer, if one did.
     pub(super) fn said_beside(&self) -> Option<u64> {
-        // ORDER: sequentially consistent: the hearer was set before. Either `read_frames` sees it, or this load sees
-        // the statement.
+        // ORDER: sequentially consistent: the counterpart of the store in `read_frames`. The hearer was set before
+        // this load.
         Some(self.beside.load(Ordering::SeqCst)).filter(|said| *said != 0)
     }
 

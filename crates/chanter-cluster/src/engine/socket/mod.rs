@@ -13,7 +13,7 @@
 //! | [`Config::inbox`] | bytes that have come from one peer, and wait for a poll | its socket is not read |
 //! | 76 bytes | bytes read from a peer that has not proved to belong to the job | |
 //! | [`Config::hello`] | the time within which it must | the connection is closed |
-//! | 64 | connections that have proved nothing | the oldest of those that have said nothing for a while gives way (see `accepting.rs`) |
+//! | 64 | connections that have proved nothing | the oldest silent one gives way after a while (see `accepting.rs`) |
 
 mod accepting;
 pub(crate) mod frame;

@@ -93,7 +93,7 @@ impl Outbox {
         let queue = &mut self.lanes[lane as usize];
         let bytes = body.frame().len();
         if !queue.bodies.is_empty() && queue.bytes + bytes > most {
-            // Room is announced only below half of `most`, so that a retry finds room for several bodies.
+            // Room is announced only once half of `most` is free, so that a retry finds room for several bodies.
             queue.refused = Some(most / 2);
             return Err(body);
         }

@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
     left: Vec<usize>,
 }
 
-/// Number of unfreed slots of a receiver from which a send looks whether one was freed.
+/// Number of a receiver's unfreed slots above which a send looks whether one was freed.
 const SOME: usize = 2;
 
 /// The pieces sent to one receiver.
