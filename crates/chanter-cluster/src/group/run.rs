@@ -176,8 +176,9 @@ impl Meeting<'_> {
     }
 }
 
-// SAFETY: the queue is a field of the state, which stays behind the lock, and a note is in that one queue as long as
-// it waits. Values and outcomes are bytes of this crate, so no user code runs or is dropped under the lock.
+// SAFETY: the queue is a field of the state, the same for all notes. The state stays behind the lock of the run, which
+// is borrowed, so the queue neither moves nor ends. Values and outcomes are bytes of this crate, so no user code runs
+// under the lock, and nothing of users' is dropped there.
 unsafe impl Place for Meeting<'_> {
     type Note = Note;
     type State = State;

@@ -47,11 +47,11 @@ impl Bytes {
     pub(super) fn write_first(&self, bytes: &[u8]) {
         let to = self.0.get().cast::<u8>();
         match bytes.first_chunk::<{ Self::FIRST }>() {
-            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
-            // A process that breaks this rule changes bytes, which may have any value.
+            // SAFETY: `FIRST` is less than `LENGTH`, so the write is in bounds. The slot is free, so its owner, the
+            // caller, has it alone. A process that breaks this rule changes bytes, which may have any value.
             Some(first) => unsafe { to.cast::<[u8; Self::FIRST]>().write(*first) },
-            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
-            // A process that breaks this rule changes bytes, which may have any value.
+            // SAFETY: `bytes` is shorter than `FIRST`, so both ranges are in bounds. The slot is free, so its owner,
+            // the caller, has it alone. A process that breaks this rule changes bytes, which may have any value.
             None => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) },
         }
     }
@@ -188,7 +188,7 @@ impl Bytes {
     }
 }
 
-// SAFETY: the byte lives as long as `self`. Loom fails the model if an access overlaps a write.
+// SAFETY: loom fails the model if an access to the byte overlaps a write.
 #[cfg(loom)]
 unsafe impl Sync for Bytes {}
 
