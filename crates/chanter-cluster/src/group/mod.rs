@@ -142,7 +142,7 @@ impl Group {
     ///
     /// While all processes live, the wait has no limit. Once a process of the cluster has gone, each missing member
     /// has 10 seconds to come after the one before. So no member waits for threads that have ended before they came.
-    /// A caller that gets this error may try again.
+    /// A caller that gets [`Missing`](GroupError::Missing) may try again.
     ///
     /// **Cancel safety.** A caller that drops the future is no member.
     ///
@@ -192,8 +192,8 @@ impl Group {
 
     /// Waits until all members have called this.
     ///
-    /// **Cancel safety.** A member that drops this future before its end has left the group. The other operations do
-    /// the same.
+    /// **Cancel safety.** A member that drops this future before its end has left the group. The same holds for the
+    /// other operations.
     ///
     /// # Errors
     /// [`Lost`]: a member has gone. If that is noticed late, some members succeed and others get this error; in the

@@ -21,11 +21,9 @@
 //!
 //! | capability | test |
 //! |---|---|
-//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once
-//! |
+//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
 //! | [`Caps::eager`](super::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
-//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by)
-//! |
+//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
 //! | [`Loss::Any`](super::Loss::Any) | none less: make the cluster on a link that loses nothing |
 
 mod ends;
