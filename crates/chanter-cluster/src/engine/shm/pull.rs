@@ -1,7 +1,7 @@
 //! The pull queue: messages lie with their senders until their receiver takes them.
 //!
 //! ```text
-//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] .. written by the sender; freed by the receiver
+//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] .. written by sender, freed by receiver
 //!                                        next ------------------^
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
