@@ -2,8 +2,7 @@
 //!
 //! An engine moves frames between numbered processes. A frame is a header and a body, see [`wire`](crate::wire). An
 //! engine knows nothing of threads, names, or tags. It never blocks. It gives back frames that it cannot take now,
-//! and hands arriving frames
-//! to a [`Sink`] while it is polled.
+//! and hands arriving frames to a [`Sink`] while it is polled.
 
 mod alarm;
 mod certificate;
@@ -178,7 +177,7 @@ pub enum Polled {
     More,
 }
 
-/// How long a process may sleep.
+/// How long a processor may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "Rest")]
 pub enum Idle {

@@ -19,10 +19,9 @@ use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 /// is so, with numbers, acknowledgements and resends. Frames to other peers pass unchanged.
 ///
 /// [`Process::start`](crate::Process::start) makes one where it is needed. Make it yourself for another [`Pace`]. A
-/// peer that
-/// acknowledges nothing for [too long](Pace::lost_after) is given up: it is [`Unreachable`](Why::Unreachable) for
-/// good. A process that only receives does not notice when it cannot be reached. The engine below, or its user, must
-/// report it.
+/// peer that acknowledges nothing for [too long](Pace::lost_after) is given up: it is
+/// [`Unreachable`](Why::Unreachable) for good. A process that only receives does not notice when it cannot be
+/// reached. The engine below, or its user, must report it.
 ///
 /// ```
 /// use chanter::prelude::*;

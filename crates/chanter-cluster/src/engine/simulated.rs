@@ -45,7 +45,7 @@ pub enum Fault {
 pub struct Faults {
     /// Kinds of faults that may happen.
     pub kinds: Vec<Fault>,
-    /// Largest number of faults in all. Unless it is `u32::MAX`, the network works well at last.
+    /// Largest number of faults that are chosen. Once they are used up, every frame arrives.
     pub most: u32,
     /// Faults that happen in any case, by the number of their frame among all frames of the network. They serve to
     /// repeat faults, or to try them one by one. Their kinds must be among [`kinds`](Self::kinds).

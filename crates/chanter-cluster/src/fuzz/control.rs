@@ -1,5 +1,5 @@
-//! What a process makes of the frames of another one: a row of them, any bytes, with or without the right process and
-//! length in their headers.
+//! Frames from a hostile process: a sequence of them with any bytes, with or without the right process and length in
+//! their headers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,13 +14,13 @@ use crate::wire::{Body, Header, Kind, LENGTH};
 
 const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 const WINDOW: usize = 64;
-/// The tag of what the process says to itself.
+/// Tag of messages that the process sends to itself.
 const OWN: u32 = 0xffff_fff0;
 
-/// See `Sink`: whatever comes, the process keeps no more of it than a window for each inbox, and goes on.
+/// Checks `Sink`: the process keeps at most a window of what comes for each inbox, and goes on.
 ///
 /// # Panics
-/// If it does not; or there can be no machine.
+/// The check fails, or a machine cannot be made.
 pub fn target(bytes: &[u8]) {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Machine::builder().vps(1).build().expect("a machine"));
@@ -33,10 +33,10 @@ async fn frames_come(mut input: Input<'_>) {
     let node = Node::start(Arc::new(first), false);
     let open = node.open(Some("open")).expect("an inbox");
     let closed = node.open(Some("closed")).expect("an inbox");
-    // Nobody else can end this one.
+    // No other process can end this port.
     let port = crate::Process::of(Arc::clone(&node)).port::<u32>().expect("a port");
     let sender = port.sender();
-    // Messages to the hostile one, so that there is something to acknowledge.
+    // Messages to the hostile process, so that there is something to acknowledge.
     let there = {
         let mut name = open.name();
         name.process = ProcessId(1);
@@ -66,14 +66,14 @@ async fn frames_come(mut input: Input<'_>) {
     while second.poll(64, &mut answers) != Polled::Nothing {}
 }
 
-/// The process's own threads talk as before.
+/// Checks that the process's own threads talk as before.
 async fn goes_on(node: &Arc<Node>, open: &Inbox) {
     assert_eq!(node.lookup("open@0").await, Ok(open.name()));
     let me = node.open(None).expect("an inbox");
     assert_eq!(me.send(open.name(), OWN, "still there").await, Ok(()));
     let got = open.recv::<String>(me.name(), OWN).await.expect("a message");
     assert_eq!(got.value, "still there");
-    // What has come of the other is no value, or one; it is taken out either way.
+    // Messages from the other process may or may not be values; they are taken out either way.
     while open.recv::<u32>(ANYONE, crate::ANY_TAG).try_sync().is_some() {}
     assert!(open.is_empty());
 }
@@ -93,7 +93,7 @@ fn frame(input: &mut Input<'_>) -> Body {
         bytes[0] = bytes[0] % 22 + 1;
     }
     if how & 8 == 0 {
-        // To the inbox that is open, or from the thread to which this process has sent.
+        // To the open inbox, or from the thread to which this process has sent.
         let slot = crate::wire::Slot { index: 0, generation: 1 };
         let header = Header { to: slot, from: slot, ..Header::new(Kind::Message) }.encode();
         bytes[8..24].copy_from_slice(&header[8..24]);
@@ -101,7 +101,7 @@ fn frame(input: &mut Input<'_>) -> Body {
     Body::of_frame(bytes).expect("there is a header")
 }
 
-/// What the process says.
+/// The answers of the process.
 struct Answers(usize);
 
 impl Sink for Answers {
@@ -129,7 +129,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let never = crate::wire::Slot { index: u32::MAX, generation: u32::MAX };
     let message = frame(0, header(Kind::Message), b"hello");
     let port = crate::wire::Slot { index: 2, generation: 1 };
-    // Of this process, of the hostile one, and of nobody; so many, and the transfer's number.
+    // Ports of this process, of the hostile one, and of none; then their count, and the transfer's number.
     let words: [u32; 12] = [0, 2, 1, 1, 7, 1, 9, 9, 9, 3, 5, 0];
     let ports = [&b"x"[..], words.map(u32::to_le_bytes).as_flattened()].concat();
     let carrying = |flags: u8, body: &[u8]| frame(0, Header { flags, ..header(Kind::Message) }, body);

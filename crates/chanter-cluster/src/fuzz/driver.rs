@@ -1,4 +1,4 @@
-//! Replays the corpora, and mutates them.
+//! A driver that replays the corpora and mutates them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,17 @@ use super::{control, frames, header, hello, link, requests, segment};
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
-/// No input is longer.
+/// Longest input, in bytes.
 const LONGEST: usize = 4096;
-/// Words in which limits are often wrong.
+/// Words at which limits are often wrong.
 const EDGES: [u32; 8] = [0, 1, 47, 48, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
 fn corpus(target: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
 }
 
-/// All inputs of a corpus, in the order of their names. Those that are made by hand are as they were made.
+/// Replays all inputs of a corpus, in the order of their names, and returns them. Checks that inputs made by hand are
+/// as they were made.
 fn replay(name: &str, target: fn(&[u8]), seeds: Seeds) -> Vec<Vec<u8>> {
     let folder = corpus(name);
     if std::env::var_os("CORPUS").is_some_and(|set| set == "overwrite") {
@@ -41,7 +42,7 @@ fn replay(name: &str, target: fn(&[u8]), seeds: Seeds) -> Vec<Vec<u8>> {
     files.into_values().collect()
 }
 
-/// Tries the corpus of a target, and inputs like those of it: `CHANTER_FUZZ`, or else so many.
+/// Tries the corpus of a target, and inputs like those in it: `CHANTER_FUZZ` of them, or `most` by default.
 fn fuzz(name: &str, target: fn(&[u8]), seeds: Seeds, most: u32) {
     let number = |variable, default| {
         std::env::var(variable).map_or(default, |set| set.parse().expect("the variable is a number"))

@@ -1,10 +1,10 @@
-//! The frames of a connection: how they are cut into reads, then the bytes that come.
+//! The frames of a connection. An input holds the cuts into reads, and then the bytes that come.
 
 use super::Input;
 use crate::engine::socket::frame::{BadFrame, Frame, Frames, LONGEST};
 use crate::wire;
 
-/// See `Frames`: however the bytes are cut, the same frames come of them, and no more is remembered than came.
+/// Checks `Frames`: any cuts of the bytes give the same frames, and no more bytes are stored than came.
 pub fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let chunks = [usize::from(input.byte()) + 1, usize::from(input.byte()) * 61 + 1];

@@ -1,9 +1,9 @@
-//! The header of a message: a limit, then its bytes.
+//! The header of a message. An input holds a limit, and then the header's bytes.
 
 use super::Input;
 use crate::wire::{BadHeader, Body, Header, LENGTH};
 
-/// See `Header::decode`.
+/// Checks `Header::decode`.
 pub fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let limit = input.word();

@@ -1,11 +1,12 @@
-//! The hello: which side it is for, then what that reads. No input knows the secret, so none gets in.
+//! The hello. An input holds the side that reads, and then the bytes that it reads. No input knows the secret, so
+//! none gets in.
 
 use super::Input;
 use crate::engine::ProcessId;
 use crate::engine::socket::hello::{CHALLENGE, GREETING, Introduction, MAGIC, PROOF, Stranger, greeted};
 use crate::launcher::Secret;
 
-/// See `greeted` and `Introduction`.
+/// Checks `greeted` and `Introduction`.
 pub fn target(bytes: &[u8]) {
     let secret = Secret::new([42; 32]);
     let mut input = Input(bytes);

@@ -1,4 +1,4 @@
-//! A link: a row of what its user, the network and the clock do, with frames of any content.
+//! A link. An input is a sequence of acts of its user, the network and the clock, with frames of any content.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use crate::wire::{Arrival, Body, Header, Kind, LENGTH, LaneLink, NUMBERED, Pace}
 const SESSION: u64 = 77;
 const WINDOW: u32 = 4;
 
-/// See `LaneLink`, INV-LINK-4: whatever arrives, no more than a window is kept, nothing is acknowledged that was not sent.
+/// Checks `LaneLink`, INV-LINK-4: at most a window of arrivals is kept, and nothing is acknowledged that was not
+/// sent.
 pub fn target(bytes: &[u8]) {
     let pace = Pace { session: SESSION, window: WINDOW, ..Pace::default() };
     let mut link = LaneLink::new(pace);

@@ -1,8 +1,8 @@
-//! What reads bytes of other processes, each as a function of bytes: for fuzzers, and for the driver here.
+//! The readers of bytes from other processes, each as a function of bytes, for fuzzers and for the driver here.
 //!
-//! A target panics if what it tries has broken a promise. Its corpus, `corpus/TARGET/`, is replayed by the tests, and then
-//! mutated: `CHANTER_FUZZ` says how many inputs are tried (20,000), `CHANTER_FUZZ_SEED` which ones. An input that fails is
-//! printed in hexadecimal: give it to the target again as a file of its corpus.
+//! A target panics if a promise is broken. The tests replay its corpus, `corpus/TARGET/`, and then mutate it.
+//! `CHANTER_FUZZ` is the number of inputs to try (20,000 by default), and `CHANTER_FUZZ_SEED` selects them. A failing
+//! input is printed in hexadecimal; to try it again, make it a file of the target's corpus.
 
 pub mod control;
 #[cfg(test)]
@@ -14,7 +14,7 @@ pub mod link;
 pub mod requests;
 pub mod segment;
 
-/// Reads an input from its beginning. After its end everything is 0.
+/// A reader of an input, from its beginning. After the end it reads zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -42,7 +42,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// So many bytes, or all that are left.
+    /// The next `length` bytes, or all that are left.
     fn bytes(&mut self, length: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;

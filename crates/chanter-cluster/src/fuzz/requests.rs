@@ -1,5 +1,5 @@
-//! What a process makes of the requests of another one: calls, posts, withdrawals and answers, of the services by which
-//! threads and names are asked for, with any bytes.
+//! Requests from a hostile process: calls, posts, withdrawals and answers with any bytes, to the services for threads
+//! and names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::remote::Function;
 use crate::wire::{Body, Control, Ended, Header, Kind, LENGTH, Number};
 
-/// All that a process serves by itself, one that there is not, and one that its program serves.
+/// The services of every process, one that does not exist, and one of the process's program.
 const SERVICES: [&str; 8] = [
     "chanter::spawn",
     "chanter::order",
@@ -24,16 +24,16 @@ const SERVICES: [&str; 8] = [
     "fuzz::nobody",
     "fuzz::echo",
 ];
-/// Waits, or ends at once with what it is given.
+/// A function that waits, or ends at once with its argument.
 const WORK: Function<u32, u32> = Function::new("fuzz::work");
 const ECHO: crate::Service<u32, u32> = crate::Service::new("fuzz::echo");
-/// A call that waits is not answered: the process has had so many turns, and is not asked for more.
+/// Number of turns after which a call that waits counts as not answered.
 const TURNS: usize = 8;
 
-/// See `Answers`: each request is answered at most once, by one that was asked, and the process goes on.
+/// Checks `Answers`: each request is answered at most once, only if it was made, and the process goes on.
 ///
 /// # Panics
-/// If that is not so; or there can be no machine.
+/// The check fails, or a machine cannot be made.
 pub fn target(bytes: &[u8]) {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Machine::builder().vps(1).build().expect("a machine"));
@@ -52,7 +52,7 @@ async fn requests_come(mut input: Input<'_>) {
         }
         number
     });
-    // A request of its own under way, which the other one may answer.
+    // A request of the process itself is under way, which the other one may answer.
     let call = spawn({
         let there = here.at(1);
         async move { there.call(ECHO.ask(&7)).await }
@@ -71,7 +71,7 @@ async fn requests_come(mut input: Input<'_>) {
     }
     run(&node, &second, &mut answers).await;
     goes_on(&here, "a name that nobody guesses").await;
-    // With its end all that it waited for is over, and what it has had is free.
+    // The end of the other process ends its waits, and frees the names that it had.
     second.kill();
     assert!(matches!(call.join().await, Ok(Ok(_) | Err(_))));
     goes_on(&here, "own").await;
@@ -86,7 +86,7 @@ async fn run(node: &Node, second: &Local, answers: &mut Answers) {
     }
 }
 
-/// The process's own threads ask as before.
+/// Checks that the process's own threads make requests as before.
 async fn goes_on(here: &Process, name: &str) {
     let itself = here.at(0);
     assert_eq!(itself.call(ECHO.ask(&5)).await, Ok(5));
@@ -101,7 +101,7 @@ async fn goes_on(here: &Process, name: &str) {
     drop(registered);
 }
 
-/// `own`: the number of the process's own request.
+/// A frame made from the input. `own`: the number of the process's own request.
 fn frame(input: &mut Input<'_>, own: u64) -> Body {
     let (how, service) = (input.byte(), usize::from(input.byte()));
     let request = u64::from(input.byte() % 16);
@@ -113,7 +113,7 @@ fn frame(input: &mut Input<'_>, own: u64) -> Body {
         4..6 => Control::Ask { service, request, is_post: true },
         6 => Control::Withdraw { request },
         _ => {
-            // No fuzzer guesses the number of a request.
+            // A fuzzer cannot guess the number of a request.
             let request = if request == 1 { own } else { request };
             Control::Answer { request, ended: Ended::Well, forwarded: u32::from(how) >> 3 }
         }
@@ -128,12 +128,12 @@ fn frame(input: &mut Input<'_>, own: u64) -> Body {
     frame
 }
 
-/// What the process says, and what it was asked.
+/// The answers of the process, and the requests that it got.
 #[derive(Default)]
 struct Answers {
-    /// Requests by number that are not answered.
+    /// Unanswered requests, by number.
     asked: HashMap<u64, u32>,
-    /// The number of the last request of the process's own; 0: there was none.
+    /// Number of the process's own last request; 0: there was none.
     own: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The memory that processes share: process 0 receives, 1 keeps to the protocol, 2 writes what it likes.
+//! The memory that processes share. Process 0 receives, 1 keeps to the protocol, and 2 writes arbitrary bits.
 //!
-//! Of an even first byte, 2 writes into its own slots, the ports and the links, which are hints: all that 1 has sent comes, once
-//! and in order. Of an odd one it writes anywhere: then it does no harm but to messages.
+//! If the first byte is even, 2 writes into its own slots, the ports and the links, which are hints. Then all that 1
+//! has sent comes, once and in order. If the byte is odd, 2 writes anywhere, and harms only messages.
 
 use super::Input;
 use crate::engine::shm::pull::{
@@ -42,16 +42,16 @@ impl Memory for Segment {
 struct Node {
     segment: Segment,
     incoming: Incoming,
-    /// Of all three.
+    /// Sending sides of all three processes.
     outgoing: Vec<Outgoing>,
     begun: [Vec<u8>; LANES],
-    /// Messages of the honest one.
+    /// Number of messages sent by the honest process.
     sent: u64,
     came: u64,
     is_confined: bool,
 }
 
-/// See INV-PULL.
+/// Checks INV-PULL.
 pub fn target(bytes: &[u8]) {
     run(bytes, |_| ());
 }
@@ -63,7 +63,7 @@ fn run(bytes: &[u8], prepare: impl FnOnce(&mut Incoming)) {
     while !input.is_empty() {
         node.step(&mut input);
     }
-    // Nobody writes any more: in the end all that was published is found.
+    // No process writes any more, so in the end all published pieces are found.
     for _ in 0..=SLOTS {
         node.incoming.scan(&node.segment);
         for taken in 0.. {
@@ -106,7 +106,7 @@ impl Node {
             }
             2 => self.incoming.scan(&self.segment),
             3 => {
-                // It takes room that is asked for, and is a receiver that frees nothing.
+                // It takes room that others ask for, and is a receiver that frees nothing.
                 self.send(0, HOSTILE, input.byte(), b"something");
                 self.segment.port(HOSTILE).is_to_be_woken();
             }
@@ -139,7 +139,7 @@ impl Node {
         self.outgoing[from].send(&self.segment, to, info, bytes).is_ok()
     }
 
-    /// Bits that mean something: a link, or for whom a slot is published.
+    /// Bits with a meaning: a link, or a slot's stamp.
     fn plausible(input: &mut Input<'_>) -> u64 {
         let [process, slot, number] = input.array::<3>();
         let (process, number) = (usize::from(process), u64::from(number % 8));
@@ -155,7 +155,7 @@ impl Node {
         self.segment.slot(process, at / PROCESSES % SLOTS).scribble(field, bits);
     }
 
-    /// Takes the next piece. Whether there was one.
+    /// Takes the next piece. False: there was none.
     fn take(&mut self) -> bool {
         let Found::Piece(from, piece) = self.incoming.take(&self.segment) else { return false };
         assert_ne!(from, 0, "nobody sends to himself");
@@ -204,7 +204,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The target would notice if a receiver did not keep to the rules.
+/// Checks that the target notices a receiver that breaks a rule.
 #[test]
 fn a_receiver_without_a_rule_is_found_out() {
     use crate::engine::shm::pull::Rules;

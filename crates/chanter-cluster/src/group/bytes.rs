@@ -1,4 +1,4 @@
-//! What members bring to an operation, and what comes of it: values as bytes.
+//! The values of an operation, as bytes.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,22 +6,23 @@ use std::sync::Arc;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
-/// So many bytes each member has for itself.
+/// Number of bytes that each member has in place.
 const SHORT: usize = 24;
 
-/// Bytes for all members. Few are copied, as all count who shares them: in words, which are moved faster than bytes are.
+/// Bytes for all members. Few bytes are copied, since sharing them costs every member a counter. They are held in
+/// words, which move faster than bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Bytes {
-    /// So many, in place.
+    /// Bytes in place, with their number.
     Short(u64, [u64; SHORT / 8]),
-    /// More.
+    /// More bytes, shared.
     Shared(Arc<[u8]>),
 }
 
 impl Bytes {
     pub(super) const NONE: Self = Self::Short(0, [0; SHORT / 8]);
 
-    /// Those of a value. `room`: where long ones are written.
+    /// Encodes a value. `room`: buffer for long encodings.
     pub(super) fn of<T: Serialize>(value: &T, room: &mut Vec<u8>) -> Result<Self, postcard::Error> {
         room.clear();
         postcard::serialize_with_flavor(value, Writer { length: 0, short: [0; SHORT / 8], long: room })
@@ -40,17 +41,17 @@ impl Deref for Bytes {
     }
 }
 
-/// The bytes that are in place.
+/// The bytes in place.
 #[inline]
 pub(super) fn short(length: u64, words: &[u64; SHORT / 8]) -> &[u8] {
     &bytemuck::bytes_of(words)[..length as usize]
 }
 
-/// Writes short values in place, and others into the room.
+/// A writer that writes short values in place, and longer ones into the room.
 struct Writer<'a> {
     length: usize,
     short: [u64; SHORT / 8],
-    /// All, once they are too many.
+    /// All bytes, once they are too many to be in place.
     long: &'a mut Vec<u8>,
 }
 
@@ -75,12 +76,13 @@ impl Flavor for Writer<'_> {
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
         let (from, end) = (self.length, self.length + bytes.len());
-        // Beyond the short ones from then on, if they are too many.
+        // The length stays above `SHORT` once there are too many bytes.
         self.length = end;
         if end > SHORT {
             self.spill(from, bytes);
         } else if bytes.len() <= 8 {
-            // A number, mostly. Made in a register: words that were written by bytes are not read before these are in the cache.
+            // Mostly a number. It is made in a register, as a word that was written by bytes cannot be read before
+            // they reach the cache.
             let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
             let (at, shift) = (from / 8, from % 8 * 8);
             if let Some(word) = self.short.get_mut(at) {
@@ -114,7 +116,7 @@ mod tests {
     fn bytes_are_what_was_written() {
         let mut room = Vec::new();
         for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 1000] {
-            // A length is written before text, and takes up to two bytes.
+            // A text's length comes before it, and takes up to two bytes.
             for head in ["", "a", "twenty-two-bytes-of-it", "twenty-three-bytes-here"] {
                 let value = (head, "x".repeat(length), 7_u64);
                 let bytes = Bytes::of(&value, &mut room).unwrap();
@@ -129,7 +131,7 @@ mod tests {
     fn numbers_lie_across_words() {
         let mut room = Vec::new();
         for before in 0..16 {
-            // A float takes eight bytes, a number of 64 bits up to ten.
+            // A float takes eight bytes, and a number of 64 bits up to ten.
             for number in [1, 300, 1 << 40, u64::MAX] {
                 let value = (&[true; 16][..before], -0.1_f64, number);
                 assert_eq!(*Bytes::of(&value, &mut room).unwrap(), *postcard::to_stdvec(&value).unwrap());

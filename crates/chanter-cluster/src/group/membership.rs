@@ -1,10 +1,10 @@
-//! Who the members of a group are: each process finds that out once, for all of its members.
+//! The members of a group. Each process finds them once, for all of its own members.
 //!
-//! Members whose ranks follow each other, in one process, are a *run*: they meet in memory, and one of them talks for all to other
-//! runs. The runs form a [tree](super::tree).
+//! Members in one process with consecutive ranks are a *run*. They meet in memory, and one of them talks to other
+//! runs for all. The runs form a [tree](super::tree).
 //!
-//! Whoever finds the first member of another process asks that process for which size it has come. If that is another size, both learn
-//! it, and neither waits for members that the other one does not count.
+//! A process that finds the first member of another process asks that process for the group size the member has come
+//! for. If the sizes differ, both learn it, and neither waits for members that the other one does not count.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -22,10 +22,10 @@ use crate::service::Service;
 use crate::wire::Slot;
 use crate::{Process, Serving};
 
-/// If a process has gone, the next member has so long to come.
+/// Time that each missing member has to come, once a process has gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks for which size a thread has come, and says for which the caller's has.
+/// Asks for the group size that a thread has come for, and states the caller's.
 const SIZE: Service<Asked, Option<Came>> = Service::new("chanter::group");
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ struct Asked {
     caller: Came,
 }
 
-/// A member, and the size of its group, as it says.
+/// A member's rank, and the size of its group, as stated by the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Came {
     pub(super) rank: u32,
@@ -54,22 +54,23 @@ pub(crate) struct MembershipTables(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By the names of their groups.
+    /// Membership tables, by the names of their groups.
     memberships: HashMap<String, Weak<MembershipTable>>,
-    /// The members of this process, and those that wait to be; and a member of another size that one of them was told of.
+    /// Members and waiting members of this process, each with a member of a differently sized group that it was told
+    /// of.
     came: HashMap<Slot, (Came, Option<Came>)>,
 }
 
-/// A membership table, as soon as it is known.
+/// A membership table, filled once the members are known.
 pub(super) struct MembershipTable {
-    /// Who has begun it.
+    /// The member that has begun it.
     by: Came,
     called: IVar<Result<Arc<Called>, GroupError>>,
-    /// Who calls it, and stops when nobody wants it any more.
+    /// The thread that finds the members. It is cancelled when the table is dropped.
     calling: OnceLock<Thread<()>>,
 }
 
-/// Who the members are.
+/// The members that were found.
 pub(super) struct Called {
     names: Vec<ThreadName>,
     /// This process's runs, in ascending order.
@@ -79,7 +80,7 @@ pub(super) struct Called {
 impl Drop for MembershipTable {
     fn drop(&mut self) {
         if let Some(calling) = self.calling.get() {
-            // It may have ended.
+            // The thread may have ended.
             drop(calling.cancel());
         }
     }
@@ -90,7 +91,8 @@ impl MembershipTables {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The membership table of the group with that name, in which the member is `name`. One in which it is not is of a group before.
+    /// The membership table of the group `group`, with `name` as the member. A table with another member belongs to
+    /// an earlier group.
     fn get(
         &self,
         here: &Process,
@@ -129,12 +131,13 @@ impl MembershipTables {
         Ok(membership)
     }
 
-    /// What that thread of this process has come for. A member of another process has come to its group, too, as it says.
+    /// The rank and size for which a thread of this process has come. `other`: the member of another process that
+    /// asks.
     fn came(&self, group: &str, thread: Slot, other: Came) -> Option<Came> {
         let (came, membership) = {
             let mut state = self.lock();
             let (came, disagrees) = state.came.get_mut(&thread)?;
-            // It may not have a membership table yet.
+            // The thread may not have a membership table yet.
             *disagrees = disagrees.or((came.size != other.size).then_some(other));
             let came = *came;
             (came, state.memberships.get(group).and_then(Weak::upgrade))
@@ -149,23 +152,24 @@ impl MembershipTables {
 }
 
 impl MembershipTable {
-    /// A member has come to a group of another size: whoever waits is told of it. Whom it disagrees with.
+    /// Tells the waiting members of a member with another group size. Returns the error for the other one.
     fn disagrees(&self, other: Came) -> GroupError {
         let _ = self.called.put(Err(other.error()));
         self.by.error()
     }
 }
 
-/// Answers what other processes ask.
+/// Answers questions of other processes.
 pub(crate) fn serve(here: &Process) {
     let served = here.serve(SIZE, |caller, asked: Asked| async move {
         caller.here().node().memberships.came(&asked.group, asked.thread.thread, asked.caller)
     });
-    // A process has no others when it starts.
+    // A starting process has no services of these names, so this cannot fail.
     served.into_iter().for_each(Serving::forever);
 }
 
-/// As long as it lives, its process says for which size the thread has come.
+/// A thread that has come to a group. As long as this lives, its process states the size for which the thread has
+/// come.
 pub(super) struct Coming {
     here: Process,
     thread: Slot,
@@ -184,14 +188,14 @@ impl Drop for Coming {
     }
 }
 
-/// What a member keeps: the membership table, its run, and its place in that.
+/// A member's share of the group: the membership table, its run, and its place in the run.
 pub(super) struct MemberPlace {
     pub(super) run: Arc<Run>,
     pub(super) place: u32,
     _membership: Arc<MembershipTable>,
 }
 
-/// Waits until all members are there.
+/// Waits until all members are there, and takes the member's place.
 pub(super) async fn take_place(
     here: &Process,
     group: &str,
@@ -202,7 +206,7 @@ pub(super) async fn take_place(
     loop {
         let membership = here.node().memberships.get(here, group, came, name)?;
         let called = membership.called.get().await?;
-        // Else it was of a group before, whose members were just leaving.
+        // Otherwise the table was that of an earlier group, whose members were just leaving.
         if called.names.get(rank as usize) == Some(&name)
             && let Some(run) = called.runs.iter().find(|run| run.has(rank))
         {
@@ -212,7 +216,7 @@ pub(super) async fn take_place(
     }
 }
 
-/// The event that one of the other processes has gone, and then some time: which have.
+/// The event that another process has gone and `PATIENCE` has passed since, with the processes that have gone.
 fn some_have_gone(here: &Process) -> impl Event<Output = Vec<u32>> + Send + use<> {
     let here = here.clone();
     from_cancel_safe(async move {
@@ -222,20 +226,20 @@ fn some_have_gone(here: &Process) -> impl Event<Output = Vec<u32>> + Send + use<
     })
 }
 
-/// The member of that rank, when it has come.
+/// Waits for the member with that rank.
 async fn find(here: &Process, group: &str, rank: u32) -> Result<ThreadName, GroupError> {
     let found = here.find(&format!("{group}#{rank}")).wrap(|found| found.map_err(GroupError::Name));
     let missed = some_have_gone(here).wrap(|gone| Err(GroupError::Missing { rank, gone }));
     choose_biased((found, missed)).await
 }
 
-/// Holds the size that a member has come for against this one's.
+/// Compares the group size that a member has come for with this one's.
 async fn compare(here: &Process, group: &str, thread: ThreadName, caller: Came) -> Result<(), GroupError> {
     let theirs = if thread.process.0 == here.number() {
         here.node().memberships.came(group, thread.thread, caller)
     } else {
         let asked = Asked { group: group.to_owned(), thread, caller };
-        // Who cannot answer has gone: that is found out by what the group does.
+        // A process that cannot answer has gone. The group's operations will find that out.
         here.at(thread.process.0).call(SIZE.ask(&asked)).await.unwrap_or(None)
     };
     match theirs {
@@ -250,7 +254,7 @@ async fn call(here: &Process, group: &str, came: Came) -> Result<Called, GroupEr
     let mut names: Vec<ThreadName> = Vec::new();
     for rank in 0..size {
         let name = find(here, group, rank).await?;
-        // Those of one process compare for themselves.
+        // The members of another process compare with each other themselves.
         if name.process.0 == here.number() || names.iter().all(|other| other.process != name.process) {
             compare(here, group, name, came).await?;
         }

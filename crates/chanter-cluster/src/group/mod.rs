@@ -1,9 +1,8 @@
-//! Groups: threads of several processes that do something together, each for itself: wait for each other, spread a value, combine
-//! values.
+//! Groups of threads in several processes, with collective operations: barrier, broadcast and reduce.
 //!
-//! The members have ranks from 0. Those in one process whose ranks follow each other meet in memory, and one message for all
-//! of them goes to the next such run, along a tree. So it pays to give the threads of a process ranks that follow
-//! each other.
+//! The members have ranks from 0. Members in one process with consecutive ranks form a run: they meet in memory. One
+//! message for all of them goes to the next run, along a tree. So the threads of a process should have
+//! consecutive ranks.
 
 mod bytes;
 mod membership;
@@ -26,12 +25,13 @@ use membership::{Came, Coming, MemberPlace, take_place};
 pub(crate) use membership::{MembershipTables, serve};
 use run::{Part, Run};
 
-/// The tag of who leaves. All others are numbers of operations.
+/// Tag of a message from a run that leaves. All other tags are numbers of operations.
 const LEAVES: u32 = u32::MAX;
 
 /// A thread's membership in a group; see [the module](self).
 ///
-/// All members do the same operations in the same order. When it is dropped, the others are told in their next operation.
+/// All members must do the same operations in the same order. When a membership is dropped, the others are told in
+/// their next operation.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -58,18 +58,18 @@ pub struct Group {
     rank: u32,
     size: u32,
     operations: u32,
-    /// Where it writes values that are long.
+    /// Buffer for long values.
     room: Vec<u8>,
-    /// Keeps its name, if it is not the one that talks for its run.
+    /// The inbox of a member that does not talk for its run. It keeps the member's name.
     _inbox: Option<Inbox>,
     _registered: Registered,
     _coming: Coming,
 }
 
-/// A member is there no more, so the group does nothing any more.
+/// A member has gone, so the group does no more operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Its rank. Of several, one.
+    /// The rank of the member, or of one of several that have gone.
     pub member: u32,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// Why a thread is not a member of a group.
+/// The reason why a thread is not a member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -92,20 +92,20 @@ pub enum GroupError {
         /// The size.
         size: u32,
     },
-    /// It has no inbox.
+    /// The thread cannot open an inbox.
     Open(OpenError),
-    /// Its name, or another one's, is not known. [`Taken`](NameError::Taken): another thread has that rank.
+    /// A member's name could not be registered or found. [`Taken`](NameError::Taken): another thread has that rank.
     Name(NameError),
     /// Another member has come to a group of another size.
     Size {
-        /// Its rank.
+        /// The rank of that member.
         rank: u32,
-        /// The size that it has said.
+        /// The size that it has stated.
         size: u32,
     },
-    /// Processes have gone, and for 10 seconds no member of that rank has come.
+    /// Processes have gone, and no member with that rank has come for 10 seconds.
     Missing {
-        /// The first rank that is missing.
+        /// The first missing rank.
         rank: u32,
         /// The processes that have gone.
         gone: Vec<u32>,
@@ -137,17 +137,17 @@ impl fmt::Display for GroupError {
 impl std::error::Error for GroupError {}
 
 impl Group {
-    /// Becomes the member with that rank of a group of `size`, and waits for all others. `name` is the group's, in the whole cluster, as long
-    /// as it has members.
+    /// Becomes the member with rank `rank` of a group of `size` members, and waits for all others. `name` is the
+    /// group's name in the whole cluster, as long as the group has members.
     ///
-    /// As long as all processes live, it waits for as long as the others take. If a process of the cluster has gone, each member that
-    /// is missing has 10 seconds to come after the one before: so nobody waits for those who have ended before they came. Who has got such
-    /// an error may try again.
+    /// While all processes live, the wait has no limit. Once a process of the cluster has gone, each missing member
+    /// has 10 seconds to come after the one before. So no member waits for threads that have ended before they came.
+    /// A caller that gets [`Missing`](GroupError::Missing) may try again.
     ///
-    /// **Cancel safety.** Dropped, it is no member.
+    /// **Cancel safety.** A caller that drops the future is no member.
     ///
     /// # Errors
-    /// See [`GroupError`]. Members that have come for different sizes are told of each other.
+    /// See [`GroupError`]. Members that have come for different sizes learn of each other.
     ///
     /// # Panics
     /// The caller is no thread of a machine.
@@ -157,7 +157,7 @@ impl Group {
         }
         let inbox = here.inbox().map_err(GroupError::Open)?;
         let came = Came { rank, size };
-        // Before anybody finds it.
+        // Before another process can find the name.
         let coming = Coming::new(here, inbox.name(), came);
         let registered = here.register(&format!("{name}#{rank}"), &inbox).await.map_err(GroupError::Name)?;
         let member = take_place(here, name, came, inbox.name()).await?;
@@ -180,23 +180,24 @@ impl Group {
         })
     }
 
-    /// This member's rank.
+    /// Rank of this member.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Waits until all members have come here.
+    /// Waits until all members have called this.
     ///
-    /// **Cancel safety.** A member that does not finish an operation has left the group: this, and what follows.
+    /// **Cancel safety.** A member that drops this future before its end has left the group. The same holds for the
+    /// other operations.
     ///
     /// # Errors
-    /// [`Lost`]: a member is there no more. If that is seen late, some members get what they wanted and others this; in the next operation
-    /// all get it.
+    /// [`Lost`]: a member has gone. If that is noticed late, some members succeed and others get this error; in the
+    /// next operation all get it.
     pub async fn barrier(&mut self) -> Result<(), Lost> {
         let operation = next(&mut self.operations);
         let run = &*self.member.run;
@@ -213,8 +214,8 @@ impl Group {
         result
     }
 
-    /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine` is to be
-    /// associative, and to make the same of the same values in each process; it need not be commutative.
+    /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine`
+    /// must be associative, and give the same result for the same values in each process. It need not be commutative.
     ///
     /// # Errors
     /// As for [`barrier`](Self::barrier).
@@ -229,7 +230,7 @@ impl Group {
         let result = match run.meet(self.member.place, &bytes).await {
             Part::Told(outcome) => outcome,
             Part::Last(values) => {
-                // The value itself was written for the others: it is read again like theirs.
+                // This member's value was encoded for the others, so it is decoded like theirs.
                 let combined = values.iter().map(|value| read(value)).reduce(&combine);
                 let combined = combined.expect("a run has members");
                 let result = exchange(run, operation, combined, &combine).await;
@@ -242,13 +243,14 @@ impl Group {
         result
     }
 
-    /// Gives all members the value of the one with rank `root`, who says `Some`.
+    /// Gives all members the value of the member with rank `root`, which passes `Some`. The values of others are
+    /// ignored.
     ///
     /// # Errors
     /// As for [`barrier`](Self::barrier).
     ///
     /// # Panics
-    /// At the root: it brings no value.
+    /// The root passes `None`.
     pub async fn broadcast<T>(&mut self, root: u32, value: Option<T>) -> Result<T, Lost>
     where
         T: Serialize + DeserializeOwned,
@@ -260,14 +262,14 @@ impl Group {
     }
 }
 
-/// A member in the midst of an operation: if it gets no further, it has left.
+/// A member within an operation. If this is dropped, the member has left.
 struct Unfinished<'a> {
     run: &'a Run,
     rank: u32,
 }
 
 impl Unfinished<'_> {
-    /// It has ended, perhaps as somebody is there no more.
+    /// Ends the operation; `lost`: a member has gone.
     fn finish(self, lost: Option<Lost>) {
         let run = self.run;
         std::mem::forget(self);
@@ -279,7 +281,7 @@ impl Unfinished<'_> {
     }
 }
 
-/// The number of the next operation: never 0, which is before the first; and never that of leaving.
+/// The number of the next operation. It is never 0, the number before the first, and never `LEAVES`.
 fn next(operations: &mut u32) -> u32 {
     *operations = *operations % (LEAVES - 1) + 1;
     *operations
@@ -303,11 +305,11 @@ fn leave(run: &Run, rank: u32) {
     }
 }
 
-/// Tells the runs beside this one that it does nothing any more.
+/// Tells the neighbouring runs that this run is broken.
 fn tell_all(run: &Run) {
     if let (Some(inbox), Some(lost)) = (run.inbox(), run.broken()) {
         for (_, name) in run.neighbours() {
-            // Whoever has no room for it has heard nothing of this run for long: its next message is an error, then.
+            // A run without room for this has not received from this one for long. Its next message will fail.
             let _ = inbox.send(*name, LEAVES, &Err::<(), Lost>(lost)).try_sync();
         }
     }
@@ -325,7 +327,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> T {
     decode(bytes).unwrap_or_else(|error| panic!("the members of a group do different things: {error}"))
 }
 
-/// A run's value goes up the tree, together with those below it, and the result of all comes down.
+/// Sends a run's value up the tree, combined with the values below it, and takes the result of all that comes down.
 async fn exchange<T>(run: &Run, operation: u32, value: T, combine: impl Fn(T, T) -> T) -> Result<T, Lost>
 where
     T: Serialize + DeserializeOwned,
@@ -336,7 +338,7 @@ where
     }
     let mut combined = Ok(value);
     for child in &run.children {
-        // All are heard, so that nothing is left over.
+        // All children are heard, so that no message is left over.
         let part = hear(inbox, *child, operation).await;
         combined = match (combined, part) {
             (Ok(mine), Ok(part)) => Ok(combine(mine, part)),
@@ -351,13 +353,13 @@ where
         },
     };
     for child in &run.children {
-        // Who is there no more hears nothing; the next operation finds it out.
+        // A child may have gone; the next operation will find that out.
         let _ = say(inbox, *child, operation, &result).await;
     }
     result
 }
 
-/// The same where there are two runs: each tells the other one its value, and combines both for itself. Nobody waits for what comes
+/// The exchange of two runs. Each sends its value to the other and combines both itself, so no result has to come
 /// down.
 async fn swap<T>(
     inbox: &Inbox,
@@ -388,7 +390,7 @@ async fn say<T: Serialize>(inbox: &Inbox, to: (u32, ThreadName), tag: u32, what:
     }
 }
 
-/// What another run says next: to that operation, or that it does nothing any more.
+/// Receives another run's next message: its part in that operation, or that it is broken.
 async fn hear<T: DeserializeOwned>(inbox: &Inbox, from: (u32, ThreadName), tag: u32) -> Result<T, Lost> {
     let (member, name) = from;
     match inbox.recv::<Result<T, Lost>>(name, ANY_TAG).await {

@@ -1,12 +1,12 @@
-//! Members in one process whose ranks follow each other: they meet in memory.
+//! A run: members in one process with consecutive ranks, which meet in memory.
 //!
-//! An operation goes so: each member brings its value, and waits; the last one takes all of them, and makes one of them, exchanges
-//! that with other runs, and tells the others.
+//! In an operation each member brings its value and waits. The last member takes all values, combines them, exchanges
+//! the result with other runs, and tells the others.
 //!
-//! INV-RUN: a member brings its value, and waits, in one critical section; the last one takes all in one. So whoever has brought something
-//! is in the queue until it is told what came of that, and an operation ends for nobody before all are in it: there are no values of
-//! another one. Who leaves, at any point, breaks the run under the same lock, and tells all who wait: so nobody waits for who is there
-//! no more.
+//! INV-RUN: a member brings its value and begins to wait in one critical section; the last member takes all values in
+//! one. So a member that has brought a value is in the queue until it is told the result. An operation ends for no
+//! member before all are in it, so values of two operations never mix. A member that leaves, at any point, breaks the
+//! run under the same lock and tells all waiting members. So no member waits for one that has gone.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,44 +23,44 @@ use super::{Lost, read};
 use crate::inbox::Inbox;
 use crate::name::ThreadName;
 
-/// See the module.
+/// A run of members; see the module.
 pub(super) struct Run {
     first: u32,
     count: u32,
-    /// The runs above and below, each by its first member.
+    /// The run above, by the rank and name of its first member; `children` holds the runs below.
     pub(super) parent: Option<(u32, ThreadName)>,
-    /// In the order of their ranks.
+    /// The runs below, in the order of their ranks.
     pub(super) children: Vec<(u32, ThreadName)>,
-    /// The group has one run besides.
+    /// Whether the group has exactly one other run.
     is_of_two: bool,
-    /// That of the first member: it is there when all are.
+    /// Inbox of the first member, which talks for the run. It is set before all members have come to an operation.
     inbox: OnceLock<Arc<Inbox>>,
     state: BiasedLock<State>,
 }
 
-/// What is behind the lock of a run.
+/// The state behind the lock of a run.
 pub(super) struct State {
-    /// What the members have brought to the operation that is under way.
+    /// Values that members have brought to the present operation.
     values: Vec<Bytes>,
-    /// So many have, and wait for what comes of it.
+    /// Number of members that have brought a value and wait for the result.
     arrived: u32,
     waiting: Queue<Note>,
     broken: Option<Lost>,
-    /// The other runs know.
+    /// Whether the other runs were told that this one is broken.
     has_told: bool,
 }
 
-/// What came of an operation: bytes, or a member is there no more.
+/// The result of an operation: bytes, or a member that has gone.
 pub(super) type Outcome = Result<Bytes, Lost>;
 
-/// What an operation means for a member, once that is known.
+/// A member's part in an operation, once it is known.
 type Note = Option<Part>;
 
-/// What an operation means for a member. `R`: what came of it.
+/// A member's part in an operation. `R`: the type of the result.
 pub(super) enum Part<R = Outcome> {
-    /// It is the last: here is what all have brought, in the order of their ranks.
+    /// The member is the last: the values of all, in the order of their ranks.
     Last(Vec<Bytes>),
-    /// Another one was.
+    /// Another member was the last: the result.
     Told(R),
 }
 
@@ -91,7 +91,7 @@ impl Run {
         (self.first..self.first + self.count).contains(&rank)
     }
 
-    /// The other run, if there are two of them.
+    /// The other run, if there are exactly two.
     pub(super) fn only_other(&self) -> Option<(u32, ThreadName)> {
         if self.is_of_two { self.neighbours().next().copied() } else { None }
     }
@@ -100,7 +100,7 @@ impl Run {
         self.children.iter().chain(&self.parent)
     }
 
-    /// The first member is there. True: somebody has left before, and the other runs are to be told.
+    /// Sets the first member's inbox. True: a member has left before, and the caller must tell the other runs.
     #[must_use]
     pub(super) fn opens(&self, inbox: Arc<Inbox>) -> bool {
         let _ = self.inbox.set(inbox);
@@ -119,12 +119,12 @@ impl Run {
         is_to_tell
     }
 
-    /// Who has left, if somebody has.
+    /// The member that has left, if one has.
     pub(super) fn broken(&self) -> Option<Lost> {
         self.state.lock().broken
     }
 
-    /// A member leaves, or another run is broken. True: the other runs are to be told.
+    /// Breaks the run, as a member leaves or another run is broken. True: the caller must tell the other runs.
     #[must_use]
     pub(super) fn breaks(&self, lost: Lost) -> bool {
         let mut wakes = WakeList::new();
@@ -140,7 +140,7 @@ impl Run {
         self.is_to_tell()
     }
 
-    /// The event of taking part in the operation that is next, in that place, with `value`.
+    /// The event of taking part in the next operation, in the place `place`, with `value`.
     pub(super) fn meet<'a, T>(&'a self, place: u32, value: &'a Bytes) -> Sync<Meet<'a, T>>
     where
         T: DeserializeOwned,
@@ -148,7 +148,7 @@ impl Run {
         synchronization(Meet(Meeting { run: self, place, value }, PhantomData))
     }
 
-    /// The operation is done, and that came of it. `values`: room for those of the next one.
+    /// Tells the waiting members the result of the operation. `values`: memory for the values of the next one.
     pub(super) fn tell(&self, outcome: &Outcome, values: Vec<Bytes>) {
         let mut wakes = WakeList::new();
         {
@@ -162,7 +162,7 @@ impl Run {
     }
 }
 
-/// A run, as a place where a member waits, and what it brings.
+/// A run, as the place where a member waits, with the member's place and value.
 pub(super) struct Meeting<'a> {
     run: &'a Run,
     place: u32,
@@ -176,8 +176,9 @@ impl Meeting<'_> {
     }
 }
 
-// SAFETY: the queue is a field of the state, which stays behind the lock; values and outcomes are ours, and nothing of users' is dropped
-// under it.
+// SAFETY: the queue is a field of the state, the same for all notes. The state stays behind the lock of the run, which
+// is borrowed, so the queue neither moves nor ends. Values and outcomes are bytes of this crate, so no user code runs
+// under the lock, and nothing of users' is dropped there.
 unsafe impl Place for Meeting<'_> {
     type Note = Note;
     type State = State;
@@ -190,7 +191,7 @@ unsafe impl Place for Meeting<'_> {
         &mut state.waiting
     }
 
-    /// It is the last one, or there is nothing to wait for.
+    /// Whether the member is the last one, or the run is broken.
     fn is_ready(&self, state: &State, _note: &Note) -> bool {
         state.broken.is_some() || state.arrived + 1 == self.run.count
     }
@@ -207,7 +208,7 @@ unsafe impl Place for Meeting<'_> {
     }
 
     fn waits(&self, state: &mut State, waits: bool) {
-        // Whoever does not wait any more has left: `breaks` comes next.
+        // A member that stops waiting has left, and `breaks` comes next.
         if waits {
             self.comes(state);
         }
@@ -216,7 +217,7 @@ unsafe impl Place for Meeting<'_> {
     fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut WakeList) {}
 }
 
-/// See [`Run::meet`].
+/// The event of [`Run::meet`].
 pub(super) struct Meet<'a, T>(Meeting<'a>, PhantomData<fn() -> T>);
 
 impl<T> fmt::Debug for Meet<'_, T> {
@@ -228,10 +229,10 @@ impl<T> fmt::Debug for Meet<'_, T> {
 impl<'a, T: DeserializeOwned> Operation for Meet<'a, T> {
     type Place = Meeting<'a>;
     type Output = Part<Result<T, Lost>>;
-    // The note is empty then.
+    // The note of a completed event is empty, or holds bytes in place, which need no drop.
     const LEAN: bool = true;
 
-    /// Reads the value where it is: to move it would take longer.
+    /// Reads a short value in place, as moving it would take longer.
     #[inline(always)]
     fn finish(_run: &Meeting<'a>, note: &mut Note) -> Self::Output {
         if let Some(Part::Told(Ok(Bytes::Short(length, short)))) = note {
@@ -253,7 +254,7 @@ impl<'a, T: DeserializeOwned> IntoFuture for Meet<'a, T> {
     }
 }
 
-// SAFETY: the branch holds the same run and a note, which are `Send`.
+// SAFETY: the branch holds the event's own run and a note, which are `Send`.
 unsafe impl<'a, T: DeserializeOwned> Event for Meet<'a, T> {
     type Branch = PlaceBranch<Self>;
 

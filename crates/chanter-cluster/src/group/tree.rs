@@ -1,19 +1,19 @@
-//! Who talks to whom in a group: each leads a range of ranks, of which it is the first.
+//! The tree of a group's runs. Each run leads a range of ranks, of which it is the first.
 
-/// The neighbours of a member.
+/// The neighbours of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) parent: Option<u32>,
-    /// In ascending order: with the member itself they cover its range without gaps.
+    /// Ranks in ascending order. Their ranges and the rank itself cover its range without gaps.
     pub(super) children: Vec<u32>,
 }
 
 impl Tree {
-    /// Those of `rank` in a group of `size`.
+    /// The neighbours of `rank` in a tree of `size` ranks.
     pub(super) fn of(rank: u32, size: u32) -> Self {
         let (mut low, mut high) = (0, size);
         let mut parent = None;
-        // Down to the range that the member leads.
+        // Down to the range that the rank leads.
         while low != rank {
             let middle = low + (high - low).div_ceil(2);
             if rank < middle {
@@ -37,7 +37,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// The ranks below, in the order in which they are combined.
+    /// The ranks of a range, in the order in which they are combined.
     fn ranks(rank: u32, size: u32) -> Vec<u32> {
         let below = Tree::of(rank, size).children.into_iter().flat_map(|child| ranks(child, size));
         std::iter::once(rank).chain(below).collect()

@@ -101,8 +101,8 @@ impl Drop for Ticket {
     }
 }
 
-// SAFETY: the queue is a field of the state, which stays behind the lock, and a note is in that one queue as long as
-// it waits. No user code runs under the lock.
+// SAFETY: the queue is a field of the state, the same for all notes. The state stays behind the lock of the request,
+// which the ticket shares, so the queue neither moves nor ends. No user code runs under the lock.
 unsafe impl Place for Ticket {
     type Note = Note;
     type State = State;

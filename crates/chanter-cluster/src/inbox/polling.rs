@@ -23,8 +23,8 @@ use crate::node::Tests;
 #[non_exhaustive]
 #[doc(alias = "Form")]
 pub enum PollMode {
-    /// The scheduler polls, and the thread is woken when its message is there. Nothing is posted to the engine; its
-    /// poll is one test for any number of waiting threads.
+    /// The scheduler polls, and the thread is woken when its message is there. The thread is in no queue of tested
+    /// threads. Nothing is posted to the engine; its poll is one test for any number of waiting threads.
     #[default]
     QueueRing,
     /// The thread polls the engine, and yields when its message was not there (*Thread polls*, figure 5). Where no

@@ -1,13 +1,14 @@
-//! Names that are known in the whole cluster, and who keeps them.
+//! Names of the whole cluster, and the leader that keeps them.
 //!
-//! The *leader* is the living process with the lowest number. Each process remembers the names that its own threads hold; so when the
-//! leader dies, nothing is lost with it: the next one asks all that live what they hold before it answers anybody.
+//! The *leader* is the living process with the lowest number. Each process remembers the names of its own threads, so
+//! nothing is lost when the leader dies. The next leader asks all living processes for the names that they hold
+//! before it answers any request.
 //!
-//! INV-LEADER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
-//! then only after it has heard from all others, or that they have gone. Each of those says what it holds when it knows, too, that
-//! the leaders before have gone, and when what it had asked of them is answered or lost. (Before the first process there was no leader:
-//! it asks nobody.) So a name that an old leader has given, and that
-//! its holder still holds, is known to the new one before it gives any; and no other.
+//! INV-LEADER: a process answers for names only while it knows that all processes with lower numbers have gone, which
+//! is for ever. It answers only after each of the others has sent its names or has gone. A process sends its names
+//! only when it knows, too, that the earlier leaders have gone, and when its requests to them are answered or lost.
+//! (Before the first process there was no leader, so that one asks no process.) So before a new leader gives any
+//! name, it knows the names given by old leaders that are still held, and no others.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,36 +26,36 @@ use crate::node::Node;
 use crate::service::{CallError, Caller, Service};
 use crate::{Process, Serving};
 
-/// So many names a leader knows.
+/// Largest number of names that a leader keeps.
 const MOST_NAMES: usize = 1 << 16;
-/// So many names the threads of one process may have, so that nobody keeps others from having any.
+/// Largest number of names of the threads of one process, so that no process can use up all names.
 const MOST_OF_ONE: usize = MOST_NAMES / 4;
-/// The longest name.
+/// Longest name, in bytes.
 const LONGEST: usize = 255;
 
 const REGISTER: Service<(String, ThreadName), Given> = Service::new("chanter::register");
 const FIND: Service<String, ThreadName> = Service::new("chanter::find");
-/// Who has the name does not want it any more.
+/// Frees a name that its holder no longer wants.
 const FREE: Service<(String, ThreadName), ()> = Service::new("chanter::free");
-/// The names that a process holds, and those that it wants.
+/// Asks for the names that a process holds or wants.
 const HELD: Service<(), Vec<(String, Claim)>> = Service::new("chanter::held");
 
-/// A name that a thread holds, if it was given, or wants.
+/// A thread's claim to a name. The thread holds the name if it was given, and otherwise wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Claim {
     thread: ThreadName,
     is_given: bool,
 }
 
-/// A claim where it is made.
+/// A claim in the process that makes it.
 struct Held {
     claim: Claim,
-    /// The leader that is asked for it, and what is filled when that has ended.
+    /// The leader that is being asked for the name, and an IVar that is filled when this request has ended.
     asked: Option<(u32, IVar<()>)>,
 }
 
 impl Held {
-    /// The leader has answered, or is lost.
+    /// Ends the request: the leader has answered, or is lost.
     fn settle(&mut self) {
         if let Some((_, settled)) = self.asked.take() {
             let _ = settled.put(());
@@ -62,45 +63,46 @@ impl Held {
     }
 }
 
-/// What the leader says.
+/// The leader's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Given {
     Yes,
     Taken(ThreadName),
     Full,
-    /// The thread is not of the process that asks.
+    /// The thread does not belong to the process that asks.
     NotYours,
 }
 
-/// What a process knows of names.
+/// The names of a process, as a holder and as the leader.
 #[derive(Default)]
 pub(crate) struct NameLeader {
-    /// The names that its own threads hold.
+    /// Names that its own threads hold or want.
     held: Mutex<HashMap<String, Held>>,
-    /// What it knows as the leader.
+    /// Names that it keeps as the leader.
     kept: Mutex<Kept>,
-    /// Whether it has heard from all others. One asks, the rest wait.
+    /// Whether it has heard from all other processes. One thread asks, and the others wait for it.
     has_heard: Turns<bool>,
 }
 
 #[derive(Default)]
 struct Kept {
     names: HashMap<String, ThreadName>,
-    /// How many names each process has.
+    /// Number of names of each process.
     of: HashMap<ProcessId, usize>,
     awaited: HashMap<String, Awaited>,
     last_awaited: u64,
 }
 
-/// A name that is asked for and not given yet. How many ask for one is bounded, as requests are.
+/// A name that is waited for and not given yet. The number of waiters is bounded, as requests are.
 struct Awaited {
-    /// No other one has it: who has waited for a name that was given does not take itself for one who waits again.
+    /// Unique number of this wait. A waiter for a name that was given meanwhile does not mistake a later wait for its
+    /// own.
     number: u64,
     given: IVar<ThreadName>,
     waiting: usize,
 }
 
-/// One who waits for a name.
+/// A waiter for a name. Dropping it ends the wait.
 struct Waits<'a> {
     leader: &'a NameLeader,
     name: &'a str,
@@ -125,17 +127,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a name cannot be registered, or found.
+/// The reason why a name cannot be registered or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Another thread of the cluster has it: that one.
+    /// Another thread of the cluster has the name.
     Taken(ThreadName),
-    /// A name has 1 to 255 bytes.
+    /// The name is invalid: it must have 1 to 255 bytes.
     Bad(String),
-    /// The cluster has as many names as it may (65536), or this process has (16384): let some go.
+    /// The cluster has its largest number of names (65536), or this process has (16384).
     Full,
-    /// The leader could not be asked. (If it dies, the next one is.)
+    /// The call to the leader failed. (If the leader dies, the next one is asked.)
     Call(CallError),
 }
 
@@ -154,7 +156,7 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// A thread has this name in the whole cluster as long as this lives.
+/// A registered name. The thread has it in the whole cluster as long as this lives.
 #[must_use = "a name is free again when this is dropped"]
 pub struct Registered {
     node: Arc<Node>,
@@ -169,7 +171,7 @@ impl fmt::Debug for Registered {
 }
 
 impl Registered {
-    /// What is done, briefly, with what the process knows of it.
+    /// Calls `f`, which must be short, with the process's claim, under the lock.
     fn with<R>(&self, f: impl FnOnce(&mut Held) -> R) -> Option<R> {
         lock(&self.node.leader.held).get_mut(&self.name).map(f)
     }
@@ -177,26 +179,27 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // First: whoever becomes the leader now does not hear of it.
+        // First, so that a process that becomes the leader now does not hear of the name.
         let held = lock(&self.node.leader.held).remove(&self.name);
         held.into_iter().for_each(|mut held| held.settle());
         let here = Process::of(Arc::clone(&self.node));
-        // If it cannot be told, it asks who wants the name next.
+        // If the leader cannot be told, it asks this process when another thread wants the name.
         let _ = here.at(here.leader()).post(FREE.ask(&(self.name.clone(), self.thread)));
     }
 }
 
 impl Process {
-    /// The process with the lowest number that lives, as far as this one knows.
+    /// The living process with the lowest number, as far as this process knows.
     fn leader(&self) -> u32 {
         let lives = |process: &u32| *process == self.number() || self.down(*process).is_none();
         (0..self.number()).find(lives).unwrap_or(self.number())
     }
 
-    /// Gives the thread that has `inbox` a name that it has alone in the whole cluster, as long as what this returns lives. Others
-    /// [find](Self::find) it by that. It survives the process that keeps the names.
+    /// Gives the thread that has `inbox` a unique name in the whole cluster, as long as the returned value lives.
+    /// Other threads [find](Self::find) it by that name. The name survives the process that keeps the names.
     ///
-    /// **Cancel safety.** Dropped, the name may be given, and is free again when somebody wants it.
+    /// **Cancel safety.** If the future is dropped, the name may have been given; it is then free again when another
+    /// thread wants it.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -239,8 +242,8 @@ impl Process {
         }
     }
 
-    /// The event of finding the thread that has [registered](Self::register) that name, wherever it is: it waits until there is
-    /// one. Not chosen, or dropped: nothing happens.
+    /// The event of finding the thread that has [registered](Self::register) a name, in any process. It waits until
+    /// there is one. If it is dropped or not chosen, nothing happens.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -264,7 +267,7 @@ fn check(name: &str) -> Result<(), NameError> {
     if is_good { Ok(()) } else { Err(NameError::Bad(name.to_owned())) }
 }
 
-/// The services of the leader, and those by which it learns.
+/// Serves the requests to the leader, and the leader's requests to others.
 pub(crate) fn serve(here: &Process) {
     let served = [
         here.serve(REGISTER, |caller, (name, thread)| async move {
@@ -279,11 +282,11 @@ pub(crate) fn serve(here: &Process) {
         }),
         here.serve(HELD, |caller, ()| async move { held(&caller).await }),
     ];
-    // A process has no others when it starts.
+    // A starting process has no services of these names, so this cannot fail.
     served.into_iter().flatten().for_each(Serving::forever);
 }
 
-/// What this process holds, for a leader (INV-LEADER).
+/// The claims of this process, for a leader (INV-LEADER).
 async fn held(caller: &Caller) -> Vec<(String, Claim)> {
     let here = caller.here();
     for process in (0..caller.process()).filter(|process| *process != here.number()) {
@@ -301,14 +304,14 @@ async fn held(caller: &Caller) -> Vec<(String, Claim)> {
     held.iter().map(|(name, held)| (name.clone(), held.claim)).collect()
 }
 
-/// Waits until this process may answer (INV-LEADER).
+/// Waits until this process may answer as the leader (INV-LEADER).
 async fn keep(here: &Process) {
     for process in 0..here.number() {
         here.node().gone(ProcessId(process)).await;
     }
     let leader = &here.node().leader;
     let mut has_heard = leader.has_heard.lock().await;
-    // Nobody has kept names before the first one.
+    // No process has kept names before the first one.
     if *has_heard || here.number() == 0 {
         return;
     }
@@ -327,7 +330,7 @@ async fn keep(here: &Process) {
                     break;
                 }
                 Err(CallError::Full(_)) => yield_now().await,
-                // It has gone, and its names with it.
+                // The process has gone, and its names with it.
                 Err(_) => break,
             }
         }
@@ -336,7 +339,7 @@ async fn keep(here: &Process) {
 }
 
 impl Kept {
-    /// The name is that thread's now. Who waits for it is to be told, without the lock.
+    /// Gives a name to a thread. The caller fills the returned IVar, for waiters, without holding the lock.
     #[must_use]
     fn give(&mut self, name: String, thread: ThreadName) -> Option<IVar<ThreadName>> {
         let awaited = self.awaited.remove(&name);
@@ -346,7 +349,8 @@ impl Kept {
         awaited.map(|awaited| awaited.given)
     }
 
-    /// What is filled when the name is given, and its number. Whoever waits counts until it is [`Waits`] no more.
+    /// Begins a wait for a name. Returns the IVar that is filled when the name is given, and the number for
+    /// [`Waits`], which ends the wait.
     fn await_name(&mut self, name: &str) -> (IVar<ThreadName>, u64) {
         if !self.awaited.contains_key(name) {
             self.last_awaited += 1;
@@ -358,7 +362,7 @@ impl Kept {
         (awaited.given.clone(), awaited.number)
     }
 
-    /// The name is nobody's, if it was that one's.
+    /// Frees a name, if it is that thread's.
     fn take(&mut self, name: &str, thread: ThreadName) {
         if self.names.get(name) == Some(&thread) {
             self.names.remove(name);
@@ -375,7 +379,7 @@ impl Kept {
         }
     }
 
-    /// Whether that process may have one more. `is_dead`: whose names nobody will give back.
+    /// Whether a process may have one more name. `is_dead`: whether a process has gone and will not free its names.
     fn has_room(&mut self, process: ProcessId, is_dead: impl Fn(ProcessId) -> bool) -> bool {
         if self.names.len() >= MOST_NAMES {
             self.names.retain(|_, thread| !is_dead(thread.process));
@@ -404,7 +408,7 @@ async fn register(here: &Process, name: String, thread: ThreadName) -> Given {
                 }
             }
         };
-        // Does its holder still hold it?
+        // The holder is asked whether it still holds the name.
         let holds = match here.at(taken.process.0).call(HELD.ask(&())).await {
             Ok(held) => held.iter().any(|(held, claim)| *held == name && claim.thread == taken),
             Err(CallError::Lost { .. } | CallError::NoSuchProcess(_)) => false,
@@ -457,7 +461,7 @@ mod tests {
             assert!(kept.give(format!("0 {index}"), thread(0, index)).is_none());
         }
         assert!(!kept.has_room(ProcessId(0), nobody) && kept.has_room(ProcessId(1), nobody));
-        // Given again, or to another one: it is counted once.
+        // A name that is given again, or to another thread, is counted once.
         assert!(kept.give("0 1".into(), thread(0, 1)).is_none());
         assert!(kept.give("0 2".into(), thread(1, 0)).is_none());
         assert!(kept.has_room(ProcessId(0), nobody));
@@ -494,7 +498,7 @@ mod tests {
         let _ = given.put(thread(0, 1));
         assert!(other.0.try_get().is_some());
         lock(&leader.kept).take("a", thread(0, 1));
-        // It waits for the next one who has the name; who has waited before has nothing to do with it.
+        // A new wait for the next holder of the name. The earlier waiter has no part in it.
         let again = waits("a");
         drop(other);
         assert_eq!(lock(&leader.kept).awaited.len(), 1);

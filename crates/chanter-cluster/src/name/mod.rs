@@ -16,10 +16,11 @@ pub(crate) use table::Table;
 use crate::engine::{NodeId, ProcessId};
 use crate::wire::Slot;
 
-/// The name of a thread, unique in the cluster for all time: node, process, and its place there (Chant, section 3.1).
+/// The name of a thread, unique in the cluster for all time: its node, its process, and its place there (Chant,
+/// section 3.1).
 ///
 /// A name is a value: it may be sent, stored and compared. It stays valid as long as the thread's
-/// [`Inbox`](crate::Inbox) is open; a message to it afterwards is an error, and never reaches anybody else.
+/// [`Inbox`](crate::Inbox) is open; a message to it afterwards is an error, and never reaches another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ThreadName {
     /// The node.

@@ -1,43 +1,43 @@
-//! Names that people give.
+//! Names that users give to the threads of a process.
 
 use std::collections::HashMap;
 
 use crate::engine::ProcessId;
 use crate::wire::Slot;
 
-/// So many names a process may have registered, and so many may be waited for.
+/// Largest number of registered names of a process, and largest number of waiting requests.
 const MOST_NAMES: usize = 1 << 16;
-/// So many requests of one process may wait: one that asks for ever so many names does not keep others from asking.
+/// Largest number of waiting requests of one process, so that one process cannot keep others from asking.
 const MOST_OF_ONE: usize = MOST_NAMES / 4;
 
-/// Who waits for a name: a request of a process.
+/// A request of a process that waits for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) peer: ProcessId,
     pub(crate) request: u64,
 }
 
-/// Why a name is not registered.
+/// The reason why a name is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Somebody has it.
+    /// Another thread has the name.
     Taken,
-    /// There are too many.
+    /// There are too many names.
     Full,
 }
 
-/// The names that are registered in this process, and who waits for others.
+/// The names registered in this process, and requests that wait for other names.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     names: HashMap<String, Slot>,
     asked: HashMap<String, Vec<Asker>>,
     waiting: usize,
-    /// How many requests of each process wait.
+    /// Number of waiting requests of each process.
     of_one: HashMap<ProcessId, usize>,
 }
 
 impl Registry {
-    /// Registers a name: who has waited for it.
+    /// Registers a name, and returns the requests that have waited for it.
     pub(crate) fn register(&mut self, name: &str, slot: Slot) -> Result<Vec<Asker>, Refusal> {
         if self.names.contains_key(name) {
             return Err(Refusal::Taken);
@@ -56,14 +56,14 @@ impl Registry {
         Ok(asked)
     }
 
-    /// The name is free again, if it is that one's.
+    /// Frees a name, if it is that thread's.
     pub(crate) fn forget(&mut self, name: &str, slot: Slot) {
         if self.names.get(name) == Some(&slot) {
             self.names.remove(name);
         }
     }
 
-    /// Whose name it is; or `asker` waits for it. `Err`: too many wait.
+    /// The thread that has a name. If there is none, `asker` waits for it. `Err`: too many requests wait.
     pub(crate) fn ask(&mut self, name: &str, asker: Asker) -> Result<Option<Slot>, ()> {
         if let Some(slot) = self.names.get(name) {
             return Ok(Some(*slot));
@@ -78,7 +78,7 @@ impl Registry {
         Ok(None)
     }
 
-    /// Who has asked for that name does not want to know it any more.
+    /// Withdraws a request for a name.
     pub(crate) fn withdraw(&mut self, name: &str, asker: Asker) {
         let Some(askers) = self.asked.get_mut(name) else { return };
         let Some(at) = askers.iter().position(|other| *other == asker) else { return };
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// They do not wait any more.
+    /// Drops the waiting requests for which `is_gone` is true.
     pub(crate) fn forget_askers(&mut self, is_gone: impl Fn(Asker) -> bool) {
         self.asked.retain(|_, askers| {
             askers.retain(|asker| !is_gone(*asker));

@@ -1,7 +1,7 @@
-//! The threads of a process that have a name.
+//! The table of a process's threads with names.
 //!
-//! Whoever sends to a thread of this process finds it by its name, and takes no lock: a place in the table has the same
-//! window as long as there is the table, and whose the window is is looked under the window's lock (INV-EPOCH).
+//! A sender finds a thread of this process by its name without a lock. A place keeps its window as long as the table
+//! lives, and the window's epoch is compared under the window's lock (INV-EPOCH).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,20 +13,20 @@ use crate::inbox;
 use crate::node::{Left, SendWindow, WindowRef};
 use crate::wire::Slot;
 
-/// Places of the first chunk; each has twice as many as the one before.
+/// Number of places in the first chunk. Each chunk has twice as many as the one before.
 const FIRST: usize = 64;
 const CHUNKS: usize = 15;
 
-/// A table of what has a name. A place is given away again, but never with the same generation: what is
-/// meant for the dead does not reach the living.
+/// A table of inboxes by name. A place is reused, but never with the same generation, so messages for a closed inbox
+/// do not reach a later one.
 pub(crate) struct Table {
-    /// Which of all tables of the program it is.
+    /// Number of this table among all tables of the program.
     number: u32,
     chunks: [OnceLock<Box<[OnceLock<&'static SendWindow>]>>; CHUNKS],
     book: BiasedLock<Book>,
 }
 
-/// Which places are in use.
+/// The places that are in use, and their generations.
 pub(crate) struct Book {
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -39,7 +39,7 @@ struct Entry {
     is_open: bool,
 }
 
-/// The chunk of a place, and where in it.
+/// The chunk of a place, and its index there.
 #[inline]
 fn place(index: u32) -> (usize, usize) {
     let at = index as usize + FIRST;
@@ -48,7 +48,7 @@ fn place(index: u32) -> (usize, usize) {
 }
 
 impl Table {
-    /// An empty one, for at most `limit` at a time.
+    /// An empty table, for at most `limit` inboxes at a time.
     pub(crate) fn new(limit: u32) -> Self {
         static TABLES: AtomicU32 = AtomicU32::new(0);
         assert!((limit as usize) <= (FIRST << CHUNKS) - FIRST, "there are no chunks for so many");
@@ -59,13 +59,13 @@ impl Table {
         }
     }
 
-    /// The number of the epoch that has that name.
+    /// Number of the epoch that has that name.
     #[inline]
     fn epoch(&self, generation: u32) -> u64 {
         u64::from(self.number) << 32 | u64::from(generation)
     }
 
-    /// Who has, or has had, that name. `None`: nobody yet.
+    /// The inbox that has, or has had, a name. `None`: no inbox has had it yet.
     #[inline]
     pub(crate) fn find(&self, slot: Slot) -> Option<WindowRef> {
         let (chunk, at) = place(slot.index);
@@ -73,7 +73,7 @@ impl Table {
         Some(window.of_epoch(self.epoch(slot.generation)))
     }
 
-    /// An inbox, which `make` makes of its name, and perhaps of one that is left. `None`: the table is full.
+    /// Enters an inbox, which `make` makes from its name and perhaps a spare inbox. `None`: the table is full.
     pub(crate) fn insert(
         &self,
         make: impl FnOnce(Slot, Option<Box<inbox::State>>) -> Box<inbox::State>,
@@ -86,20 +86,20 @@ impl Table {
         Some((slot, window.let_to_inbox(self.epoch(slot.generation), |spare| make(slot, spare))))
     }
 
-    /// The inbox is closed: senders are told `why`. What is left of it.
+    /// Closes an inbox, tells its senders `why`, and returns its remains.
     pub(crate) fn remove(&self, slot: Slot, why: &SendError) -> Option<Left> {
-        // Of two who close it, one ends it.
+        // Of two threads that close it, one ends it.
         let left = self.find(slot)?.end(why)?;
         self.book().leave(slot);
         Some(left)
     }
 
-    /// Who is in it, as long as nobody else asks.
+    /// Locks the book of places.
     pub(crate) fn book(&self) -> BiasedGuard<'_, Book> {
         self.book.lock()
     }
 
-    /// All there are.
+    /// All open inboxes.
     pub(crate) fn all(&self) -> Vec<WindowRef> {
         let book = self.book();
         let open = book.entries.iter().enumerate().filter(|(_, entry)| entry.is_open);
@@ -111,7 +111,7 @@ impl Table {
 }
 
 impl Book {
-    /// A name that nobody has had. `None`: there are as many as may be.
+    /// Returns a name that was never used. `None`: the table is full.
     fn enter(&mut self) -> Option<Slot> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -127,23 +127,23 @@ impl Book {
         Some(Slot { index, generation: entry.generation })
     }
 
-    /// Nobody has that name any more, and its window has no epoch.
+    /// Frees the place of a name whose window has no epoch any more.
     fn leave(&mut self, slot: Slot) {
         self.entries[slot.index as usize].is_open = false;
-        // A place whose generations are used up is not given away again.
+        // A place whose generations are used up is not used again.
         if slot.generation < u32::MAX {
             self.free.push(slot.index);
         }
     }
 
-    /// Whether somebody has that name.
+    /// Whether an open inbox has that name.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         let entry = self.entries.get(slot.index as usize);
         entry.is_some_and(|entry| entry.is_open && entry.generation == slot.generation)
     }
 }
 
-/// Other tables may have its windows.
+/// Gives the windows back, for use by other tables.
 impl Drop for Table {
     fn drop(&mut self) {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
@@ -232,7 +232,7 @@ mod tests {
         assert!(place(u32::MAX).0 >= CHUNKS);
     }
 
-    /// A window that has had an epoch of another table is that one's no more.
+    /// A window that comes from another table no longer answers to that table's names.
     #[test]
     fn tables_that_follow_each_other_share_windows_but_no_names() {
         let first = table(1);

@@ -69,7 +69,8 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
-    /// Requests of this process to others; the two fields that follow hold requests of others to this one.
+    /// Requests of this process to others. The next two fields hold requests from others, and forwarded ones not yet
+    /// reported.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
     pub(crate) forwarded_calls: ForwardedCalls,
@@ -82,9 +83,9 @@ pub(crate) struct Node {
     /// Members of each group.
     pub(crate) memberships: MembershipTables,
     pub(crate) provided: Provided,
-    /// Senders of ports, and the processes that hold them.
+    /// Counts of the senders of ports, by the processes that hold them.
     pub(crate) ports: Ports,
-    /// The services and functions of this program, and whether the other processes have the same.
+    /// The requests that this program understands, and whether the other processes agree on them.
     pub(crate) program: Program,
     waiting: Waiting,
     /// Set while a backlog may hold frames that the engine refused. A hint for threads that poll.
@@ -125,7 +126,7 @@ struct LinkState {
     given_up: bool,
     outstanding: Outstanding,
     down: Option<Why>,
-    /// Filled when the backlog becomes empty. Present while a thread waits for that.
+    /// Filled when the backlog becomes empty. Present while a thread waits for it.
     emptied: Option<IVar<()>>,
 }
 

@@ -61,8 +61,8 @@ impl fmt::Debug for Notified<'_> {
     }
 }
 
-// SAFETY: the queue is the lock's content and stays behind it. A waiter borrows the notifier, so the queue outlives
-// its note. No user code runs under the lock.
+// SAFETY: the queue is the lock's content and stays behind it, the same for all notes. A waiter borrows the notifier,
+// so the queue neither moves nor ends meanwhile. No user code runs under the lock.
 unsafe impl Place for &ServerNotifier {
     type Note = ();
     type State = Queue<()>;

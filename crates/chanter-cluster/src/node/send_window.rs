@@ -398,8 +398,8 @@ impl State {
 #[derive(Clone)]
 pub struct Share(WindowRef);
 
-// SAFETY: the queue is a field of the state, which stays behind the lock, and a note is in that one queue as long as
-// it waits. No user code runs under the lock.
+// SAFETY: the queue is a field of the state, the same for all notes. The state stays behind the lock of a window, which
+// is never freed (INV-EPOCH), so the queue neither moves nor ends. No user code runs under the lock.
 unsafe impl Place for Share {
     type Note = Note;
     type State = State;

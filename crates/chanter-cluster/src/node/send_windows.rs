@@ -40,8 +40,7 @@ impl SendWindows {
     }
 
     /// Keeps the windows for which `stays` is true, and returns the others. The caller gives those up without holding
-    /// a
-    /// lock.
+    /// a lock.
     pub(super) fn retain(
         &mut self,
         mut stays: impl FnMut(&ThreadName, &WindowRef) -> bool,

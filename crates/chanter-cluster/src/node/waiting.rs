@@ -46,8 +46,8 @@ impl Waiting {
 
     /// Whether no thread waits.
     pub(super) fn is_empty(&self) -> bool {
-        // ORDER: Relaxed: a receive filled before its thread was counted is seen by that thread, under the receive's
-        // lock.
+        // ORDER: Relaxed: if this thread has filled a receive after its waker was left, the receive's lock orders the
+        // count before this load. If it has filled the receive earlier, the waiting thread sees that itself.
         self.count.load(Ordering::Relaxed) == 0
     }
 
@@ -96,8 +96,8 @@ impl Node {
 
     /// Makes a round after a poll of the engine.
     pub(super) fn round(&self) {
-        // ORDER: Relaxed: a receive filled before its thread was counted is seen by that thread, under the receive's
-        // lock.
+        // ORDER: Relaxed: if this thread has filled a receive after its waker was left, the receive's lock orders the
+        // count before this load. If it has filled the receive earlier, the waiting thread sees that itself.
         if self.waiting.count.load(Ordering::Relaxed) == 0 {
             return;
         }

@@ -14,18 +14,16 @@
 //! The kit makes clusters of engines in one OS process, and uses each engine as a process would. It polls, sleeps as
 //! long as [`Engine::park`] allows, and is woken by the [`Notifier`](super::Notifier) alone. Capabilities
 //! are tried, not believed; [`Check`] lists the checks. A failure names the check and the reason. The kit does not
-//! depend on the speed of the machine: it waits for an engine that does nothing as long as its
+//! depend on the speed of the machine. Only an engine that does nothing is waited for as long as the kit's
 //! [patience](Kit::patience).
 //!
 //! An engine must take ten frames of 3 KB in each lane before it is full.
 //!
 //! | capability | test |
 //! |---|---|
-//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once
-//! |
+//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
 //! | [`Caps::eager`](super::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
-//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by)
-//! |
+//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
 //! | [`Loss::Any`](super::Loss::Any) | none less: make the cluster on a link that loses nothing |
 
 mod ends;
@@ -141,8 +139,8 @@ pub struct Kit<E, M> {
 }
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
-    /// A kit for the engines that `make` returns. It gets a number of processes, and returns the connected engines of
-    /// a cluster of that size, without [attached](Engine::attach) notifiers.
+    /// A kit for the engines that `make` returns. `make` gets a number of processes, and returns the connected
+    /// engines of a cluster of that size, without [attached](Engine::attach) notifiers.
     pub fn new(make: M) -> Self {
         Self { make, kill: None, patience: Duration::from_secs(120) }
     }

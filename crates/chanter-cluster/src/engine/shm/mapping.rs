@@ -126,8 +126,8 @@ impl Memory for Mapping {
 
     fn port(&self, process: usize) -> &Port {
         assert!(process < self.processes);
-        // SAFETY: the port is in bounds of the map, which lives as long as `self`, and aligned, as the map is to a page. A
-        // port is atomics, for which any bits are valid.
+        // SAFETY: the port is in bounds of the map, which lives as long as `self`, and aligned, as the map is to a
+        // page. A port is atomics, for which any bits are valid.
         unsafe { &*self.map.as_ptr().add(HEAD + process * size_of::<Port>()).cast::<Port>() }
     }
 }

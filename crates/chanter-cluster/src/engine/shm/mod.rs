@@ -2,13 +2,13 @@
 //! Concert, section 4.3).
 //!
 //! A message is copied twice: into a slot of its sender, and out of it. No system call is made unless the receiver
-//! sleeps; then a word on a socket wakes it. [`Sockets`] below report processes that have died or left, and carry
-//! frames for processes that do not share the memory.
+//! sleeps; then a word on a socket wakes it. The [`Sockets`] below report processes that have died or left. They also
+//! carry frames for processes that do not share the memory.
 //!
 //! | limit | of | effect |
 //! |---|---|---|
 //! | 16 MiB | a body | [`Full`] |
-//! | 16, 32, 16 | slots of 4 KiB that are published for one process, in each lane | the sender keeps the rest of one message; then [`Full`] |
+//! | 16, 32, 16 | slots of 4 KiB published for one process, by lane | one message waits at its sender; then [`Full`] |
 //! | 256 | slots of a process, 16 of them for control alone | as for a lane's slots |
 //! | 4096 | processes | |
 
@@ -256,7 +256,7 @@ impl Shm {
         self.sockets.notify();
     }
 
-    /// Notes what was published for that process, for the ledger.
+    /// Notes in the ledger the pieces published for a process.
     #[inline]
     fn note(&self, out: &Out, to: usize) {
         let is_begun = out.count > 0 && out.begun[to].iter().any(Option::is_some);
@@ -338,7 +338,7 @@ impl Shm {
         (frames, has_more)
     }
 
-    /// Tells senders that want room that they have some, and wakes those that sleep.
+    /// Gives room to the senders that want it, and wakes sleeping ones.
     fn tell_of_room(&self, receiving: &mut Receiving) {
         for sender in receiving.incoming.freed() {
             if self.memory.port(sender).give_room(self.me) {

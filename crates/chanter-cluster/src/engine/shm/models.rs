@@ -272,7 +272,7 @@ fn one_swaps_and_the_other_scans() {
     sending.join().unwrap();
 }
 
-/// One process sends pieces that are watched, but for the first; another one links a piece.
+/// One process sends pieces, all watched except the first; another one links a piece.
 fn watched_of_two(count: u8) {
     let node = Node::new(2);
     let senders = [sender_by(WATCHED, &node, 1, count, None), sender(&node, 2, 1, None)];
@@ -437,7 +437,7 @@ fn takes_and_gives_room(node: &Arc<Node>, receiver: usize) -> JoinHandle<bool> {
 }
 
 /// INV-NOTIFY for room: a sender waits `times` times for a slot, and sleeps if it sees none. `taker` has the sender's
-/// only slot. If `taker` is the receiver, the sender asks for slots of that one; otherwise for slots of any process.
+/// only slot. If `taker` is the receiver, the sender asks for its slots; otherwise it asks for slots of any process.
 fn told_of_room(times: u8, taker: usize) {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
@@ -469,8 +469,7 @@ fn room_needs_its_order() {
     needs("notify_fence_of_sender", Ordering::AcqRel, || told_of_room(1, RECEIVER));
 }
 
-/// Two receivers give room that a sender wants from both. The sender takes the room meanwhile, tries again, and falls
-/// asleep.
+/// Two receivers give room that a sender wants from both. It takes the room meanwhile, tries again, and falls asleep.
 #[test]
 fn what_two_give_is_taken_or_wakes() {
     check(|| {

@@ -1,13 +1,14 @@
 //! The pull queue: messages lie with their senders until their receiver takes them.
 //!
 //! ```text
-//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] ..   written by the sender; freed by the receiver
+//!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] .. written by sender, freed by receiver
 //!                                        next ------------------^
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
 //!
-//! To send: fill a free slot, *publish* it for its receiver with the next number of that pair, *swap* it into the tail of
-//! the receiver's port, and *link* it behind what was there (or as the first).
+//! To send, a process fills a free slot and *publishes* it for its receiver with the next number of that pair. It
+//! then *swaps* the slot into the tail of the receiver's port, and *links* it behind the slot that was there (or as
+//! the first).
 //!
 //! Where there are few processes, only the first message of a pair is sent so. In each message the sender names the
 //! slot of the next one, and the receiver *watches* that slot. To send, the slot is filled and published, and no
@@ -17,8 +18,8 @@
 //! INV-PULL: *slots are the truth, links are a hint*, and so is the slot that a message names for the next one. The
 //! receiver
 //! 1. takes a slot only if its number is the next that it expects from that sender;
-//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the tail,
-//!    then takes all pieces published for it from all tables, in order of numbers;
+//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the
+//!    tail, then takes all pieces published for it from all tables, in order of numbers;
 //! 3. frees at once the slots that a scan has taken; a link that leads to a freed slot is passed over.
 //!
 //! A published piece is taken, once, and in order:
@@ -42,12 +43,11 @@
 //! INV-NOTIFY: a sender swaps the tail, or publishes in the watched slot, and then looks whether the receiver is
 //! asleep. A receiver that falls asleep says so, and then looks at the tail and at the slots that it watches. All
 //! these accesses are sequentially consistent, so one of the two sees the other. The same holds for room: a sender
-//! says whose room it wants, and then looks at the slots once more; that receiver frees a slot, and then looks
-//! whether its room is wanted. It holds again between that receiver, which says that it has given room, and the
-//! sender that falls asleep. A sender that was given room tries everything again that waits for room, and asks again
-//! for room that it still lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others.
-//! If several OS threads of a receiver look, the last one to fall asleep knows the slots that the others have
-//! watched; see [`Watches`].
+//! says whose room it wants, and then looks at the slots once more. That receiver frees a slot, and then looks
+//! whether its room is wanted. It holds again between that receiver, after it has given room, and a sender that falls
+//! asleep. A sender with new room retries everything that waits for room, and asks again for room that it still
+//! lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others. If several OS threads
+//! of a receiver look, the last one to fall asleep knows the slots that the others have watched; see [`Watches`].
 
 mod incoming;
 mod outgoing;
@@ -242,8 +242,8 @@ impl Port {
     /// thread of a process looks and asks at a time.)
     #[must_use]
     pub(crate) fn want_slots(&self, needed: SlotsNeeded) -> bool {
-        // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none, so a receiver
-        // that frees one after it sees that. (If one has been freed and this is an old value, the process was given
+        // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none. So a receiver
+        // that frees one later sees this. (If one has been freed and this is an old value, the process was given
         // room, and tries again.)
         if self.slots_needed.load(Ordering::Relaxed) & needed.0 != 0 {
             return false;

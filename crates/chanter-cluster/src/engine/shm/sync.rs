@@ -47,11 +47,11 @@ impl Bytes {
     pub(super) fn write_first(&self, bytes: &[u8]) {
         let to = self.0.get().cast::<u8>();
         match bytes.first_chunk::<{ Self::FIRST }>() {
-            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
-            // A process that breaks this rule changes bytes, which may have any value.
+            // SAFETY: `FIRST` is less than `LENGTH`, so the write is in bounds. The slot is free, so its owner, the
+            // caller, has it alone. A process that breaks this rule changes bytes, which may have any value.
             Some(first) => unsafe { to.cast::<[u8; Self::FIRST]>().write(*first) },
-            // SAFETY: `FIRST` bytes are in bounds at most. The slot is free, so its owner, the caller, has it alone.
-            // A process that breaks this rule changes bytes, which may have any value.
+            // SAFETY: `bytes` is shorter than `FIRST`, so both ranges are in bounds. The slot is free, so its owner,
+            // the caller, has it alone. A process that breaks this rule changes bytes, which may have any value.
             None => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) },
         }
     }
@@ -93,8 +93,8 @@ impl Bytes {
         to.reserve(length);
         // SAFETY: the source is in bounds, as `length` is at most `LENGTH`, and room was reserved. The slot is
         // published for the reader, who has not freed it, so no process writes it. A process that does so
-        // nevertheless, or that takes slots back from a receiver that leaves, changes bytes, which may have any
-        // value. They are looked at only after they were copied.
+        // nevertheless, or takes slots back from a leaving receiver, changes bytes; they may have any value. They are
+        // looked at only after they were copied.
         unsafe {
             let (from, end) = (self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()));
             if length > Self::FIRST {
@@ -188,7 +188,7 @@ impl Bytes {
     }
 }
 
-// SAFETY: the byte lives as long as `self`. Loom fails the model if an access overlaps a write.
+// SAFETY: loom fails the model if an access to the byte overlaps a write.
 #[cfg(loom)]
 unsafe impl Sync for Bytes {}
 

@@ -1,5 +1,5 @@
-//! Tests of the shared-memory engine: the conformance kit, with engines in one OS process; processes that die at each
-//! point of the protocol; and a segment in which a process writes nonsense.
+//! Tests of the shared-memory engine. They run the conformance kit with engines in one OS process, kill processes at
+//! each point of the protocol, and fill a segment with nonsense.
 
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};

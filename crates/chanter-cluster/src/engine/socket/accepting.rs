@@ -1,13 +1,15 @@
-//! Strangers: those who have connected, and have not proved to be of the job.
+//! Strangers: connections that have not proved to belong to the job.
 //!
-//! Anybody may connect to a TCP port. So a stranger has a place for a short while only, if others want it:
+//! Any process may connect to a TCP port. So a stranger keeps its place only for a short while if others want it:
 //!
 //! * There are 64 places. While one is free, a stranger may take its time ([`Config::hello`](super::Config::hello)).
-//! * If none is, the next stranger waits in the OS until one of the 64 gives way. A stranger that has not greeted does so after 100 ms,
-//!   the oldest first. If no place is free so, the oldest stranger that has greeted does, after a second.
+//! * If none is free, the next stranger waits in the OS until one of the 64 gives way. Strangers that have not
+//!   greeted give way after 100 ms, the oldest first. If that frees no place, the oldest stranger that has greeted
+//!   gives way after a second.
 //!
-//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. Silent strangers pass at 640
-//! a second, and those that know the greeting at 64. A process of the job that comes behind them gets in.
+//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. Silent
+//! strangers pass at 640 a second, and those that know the greeting at 64. A process of the job that comes behind
+//! them gets in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,31 +25,31 @@ use super::tls::Tls;
 use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
-/// Connections that have proved nothing, at a time.
+/// Largest number of strangers at a time.
 pub(super) const STRANGERS: usize = 64;
-/// In which time a stranger greets, if others want its place.
+/// Time within which a stranger must greet, if others want its place.
 const GREETING: Duration = Duration::from_millis(100);
-/// In which time after it has connected it proves who it is, if it has greeted, and others want its place.
+/// Time from connecting within which a stranger that has greeted must prove itself, if others want its place.
 const PROOF: Duration = Duration::from_secs(1);
 
-/// Cancels its thread when dropped.
+/// A thread that is cancelled when this is dropped.
 pub(super) struct Cancelled(pub(super) Thread<()>);
 
 impl Drop for Cancelled {
     fn drop(&mut self) {
-        // Nobody waits for the answer.
+        // The answer is not awaited.
         drop(self.0.cancel());
     }
 }
 
-/// Lets those in who are of the job.
+/// The accepting side, which lets in processes of the job.
 pub(super) struct Accepting {
     pub(super) listener: Listener,
     pub(super) secret: Secret,
     pub(super) tls: Option<Tls>,
     pub(super) me: ProcessId,
     pub(super) count: u32,
-    /// In which time a stranger must prove who it is, whether others want its place or not.
+    /// Time within which a stranger must prove itself in any case.
     pub(super) time: Duration,
     pub(super) welcome: Sender<(ProcessId, Stream)>,
 }
@@ -59,11 +61,11 @@ impl Accepting {
         let (leave, left) = mailbox();
         loop {
             while let Some(time) = strangers.make_room(chanter::now()) {
-                // One may go by itself before.
+                // A stranger may go by itself before.
                 choose((left.recv().wrap(drop), at(time))).await;
             }
             while left.try_recv().is_ok() {}
-            // Out of descriptors, say: the listener goes on, and the start has a limit.
+            // For example, the process is out of descriptors. The listener goes on, and the start has a time limit.
             let Ok(stream) = listener.accept().await else {
                 after(Duration::from_millis(10)).await;
                 continue;
@@ -86,13 +88,13 @@ impl Accepting {
                 let _ = leave.try_send(());
             });
             strangers.0.push_back(Stranger { since: chanter::now(), has_greeted, hello: Cancelled(hello) });
-            // It reads what has come.
+            // Lets the new thread read the bytes that have come.
             yield_now().await;
         }
     }
 }
 
-/// Those who have connected and proved nothing, the oldest first.
+/// All strangers, the oldest first.
 #[derive(Default)]
 struct Strangers(VecDeque<Stranger>);
 
@@ -103,16 +105,17 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// When it gives way, and before whom: those who have not greeted go first.
+    /// Key by which strangers give way, and the time from which this one does. Strangers that have not greeted come
+    /// first.
     fn gives_way(&self) -> (bool, Instant) {
-        // ORDER: Relaxed: a hint.
+        // ORDER: Relaxed: a hint, which publishes nothing.
         let has_greeted = self.has_greeted.load(Ordering::Relaxed);
         (has_greeted, self.since + if has_greeted { PROOF } else { GREETING })
     }
 }
 
 impl Strangers {
-    /// Makes room for one more. `Some`: there is none before that time.
+    /// Makes room for one more stranger. `Some`: there is none before that time.
     fn make_room(&mut self, now: Instant) -> Option<Instant> {
         if self.0.len() < STRANGERS {
             return None;

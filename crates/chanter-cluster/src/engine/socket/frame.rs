@@ -1,4 +1,4 @@
-//! What goes over a connection: frames, each a piece of a message or a word of the engine's own.
+//! The frames of a connection. Each is a piece of a message, or a word of the engine itself.
 //!
 //! ```text
 //!   byte  0         1         2                   4
@@ -6,34 +6,34 @@
 //!    8  | the piece ...
 //! ```
 //!
-//! Numbers are little endian. A message is cut into pieces of at most [`PIECE`] bytes, so those of one lane do not wait for a
-//! long one of another. Everything is checked: the other end may be of another build, broken, or hostile. What it can make
-//! this end remember is what it has sent, and at most [`LONGEST`] bytes in each lane.
+//! Numbers are little endian. A message is cut into pieces of at most [`PIECE`] bytes, so messages of one lane do not
+//! wait for a long one in another. Everything is checked, as the other end may be of another build, broken, or
+//! hostile. It can make this end store only bytes that it has sent, and at most [`LONGEST`] of them in each lane.
 
 use std::fmt;
 
 use crate::engine::Lane;
 use crate::wire;
 
-/// Bytes of a frame's head.
+/// Length of a frame's head, in bytes.
 pub(crate) const HEAD: usize = 8;
-/// Bytes of the longest piece.
+/// Length of the longest piece, in bytes.
 pub(crate) const PIECE: usize = 64 << 10;
-/// Bytes of the longest body.
+/// Length of the longest body, in bytes.
 pub(crate) const LONGEST_BODY: usize = 16 << 20;
-/// Bytes of the longest message, header and body.
+/// Length of the longest message, header and body, in bytes.
 pub(crate) const LONGEST: usize = wire::LENGTH + LONGEST_BODY;
 
-/// How many lanes there are.
+/// Number of lanes.
 pub(crate) const LANES: usize = 3;
 
 const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Word {
-    /// A piece of a message; more follow.
+    /// A piece of a message that is not the last.
     Piece = 1,
     /// The last piece of a message.
     Last = 2,
@@ -41,15 +41,15 @@ pub(crate) enum Word {
     Alive = 3,
     /// The process leaves: no message comes after this.
     Leave = 4,
-    /// All that came before the other's `Leave` has been taken.
+    /// All frames that came before the other end's `Leave` have been taken.
     Goodbye = 5,
-    /// There is something to look for elsewhere.
+    /// The receiver should look for work outside of this connection.
     Notify = 6,
-    /// What the process says of what it has sent elsewhere: eight bytes.
+    /// A statement about messages sent outside of this connection: eight bytes.
     Beside = 7,
 }
 
-/// What has come.
+/// A frame that has come, with whole messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     Message(Lane, Vec<u8>),
@@ -60,20 +60,20 @@ pub(crate) enum Frame {
     Beside(u64),
 }
 
-/// Bytes that no engine of ours has sent. The connection is of no use any more.
+/// Bytes that no correct engine sends. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadFrame {
     Word(u8),
     Lane(u8),
-    /// Bits that are 0 are not.
+    /// Reserved bits are not 0.
     Padding,
-    /// A piece is too long, or a word of the engine's own has one of another length than it should.
+    /// A piece is too long, or the content of a word of the engine has the wrong length.
     Length(u32),
     /// A message is longer than [`LONGEST`].
     Long,
     /// A message has no room for its header.
     Short(usize),
-    /// A piece after the other end has said that it leaves.
+    /// A piece came after the other end had said that it leaves.
     AfterLeave,
 }
 
@@ -120,16 +120,16 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
     }
 }
 
-/// Puts frames together from the bytes of a connection, however they are cut.
+/// A decoder that assembles frames from the bytes of a connection, however the bytes are cut.
 pub(crate) struct Frames {
     buffer: Box<[u8]>,
-    /// What has been read and not looked at: `buffer[start..end]`.
+    /// Range of bytes that were read but not decoded: `buffer[start..end]`.
     start: usize,
     end: usize,
     /// The beginning of each lane's message.
     begun: [Vec<u8>; LANES],
     left: bool,
-    /// What was no frame. There is none after it.
+    /// The error, if one was found. No frame comes after it.
     bad: Option<BadFrame>,
 }
 
@@ -140,7 +140,7 @@ impl Frames {
         Self { buffer, start: 0, end: 0, begun: Default::default(), left: false, bad: None }
     }
 
-    /// Where the next bytes go. Not empty after [`next`](Self::next) has said `None`.
+    /// The buffer for the next bytes. It is not empty after [`next`](Self::next) has returned `None`.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -151,7 +151,7 @@ impl Frames {
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes have been written to the room.
+    /// Notes that `bytes` bytes have been written to the room.
     pub(crate) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
         debug_assert!(self.end <= self.buffer.len());
@@ -163,13 +163,13 @@ impl Frames {
         self.start != self.end || self.begun.iter().any(|begun| !begun.is_empty())
     }
 
-    /// Bytes of messages that have begun.
+    /// Number of bytes of messages that have begun.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn begun(&self) -> usize {
         self.begun.iter().map(Vec::len).sum()
     }
 
-    /// The next frame that is there whole. After an error there is none.
+    /// The next whole frame. After an error there is none.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, BadFrame> {
         if let Some(bad) = self.bad {
             return Err(bad);
@@ -224,7 +224,7 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// All frames of these bytes, which come in chunks of these lengths, again and again.
+    /// Decodes all frames of `bytes`, which come in chunks whose lengths repeat.
     fn read(bytes: &[u8], chunks: &[usize]) -> (Vec<Frame>, Result<bool, BadFrame>) {
         let (mut frames, mut all, mut bytes) = (Frames::new(), Vec::new(), bytes);
         for chunk in chunks.iter().cycle() {
@@ -252,7 +252,7 @@ mod tests {
         [&head(word, lane, piece.len())[..], piece].concat()
     }
 
-    /// Numbers that look arbitrary, the same in each run.
+    /// Pseudorandom numbers, the same in each run.
     fn arbitrary(mut state: u64) -> impl FnMut() -> u64 {
         move || {
             state ^= state << 13;

@@ -1,4 +1,4 @@
-//! Who is at the other end: each proves that it knows the job's secret before anything else is read.
+//! The hello of a connection: each end proves that it knows the job's secret before anything else is read.
 //!
 //! ```text
 //!   connecting                               accepting
@@ -10,12 +10,13 @@
 //!       |--------------------------------------->|
 //! ```
 //!
-//! All lengths are fixed: who has proved nothing can make this process read 76 bytes, and no more. The proofs of the two
-//! sides differ in their first word, so none can be sent back as the other's; challenges are fresh, so none can be used again.
+//! All lengths are fixed, so an unproved peer can make this process read 76 bytes, and no more. The proofs of the two
+//! sides differ in their first word, so neither can be sent back as the other's. Challenges are fresh, so no proof
+//! can be used again.
 //!
-//! Who is not expected is left without an answer, and the connection closed. A process of another version of this library
-//! gets the 8 bytes of the magic, so that it can say so. What each side makes of what it reads is decided by functions without
-//! I/O ([`greeted`], [`Introduction`]).
+//! An unexpected peer gets no answer, and its connection is closed. A process of another version of this library gets
+//! the 8 bytes of the magic, so that it can report that. Functions without I/O judge the bytes that each side reads
+//! ([`greeted`], [`Introduction`]).
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -27,29 +28,29 @@ use super::stream::Stream;
 use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
-/// Engines of other versions have another last byte.
+/// First bytes of a greeting. Engines of other versions have another last byte.
 pub(crate) const MAGIC: [u8; 8] = *b"chanter1";
 pub(crate) const CHALLENGE: usize = 32;
 pub(crate) const PROOF: usize = 32;
-/// Magic, number, challenge.
+/// Length of a greeting, in bytes: magic, number, challenge.
 pub(crate) const GREETING: usize = MAGIC.len() + 4 + CHALLENGE;
-/// A greeting, and a proof.
+/// Length of an answer, in bytes: a greeting and a proof.
 pub(crate) const ANSWER: usize = GREETING + PROOF;
 
-/// Why somebody is no peer.
+/// The reason why the other end is no peer.
 #[derive(Debug)]
 pub(crate) enum Stranger {
-    /// It has gone, or the connection broke.
+    /// The other end has gone, or the connection broke.
     Io(io::Error),
-    /// It has closed the connection instead of an answer.
+    /// The other end has closed the connection instead of answering.
     Refuses,
-    /// It speaks something else.
+    /// The other end speaks another protocol.
     Magic,
-    /// It is of another version.
+    /// The other end is of another version.
     Version,
-    /// It says that it is somebody else than expected.
+    /// The other end claims an unexpected process number.
     Number(u32),
-    /// It does not know the secret.
+    /// The other end does not know the secret.
     Proof,
 }
 
@@ -101,7 +102,7 @@ impl Greeting {
         Self(bytes)
     }
 
-    /// From whom it is, as it says.
+    /// Checks the magic, and returns the process number that the greeting claims.
     fn check(&self) -> Result<ProcessId, Stranger> {
         check_magic(self.0.first_chunk().expect("a greeting begins with a magic"))?;
         Ok(ProcessId(u32::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11]])))
@@ -127,19 +128,19 @@ fn hmac(secret: &Secret, side: Side, connecting: &Greeting, accepting: &Greeting
     hmac
 }
 
-/// The accepting side, once it has read a greeting that it likes.
+/// The accepting side, after it has read a valid greeting.
 pub(crate) struct Greeted {
-    /// Who it says it is.
+    /// Process number that the peer claims.
     peer: ProcessId,
-    /// What this side says.
+    /// The answer of this side.
     pub(crate) answer: [u8; ANSWER],
     wanted: Hmac<Sha256>,
 }
 
-/// What the accepting side makes of a greeting.
+/// Judges a greeting on the accepting side.
 ///
 /// # Errors
-/// It is nobody `expected`, and gets no answer.
+/// The peer is not `expected`, and gets no answer.
 pub(crate) fn greeted(
     secret: &Secret,
     me: ProcessId,
@@ -159,10 +160,10 @@ pub(crate) fn greeted(
 }
 
 impl Greeted {
-    /// Who it is.
+    /// Checks the peer's proof, and returns its process number.
     ///
     /// # Errors
-    /// It has not proved it.
+    /// The proof is wrong.
     pub(crate) fn proved(self, proof: &[u8; PROOF]) -> Result<ProcessId, Stranger> {
         // In constant time, as `hmac` promises.
         self.wanted.verify_slice(proof).map_err(|_| Stranger::Proof)?;
@@ -170,7 +171,7 @@ impl Greeted {
     }
 }
 
-/// The connecting side, once it has greeted.
+/// The connecting side, after it has greeted.
 pub(crate) struct Introduction<'a> {
     secret: &'a Secret,
     mine: Greeting,
@@ -191,15 +192,15 @@ impl<'a> Introduction<'a> {
         &self.mine.0
     }
 
-    /// This side's proof, for who has proved to be the process that is looked for.
+    /// Checks the answer, and returns this side's proof for a peer that has proved to be the wanted process.
     ///
     /// # Errors
-    /// It is not. Nothing has been said then that helps it to seem so.
+    /// The peer is not that process. It has then learned nothing that helps it to pass as this one.
     pub(crate) fn answered(&self, answer: &[u8; ANSWER]) -> Result<[u8; PROOF], Stranger> {
         let mut theirs = Greeting([0; GREETING]);
         theirs.0.copy_from_slice(&answer[..GREETING]);
         let number = theirs.check()?;
-        // In constant time, as above.
+        // In constant time, as `hmac` promises.
         hmac(self.secret, Side::Accept, &self.mine, &theirs)
             .verify_slice(&answer[GREETING..])
             .map_err(|_| Stranger::Proof)?;
@@ -216,10 +217,10 @@ fn challenge() -> io::Result<[u8; CHALLENGE]> {
     Ok(challenge)
 }
 
-/// Introduces this process to the one that it has connected to.
+/// Introduces this process to the process that it has connected to.
 ///
 /// # Errors
-/// It is not `peer`. This process has then said nothing that helps it to seem so.
+/// The other end is not `peer`. It has then learned nothing that helps it to pass as this process.
 pub(super) async fn connect(
     stream: &Stream,
     secret: &Secret,
@@ -229,7 +230,7 @@ pub(super) async fn connect(
     let introduction = Introduction::new(secret, me, challenge()?, peer);
     stream.write_all(introduction.greeting()).await?;
     let mut answer = [0; ANSWER];
-    // Another version says no more than this.
+    // A process of another version sends no more than this.
     let (magic, rest) = answer.split_first_chunk_mut().expect("an answer begins with a magic");
     stream.read_exact(magic).await?;
     check_magic(magic)?;
@@ -238,10 +239,10 @@ pub(super) async fn connect(
     Ok(())
 }
 
-/// Finds out who has connected. `has_greeted` is called once it has said what a process says.
+/// Finds out which process has connected. `has_greeted` is called when a valid greeting has come.
 ///
 /// # Errors
-/// It is nobody `expected`.
+/// The other end is not `expected`.
 pub(super) async fn accept(
     stream: &Stream,
     secret: &Secret,
@@ -302,7 +303,7 @@ mod tests {
         drop(one);
         assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Refuses)));
 
-        // Who sends back the proof that it has got has the wrong one.
+        // A peer that sends the accepting side's proof back has the wrong proof.
         let (one, other) = pair();
         let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true, || ()).await });
         one.write_all(&Greeting::new(OTHER).unwrap().0).await.unwrap();
@@ -328,7 +329,7 @@ mod tests {
             }
             assert!(one.read_exact(&mut [0]).await.is_err(), "not a byte");
         }
-        // Another process of the job, at the address of the one that is looked for.
+        // Another process of the job listens at the address of the wanted one.
         let (one, other) = pair();
         let accepting = spawn(async move { accept(&other, &secret(), ProcessId(3), |_| true, || ()).await });
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Number(3))));
@@ -336,7 +337,7 @@ mod tests {
         assert!(accepting.join().await.unwrap().is_err());
     }
 
-    /// Both sides say so, whichever of them is the older one.
+    /// Both sides report another version, whichever of them is older.
     #[chanter::test]
     async fn another_version_is_told_so() {
         let (one, other) = pair();

@@ -1,4 +1,4 @@
-//! What has happened and waits for a poll.
+//! The queue of happenings that wait for a poll.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use chanter::prelude::*;
 use crate::engine::{Change, Lane, Notifier, ProcessId, Sink};
 use crate::wire::Body;
 
-/// What a sink is told.
+/// A happening that a sink is told.
 pub(super) enum Happening {
     Arrived(ProcessId, Lane, Vec<u8>),
     Changed(ProcessId, Change),
@@ -31,7 +31,7 @@ impl Happening {
 
 pub(super) struct Inbox {
     happened: Mutex<VecDeque<Happening>>,
-    /// How many there are.
+    /// Number of happenings in the queue.
     count: AtomicUsize,
     news: Sender<()>,
     pub(super) heard: Receiver<()>,
@@ -39,15 +39,15 @@ pub(super) struct Inbox {
     pub(super) beside: OnceLock<Arc<dyn Beside>>,
 }
 
-/// An engine that sends what it can by other ways, and says here what it has sent.
+/// An engine that sends messages by other ways, and sends statements about them over these sockets.
 pub(in crate::engine) trait Beside: Send + Sync {
-    /// What a peer is to be told, if there is news.
+    /// The statement for a peer, if there is news.
     fn says(&self, to: ProcessId) -> Option<u64>;
 
-    /// Once in each beat. Whether the notifier is to be notified.
+    /// Called once in each beat. True: the notifier is to be called.
     fn beats(&self) -> bool;
 
-    /// A peer has said that. The notifier is called afterwards.
+    /// Takes the statement of a peer. The notifier is called afterwards.
     fn hears(&self, from: ProcessId, said: u64);
 }
 
@@ -72,8 +72,8 @@ impl Inbox {
         let mut happened = lock(&self.happened);
         happened.push_back(happening);
         let now = happened.len();
-        // ORDER: Release: who sees the count in `has_work` finds what it counts behind the lock anyway; but a driver
-        // that is about to sleep must not miss it, and is woken by what this thread does next.
+        // ORDER: Release pairs with the Acquire in `is_empty`. The counted items are behind the lock anyway. A driver
+        // that is about to sleep must not miss the count; the notification that follows wakes it.
         self.count.store(now, Ordering::Release);
         drop(happened);
         if now == 1 {
@@ -81,21 +81,21 @@ impl Inbox {
         }
     }
 
-    /// Somebody should poll, or may try again to send.
+    /// Asks the process to poll, or to try again to send.
     pub(super) fn notify(&self) {
-        // If it is full, somebody is about to look.
+        // If the channel is full, a thread is about to look.
         let _ = self.news.try_send(());
         if let Some(notifier) = self.notifier.get() {
             notifier.notify();
         }
     }
 
-    /// What a peer is to be told of what was sent elsewhere, if there is news.
+    /// The statement for a peer about messages sent by other ways, if there is news.
     pub(super) fn says(&self, to: ProcessId) -> Option<u64> {
         self.beside.get()?.says(to)
     }
 
-    /// A peer has said that of what it has sent elsewhere.
+    /// Passes on a peer's statement about messages sent by other ways.
     pub(super) fn hears(&self, from: ProcessId, said: u64) {
         if let Some(beside) = self.beside.get() {
             beside.hears(from, said);
@@ -106,13 +106,13 @@ impl Inbox {
     pub(super) fn pop(&self) -> Option<Happening> {
         let mut happened = lock(&self.happened);
         let happening = happened.pop_front();
-        // ORDER: Release, as in `push`.
+        // ORDER: Release pairs with the Acquire in `is_empty`, as for `push`.
         self.count.store(happened.len(), Ordering::Release);
         happening
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // ORDER: Acquire: partner of the stores in `push` and `pop`.
+        // ORDER: Acquire pairs with the Release in `push` and `pop`.
         self.count.load(Ordering::Acquire) == 0
     }
 }

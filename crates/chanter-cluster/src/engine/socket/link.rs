@@ -1,4 +1,5 @@
-//! The connection to one peer: a thread that reads, and one that writes what its socket did not take at once.
+//! The connection to one peer, with a reading thread, and a writing thread for bytes that the socket did not take at
+//! once.
 //!
 //! ```text
 //!   Open --leave--> Leaving --queues empty--> Left --Goodbye--> Closed
@@ -7,9 +8,9 @@
 //!   any --end, error, silence (but on a Unix socket), given up--> Closed
 //! ```
 //!
-//! INV-LINK-LAST: what is said of a peer's end comes after its last message. One thread pushes both.
-//! INV-LINK-LEAVE: who has said `Leave` sends nothing more, but reads until `Goodbye` has come. So has everything
-//! that it had sent by then been taken at the other end.
+//! INV-LINK-LAST: the report of a peer's end comes after its last message. One thread pushes both.
+//! INV-LINK-LEAVE: a process that has said `Leave` sends nothing more, but reads until `Goodbye` has come. By then
+//! the other end has taken everything that was sent.
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -34,32 +35,32 @@ pub(super) struct Link {
     /// Wakes the writer.
     blocked: Sender<()>,
     unblocked: Receiver<()>,
-    /// Bytes that have come from this peer, and wait for a poll.
+    /// Number of bytes that have come from this peer and wait for a poll.
     held: AtomicUsize,
     /// Wakes the reader.
     taken: Sender<()>,
     room: Receiver<()>,
-    /// Something has come since the last beat.
+    /// Whether something has come since the last beat.
     heard: AtomicBool,
-    /// The reader waits for the peer, not for a poll.
+    /// Whether the reader waits for the peer, and not for a poll.
     listens: AtomicBool,
-    /// Beats without a word.
+    /// Number of beats without a word from the peer.
     silent: AtomicU32,
-    /// Bytes written, at the last beat.
+    /// Number of bytes written until the last beat.
     written: Mutex<u64>,
-    /// What the peer has said last of what it has sent elsewhere; 0: nothing.
+    /// The peer's last statement about messages sent by other ways; 0: none.
     beside: AtomicU64,
-    /// Beats in which the peer took nothing, though this process waits to leave.
+    /// Number of beats in which the peer took nothing while this process waits to leave.
     stuck: AtomicU32,
 }
 
-/// Why a reader ends.
+/// The reason why a reader ends.
 enum End {
     /// The other end has closed, or the connection broke.
     Eof,
-    /// All that was sent before the leave has been taken.
+    /// The peer has taken all that was sent before the leave.
     Goodbye,
-    /// It has sent what is no frame, or not in its turn.
+    /// The peer has sent bytes that are no frame, or a frame out of turn.
     Nonsense,
 }
 
@@ -105,7 +106,7 @@ impl Link {
         Ok(())
     }
 
-    /// Rings the notifier of the other end.
+    /// Calls the notifier of the other end.
     pub(super) fn notify_peer(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         outbox.say_knock();
@@ -122,11 +123,11 @@ impl Link {
         let (blocked, has_room) = (outbox.blocked, outbox.take_room());
         drop(outbox);
         if blocked {
-            // There is room: the writer has taken the last one before it said that it is not blocked any more.
+            // The channel has room: the writer has taken the last token before it cleared `blocked`.
             let _ = self.blocked.try_send(());
         }
         if flushed.is_err() {
-            // The reader finds the end.
+            // The reader finds the end of the connection.
             self.stream.shutdown(Shutdown::Both);
         }
         if has_room {
@@ -138,7 +139,7 @@ impl Link {
     pub(super) async fn write(&self, inbox: &Inbox) {
         while self.unblocked.recv().await.is_ok() {
             loop {
-                // An error is met again by the write.
+                // An error comes again at the write.
                 let _ = self.stream.writable().await;
                 match self.go_on(inbox) {
                     Phase::Closed(_) => return,
@@ -149,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Writes what the socket takes now that it takes something.
+    /// Writes what the socket takes, after it has become writable.
     fn go_on(&self, inbox: &Inbox) -> Phase {
         let mut outbox = lock(&self.outbox);
         let flushed = outbox.flush(&self.stream);
@@ -173,9 +174,9 @@ impl Link {
         let (why, is_news) = match (end, outbox.phase) {
             // This process has left at once.
             (_, Phase::Closed(Why::Left)) => (Why::Left, false),
-            // It was silent for too long.
+            // This process has given the peer up.
             (_, Phase::Closed(why)) => (why, !parted),
-            // The peer goes on, or has said before that it leaves.
+            // The peer goes on without this process, or has said before that it leaves.
             (End::Goodbye, _) => (Why::Left, false),
             (End::Eof, _) if parted => (Why::Left, false),
             (End::Eof, _) => (Why::Died, true),
@@ -193,7 +194,7 @@ impl Link {
 
     async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
         let mut frames = Frames::new();
-        // The last read has probably taken all there was.
+        // Set when the last read has probably taken all bytes that were there.
         let mut drained = false;
         loop {
             loop {
@@ -206,7 +207,8 @@ impl Link {
                     Ok(Some(Frame::Alive)) => {}
                     Ok(Some(Frame::Notify)) => inbox.notify(),
                     Ok(Some(Frame::Beside(said))) => {
-                        // ORDER: before it is looked whether somebody is there to hear it, who looks here when it comes.
+                        // ORDER: sequentially consistent: stored before the look for a hearer. A hearer that comes
+                        // later looks here.
                         self.beside.store(said, Ordering::SeqCst);
                         inbox.hears(self.peer, said);
                     }
@@ -222,14 +224,15 @@ impl Link {
                         if outbox.is_flushed() {
                             return End::Goodbye;
                         }
-                        // The other end leaves, too, and ends the connection when it has got this one's good-bye.
+                        // The other end leaves as well, and closes the connection when it has got this end's
+                        // good-bye.
                     }
                     Ok(Some(Frame::Leave)) | Err(_) => return End::Nonsense,
                     Ok(None) => break,
                 }
             }
-            // ORDER: Relaxed, as above. A poll that takes something leaves a token in `room` each time that it comes
-            // below the limit, so the last one is not missed.
+            // ORDER: Relaxed: a count. A poll leaves a token in `room` each time that the count falls to the limit,
+            // so the last one is not missed.
             while self.held.load(Ordering::Relaxed) > config.inbox {
                 if self.room.recv().await.is_err() || self.is_closed() {
                     return End::Eof;
@@ -262,9 +265,10 @@ impl Link {
         }
     }
 
-    /// Who hears what is said of what was sent elsewhere is there now: what was said before?
+    /// The statement that came before there was a hearer, if one did.
     pub(super) fn said_beside(&self) -> Option<u64> {
-        // ORDER: see `read_frames`.
+        // ORDER: sequentially consistent: the counterpart of the store in `read_frames`. The hearer was set before
+        // this load.
         Some(self.beside.load(Ordering::SeqCst)).filter(|said| *said != 0)
     }
 
@@ -289,7 +293,8 @@ impl Link {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }
 
-    /// The other end leaves. What it has not been sent is dropped, unless this end leaves too: then it still reads.
+    /// The other end leaves. Frames that were not sent to it are dropped, unless this end leaves too: then the other
+    /// one still reads.
     fn part(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         if outbox.phase == Phase::Open {
@@ -301,12 +306,12 @@ impl Link {
         inbox.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
     }
 
-    /// A message of so many bytes has been taken by a poll.
+    /// Notes that a poll has taken a message of `bytes` bytes.
     pub(super) fn took(&self, bytes: usize, config: &Config) {
-        // ORDER: Relaxed: see `read_frames`.
+        // ORDER: Relaxed: a count. The token in `taken` tells the reader that it has fallen to the limit.
         let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
         if before > config.inbox && before - bytes <= config.inbox {
-            // If it is full, the reader is about to look.
+            // If the channel is full, the reader is about to look.
             let _ = self.taken.try_send(());
         }
     }
@@ -320,19 +325,19 @@ impl Link {
         }
         if how == Leave::Now && !matches!(outbox.phase, Phase::Closed(_)) {
             outbox.forget_queues();
-            // As far as the socket takes it: the other end may see that this one leaves.
+            // The socket may take some of it, and then the other end sees that this one leaves.
             let _ = outbox.flush(&self.stream);
             outbox.close(Why::Left);
             drop(outbox);
             self.stream.shutdown(Shutdown::Both);
-            // The reader waits for no poll any more.
+            // The reader must no longer wait for a poll.
             let _ = self.taken.try_send(());
         } else {
             self.flush(outbox, inbox);
         }
     }
 
-    /// Says that this process lives, if it has not said anything else, and minds the other's silence.
+    /// Says that this process lives, if it has sent nothing else, and counts the silence of the other end.
     pub(super) fn beat(&self, inbox: &Inbox, config: &Config) {
         let mut outbox = lock(&self.outbox);
         if matches!(outbox.phase, Phase::Closed(_)) {
@@ -373,13 +378,13 @@ impl Link {
         if silent == config.suspect_after {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
-        // One of this machine that says nothing is stopped, or in a debugger: its end would be told.
+        // A silent process of this machine is stopped or in a debugger; the OS would report its end.
         if silent >= config.lost_after && !self.stream.tells_of_its_end() {
             self.give_up();
         }
     }
 
-    /// Nothing more is to be had to do with the peer.
+    /// Gives the peer up, and closes the connection.
     pub(super) fn give_up(&self) {
         {
             let mut outbox = lock(&self.outbox);
@@ -387,7 +392,7 @@ impl Link {
                 outbox.close(Why::Unreachable);
             }
         }
-        // The reader finds the end, and says so; it waits for no poll any more.
+        // The reader finds the end and reports it. It must no longer wait for a poll.
         self.stream.shutdown(Shutdown::Both);
         let _ = self.taken.try_send(());
     }

@@ -1,19 +1,19 @@
-//! The engine of sockets: Unix sockets or TCP, between the processes that a [launcher](crate::launcher) has started.
+//! The socket engine: Unix sockets or TCP between the processes that a [launcher](crate::launcher) has started.
 //!
-//! Each two processes have a connection: the one with the higher number connects, and both prove that they know the
-//! job's secret. A Chanter thread reads each connection; so a virtual processor that sleeps is woken by its own poller when
-//! a message comes, and nothing has to be polled but the queue of what has come. [`Engine::try_send`] writes to the socket
-//! at once what it takes, and a second thread writes the rest.
+//! Any two processes have one connection. The process with the higher number connects, and both prove that they know
+//! the job's secret. A Chanter thread reads each connection. So a sleeping processor is woken by its own poller when
+//! a message comes. Only the queue of arrived frames has to be polled. [`Engine::try_send`] writes at once as
+//! much as the socket takes, and a second thread writes the rest.
 //!
-//! | limit | of | what happens there |
+//! | limit | of | effect |
 //! |---|---|---|
 //! | 16 MiB | a body ([`Caps::eager`]) | [`Full`] |
 //! | [`Config::queue`] | bytes in a queue, for each lane and peer | [`Full`] |
-//! | 16 MiB | what has come of a message that is not whole, in each lane of a peer | the connection is closed |
+//! | 16 MiB | the received part of an unfinished message, in each lane of a peer | the connection is closed |
 //! | [`Config::inbox`] | bytes that have come from one peer, and wait for a poll | its socket is not read |
-//! | 76 bytes | what is read from who has not proved to be of the job | |
-//! | [`Config::hello`] | the time in which it must | the connection is closed |
-//! | 64 | connections that have proved nothing | the oldest of those that have said nothing for a while gives way (see `accepting.rs`) |
+//! | 76 bytes | bytes read from a peer that has not proved to belong to the job | |
+//! | [`Config::hello`] | the time within which it must | the connection is closed |
+//! | 64 | connections that have proved nothing | the oldest silent one gives way after a while (see `accepting.rs`) |
 
 mod accepting;
 pub(crate) mod frame;
@@ -60,19 +60,21 @@ pub struct Config {
     pub queue: usize,
     /// Bytes from each peer that may wait for a poll; the message that exceeds it is taken. 4 MiB by default.
     pub inbox: usize,
-    /// In which time somebody who connects must prove to be of the job. 10 seconds by default.
+    /// Time within which a connecting process must prove to belong to the job. 10 seconds by default.
     pub hello: Duration,
-    /// In which time all connections must stand. 60 seconds by default.
+    /// Time within which all connections must be made. 60 seconds by default.
     pub start: Duration,
-    /// How often a process says that it lives, if it says nothing else. 200 ms by default.
+    /// Interval at which a process says that it lives, if it sends nothing else. 200 ms by default.
     pub heartbeat: Duration,
-    /// After so many heartbeats without a word a peer is suspect. 5 by default.
+    /// Number of heartbeats without a word after which a peer is suspect. 5 by default.
     pub suspect_after: u32,
-    /// After so many by TCP it is unreachable, for good; and so is one, by whatever socket, that takes nothing of what it was sent for so
-    /// many while this process waits to leave. 150 by default: a process that was stopped for less goes on. A silent one on a Unix socket
-    /// is waited for: if it had ended, the OS would say so.
+    /// Number of heartbeats without a word after which a TCP peer is unreachable, for good. 150 by default; a process
+    /// that was stopped for less goes on. A silent peer on a Unix socket is waited for, as the OS would report its
+    /// end. On any socket, a peer is also unreachable if it takes nothing for this many heartbeats while this process
+    /// waits to leave.
     pub lost_after: u32,
-    /// TLS on connections by TCP (feature `tls`); if none is given, that of the [launcher](crate::launcher), if it has said so. The hello stays.
+    /// TLS on TCP connections (feature `tls`). `None`: the TLS that the [launcher](crate::launcher) has set, if any.
+    /// The hello with the job's secret remains.
     pub tls: Option<Tls>,
 }
 
@@ -91,21 +93,21 @@ impl Default for Config {
     }
 }
 
-/// Why the processes are not connected.
+/// The reason why the processes are not connected.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A launcher has not said what it should have.
+    /// The launcher's environment variables are missing or wrong.
     Environment(BadEnvironment),
-    /// The OS refuses.
+    /// The OS refused an operation.
     Io(io::Error),
-    /// The certificates that a launcher has named are of no use, and why.
+    /// The certificates named by a launcher cannot be used, and why.
     Tls(String),
-    /// Nobody can be reached at that process's address, and why.
+    /// No process can be reached at this process's address, and why.
     Unreachable(ProcessId, Address, io::Error),
-    /// At that process's address is somebody who is not that process, and why.
+    /// Another program or process answers at this process's address, and why it was refused.
     Stranger(ProcessId, String),
-    /// These have not come in time.
+    /// These processes have not connected in time.
     Missing(Vec<ProcessId>),
     /// A process is of another version of the program: see [`Process::agree`](crate::Process::agree).
     Program(Disagreement),
@@ -151,7 +153,7 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
+/// The socket engine. When it is dropped, the process leaves at once ([`Leave::Now`]).
 pub struct Sockets {
     shared: Arc<Shared>,
 }
@@ -159,25 +161,25 @@ pub struct Sockets {
 struct Shared {
     me: ProcessId,
     config: Config,
-    /// By the peer's number; none to itself.
+    /// Links by the peer's number; there is none to the process itself.
     links: BTreeMap<ProcessId, Link>,
     count: u32,
     inbox: Inbox,
     polling: Mutex<()>,
-    /// Links whose reader has not ended.
+    /// Number of links whose reader has not ended.
     open: AtomicUsize,
     ended: IVar<()>,
 }
 
 impl Sockets {
-    /// Connects this process with all others that the same launcher has started. `None`: none has started it, or this was
-    /// called before. Else as [`start`](Self::start).
+    /// Connects this process with all others that the same launcher has started. `None`: no launcher has started it,
+    /// or this was called before. Otherwise as for [`start`](Self::start).
     ///
     /// # Errors
     /// [`StartError`].
     ///
     /// # Panics
-    /// Outside of a machine.
+    /// The caller is no thread of a machine.
     pub async fn from_launcher(config: Config) -> Result<Option<Self>, StartError> {
         match Launched::from_env()? {
             Some(launched) => Self::start(launched, config).await.map(Some),
@@ -188,13 +190,13 @@ impl Sockets {
     /// Connects this process with all others of its job. Blocks neither the OS thread nor the virtual processor.
     /// The threads of the engine belong to the machine on which this is called.
     ///
-    /// Dropped before it is ready, all that has been connected is closed.
+    /// If the future is dropped before it is ready, all connections are closed.
     ///
     /// # Errors
     /// [`StartError`].
     ///
     /// # Panics
-    /// Outside of a machine.
+    /// The caller is no thread of a machine.
     pub async fn start(launched: Launched, config: Config) -> Result<Self, StartError> {
         let Launched { number, addresses, listener, secret, tls, .. } = launched;
         let tls = match (&config.tls, tls) {
@@ -240,7 +242,8 @@ impl Sockets {
             }
             while streams.len() + 1 < count as usize {
                 match welcomed.recv().await {
-                    // The second of two who both know the secret is no process of this job.
+                    // Of two processes that claim one number and know the secret, the second is no process of this
+                    // job.
                     Ok((peer, stream)) => drop(streams.entry(peer).or_insert(stream)),
                     Err(_) => return Err(io::Error::from(io::ErrorKind::NotConnected).into()),
                 }
@@ -280,7 +283,7 @@ impl Sockets {
             let (reader, writer) = (Arc::clone(&shared), Arc::clone(&shared));
             spawn(async move {
                 reader.links[&peer].read(&reader.inbox, &reader.config).await;
-                // ORDER: AcqRel: the last one sees what the others have done.
+                // ORDER: AcqRel: the last reader to end sees what the others have done.
                 if reader.open.fetch_sub(1, Ordering::AcqRel) == 1 {
                     let _ = reader.ended.put(());
                     reader.inbox.notify();
@@ -303,7 +306,7 @@ impl Sockets {
         Self { shared }
     }
 
-    /// Rings the notifier of that process: there is something for it elsewhere.
+    /// Calls the notifier of that process, which has work outside of this engine.
     #[cfg_attr(loom, allow(dead_code))]
     pub(super) fn notify_peer(&self, peer: ProcessId) {
         if let Some(link) = self.shared.links.get(&peer) {
@@ -311,7 +314,7 @@ impl Sockets {
         }
     }
 
-    /// What another engine says here, and hears, from now on. Once.
+    /// Sets the engine whose statements are sent and received here from now on. Called once.
     #[cfg_attr(loom, allow(dead_code))]
     pub(super) fn set_beside(&self, beside: Arc<dyn Beside>) {
         if self.shared.inbox.beside.set(Arc::clone(&beside)).is_ok() {
@@ -327,7 +330,7 @@ impl Sockets {
         self.shared.inbox.notify();
     }
 
-    /// The process's connections break: as if it had been killed.
+    /// Breaks the process's connections, as if it had been killed.
     #[cfg(test)]
     pub(super) fn kill(&self) {
         for link in self.shared.links.values() {
@@ -335,16 +338,16 @@ impl Sockets {
         }
     }
 
-    /// The event that there is something to poll, once for all that has come since a poll has found nothing.
+    /// The event that there is something to poll. It comes once for all that has come since a poll has found nothing.
     ///
-    /// For one waiter: not chosen, it is still to be heard.
+    /// It is for one waiter. If it is not chosen, the news remains.
     pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
-        // The other end lives as long as this one.
+        // The other end of the channel lives as long as this one.
         self.shared.inbox.heard.recv().wrap(|_| ())
     }
 
-    /// The event that no connection is left: all peers have gone; or this process has left, and each of them has taken
-    /// all that it was sent, or has gone. Stays ready. Polls must go on until then.
+    /// The event that no connection is left. Either all peers have gone, or this process has left and each peer has
+    /// taken its frames or has gone. The event stays ready. Polls must go on until then.
     pub fn ended(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
         self.shared.ended.get().wrap(|_| ())
     }
@@ -401,7 +404,7 @@ impl Engine for Sockets {
         let _alone = match polling.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
+            // A sink has panicked. The calls that it got are not repeated.
             Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
         };
         let (mut frames, mut polled) = (0, Polled::Nothing);

@@ -1,4 +1,4 @@
-//! What stands for [`Tls`] without the feature `tls`: there is none.
+//! The TLS types without the feature `tls`. They have no values.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,7 +9,7 @@ use chanter::io::{Readiness, TcpStream};
 use crate::engine::Certificate;
 use crate::launcher::TlsFiles;
 
-/// What a process needs to talk by mutual TLS. Nobody has it: this is built without the feature `tls`.
+/// Settings for mutual TLS. This type has no value, as the crate was built without the feature `tls`.
 #[derive(Clone, Debug)]
 pub struct Tls(Infallible);
 
@@ -31,7 +31,7 @@ impl Tls {
     }
 }
 
-/// There is none.
+/// A TLS session, which does not exist without the feature.
 pub(super) struct Session(Infallible);
 
 impl Session {

@@ -1,4 +1,4 @@
-//! What is to be written to one connection: three queues, cut into pieces by turns.
+//! The outbox of one connection: three queues, whose bodies are cut into pieces by turns.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -8,18 +8,18 @@ use super::stream::Stream;
 use crate::engine::{Lane, Why};
 use crate::wire::Body;
 
-/// What this end may still do.
+/// The phase of a connection: what this end may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Send.
+    /// This end sends.
     Open,
-    /// Send what is in the queues, then say that it leaves.
+    /// This end sends the queues, and then says that it leaves.
     Leaving,
-    /// It has said so.
+    /// This end has said that it leaves.
     Left,
-    /// Nothing but good-bye: the other end leaves.
+    /// The other end leaves, and this end may only say good-bye.
     Parting,
-    /// Nothing.
+    /// This end sends nothing.
     Closed(Why),
 }
 
@@ -27,43 +27,43 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
     All,
-    /// It is full. When it is writable again, flush again.
+    /// The socket is full. Flush again when it is writable.
     Blocked,
 }
 
 #[derive(Default)]
 struct Queue {
     bodies: VecDeque<Body>,
-    /// Bytes of all bodies.
+    /// Number of bytes of all bodies.
     bytes: usize,
-    /// Bytes of the first that have been staged.
+    /// Number of bytes of the first body that have been staged.
     staged: usize,
-    /// A body was refused; so many bytes may be left when another one may be tried.
+    /// Number of bytes down to which the queue must shrink, after a refusal, before a body may be tried again.
     refused: Option<usize>,
 }
 
-/// The queues, and a buffer of frames that the socket is to take.
+/// The queues, and a buffer of frames for the socket.
 pub(super) struct Outbox {
     pub(super) phase: Phase,
     lanes: [Queue; LANES],
-    /// Whether a piece of the bulk lane goes next, if users have one, too.
+    /// Whether the bulk lane goes next, if the user lane has a piece, too.
     bulk_next: bool,
-    /// Frames: those before `written` have been taken.
+    /// Frames for the socket, which has taken the bytes before `written`.
     staged: Vec<u8>,
     written: usize,
-    /// Bytes that the socket has ever taken.
+    /// Number of bytes that the socket has ever taken.
     pub(super) written_ever: u64,
-    /// There is room again in a queue that has refused a body.
+    /// Set when there is room again in a queue that had refused a body.
     has_room: bool,
     alive: bool,
     notify_peer: bool,
     beside: Option<u64>,
     goodbye: bool,
-    /// The writer waits until the socket takes more.
+    /// Set while the writer waits until the socket takes more.
     pub(super) blocked: bool,
-    /// The socket has refused: what is staged goes nowhere.
+    /// Set when the socket has failed. Staged frames are lost.
     broken: bool,
-    /// It has taken records that it has not written.
+    /// Set while the TLS session holds records that the socket has not taken.
     unwritten: bool,
 }
 
@@ -87,12 +87,13 @@ impl Outbox {
         }
     }
 
-    /// Takes a body, unless the lane has `most` bytes or would have more; one alone is always taken.
+    /// Takes a body, unless the lane would then have more than `most` bytes. A body alone in its lane is always
+    /// taken.
     pub(super) fn push(&mut self, lane: Lane, body: Body, most: usize) -> Result<(), Body> {
         let queue = &mut self.lanes[lane as usize];
         let bytes = body.frame().len();
         if !queue.bodies.is_empty() && queue.bytes + bytes > most {
-            // Not for each body that goes: who tries again shall find room for several.
+            // Room is announced only once half of `most` is free, so that a retry finds room for several bodies.
             queue.refused = Some(most / 2);
             return Err(body);
         }
@@ -101,45 +102,46 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether there is room again where there was none, since this was last asked.
+    /// Whether a queue has got room again since the last call.
     pub(super) fn take_room(&mut self) -> bool {
         std::mem::take(&mut self.has_room)
     }
 
-    /// Says that this process lives, unless it may say nothing.
+    /// Says that this process lives, if the phase allows it.
     pub(super) fn say_alive(&mut self) {
         self.alive = matches!(self.phase, Phase::Open | Phase::Leaving);
     }
 
-    /// Says that there is something to look for elsewhere, unless it may say nothing.
+    /// Asks the other end to look for work elsewhere, if the phase allows it.
     pub(super) fn say_knock(&mut self) {
         self.notify_peer = matches!(self.phase, Phase::Open | Phase::Leaving);
     }
 
-    /// Says that of what was sent elsewhere, unless it may say nothing: the last that was to be said.
+    /// Sends a statement about messages sent by other ways, if the phase allows it. It replaces one that was not sent
+    /// yet.
     pub(super) fn say_beside(&mut self, said: u64) {
         if matches!(self.phase, Phase::Open | Phase::Leaving) {
             self.beside = Some(said);
         }
     }
 
-    /// Says that all has been taken that has come, after what is in the queues.
+    /// Says, after the queues are sent, that all frames that came were taken.
     pub(super) fn say_goodbye(&mut self) {
         self.goodbye = true;
     }
 
-    /// Whether all that it may say has been taken by the socket.
+    /// Whether the socket has taken all that this end may send.
     pub(super) fn is_flushed(&self) -> bool {
         let is_written = self.written == self.staged.len() && !self.unwritten;
         self.broken || (is_written && !self.goodbye && self.next_lane().is_none())
     }
 
-    /// Drops what has not been staged; what has been must go on, or the other end sees half a frame.
+    /// Drops bytes that have not been staged. Staged ones must go on, or the other end would see half a frame.
     pub(super) fn forget_queues(&mut self) {
         self.lanes = Default::default();
     }
 
-    /// Nothing goes out any more.
+    /// Closes the outbox: nothing is sent any more.
     pub(super) fn close(&mut self, why: Why) {
         self.phase = Phase::Closed(why);
         self.broken = true;
@@ -188,7 +190,7 @@ impl Outbox {
         }
     }
 
-    /// Stages frames until there are enough for a write.
+    /// Stages frames until they are enough for a write.
     fn stage(&mut self) {
         if self.written == self.staged.len() {
             self.staged.clear();
@@ -222,7 +224,7 @@ impl Outbox {
     /// Writes what the socket takes.
     ///
     /// # Errors
-    /// The connection is broken. Nothing more is written; who reads from it finds its end.
+    /// The connection is broken. Nothing more is written, and its reader finds its end.
     pub(super) fn flush(&mut self, stream: &Stream) -> io::Result<Flushed> {
         if self.broken {
             return Ok(Flushed::All);

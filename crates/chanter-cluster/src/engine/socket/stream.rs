@@ -1,4 +1,4 @@
-//! A connection, of any kind.
+//! A connection of any kind.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -18,7 +18,7 @@ pub(super) enum Stream {
     Tls(Box<Session>),
 }
 
-/// The same call on any kind.
+/// Makes the same call on any kind of connection.
 macro_rules! either {
     ($of:expr, $stream:ident => $call:expr) => {
         match $of {
@@ -37,7 +37,8 @@ impl Stream {
         }
     }
 
-    /// Puts TLS above TCP, for the one who has connected to that address. A Unix socket stays as it is: it leads nowhere else.
+    /// Puts TLS above TCP, on the side that has connected to `address`. A Unix socket stays as it is, as it does not
+    /// leave the machine.
     pub(super) async fn secure_to(self, tls: Option<&Tls>, address: &Address) -> io::Result<Self> {
         match (self, tls, address) {
             (Self::Tcp(stream), Some(tls), Address::Tcp(address)) => {
@@ -47,7 +48,7 @@ impl Stream {
         }
     }
 
-    /// The same, for the one who has accepted it.
+    /// Puts TLS above TCP, on the side that has accepted the connection.
     pub(super) async fn secure(self, tls: Option<&Tls>) -> io::Result<Self> {
         match (self, tls) {
             (Self::Tcp(stream), Some(tls)) => Ok(Self::Tls(Box::new(tls.accept(stream).await?))),
@@ -55,7 +56,8 @@ impl Stream {
         }
     }
 
-    /// Whether the OS tells of the end of the other process, whatever happens: it is on this machine. Silence says nothing then.
+    /// Whether the OS always reports the end of the other process, because it is on this machine. Silence then means
+    /// nothing.
     pub(super) fn tells_of_its_end(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
@@ -66,7 +68,7 @@ impl Stream {
     }
 
     fn tcp(stream: TcpStream) -> io::Result<Self> {
-        // Frames are whole when they are written: nothing is gained by waiting for more.
+        // Frames are written whole, so waiting for more bytes gains nothing.
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
@@ -79,17 +81,17 @@ impl Stream {
         either!(self, stream => stream.writable())
     }
 
-    /// Reads what is there; `WouldBlock` if nothing is.
+    /// Reads the bytes that are there; `WouldBlock` if there are none.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| either!(self, stream => stream.try_read(buffer)))
     }
 
-    /// Writes what fits; `WouldBlock` if nothing does.
+    /// Writes the bytes that fit; `WouldBlock` if none do.
     pub(super) fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
         uninterrupted(|| either!(self, stream => stream.try_write(buffer)))
     }
 
-    /// Nothing that was written waits in this process; `WouldBlock` if something does.
+    /// Flushes bytes that wait in this process; `WouldBlock` if some still do.
     pub(super) fn try_flush(&self) -> io::Result<()> {
         match self {
             Self::Tls(session) => session.flush(),
@@ -97,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Both ends see the end of it. It may have been shut down before.
+    /// Shuts the connection down, so that both ends see its end. It may have been shut down before.
     pub(super) fn shutdown(&self, how: Shutdown) {
         let _ = either!(self, stream => stream.shutdown(how));
     }
@@ -140,7 +142,7 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
-/// The abstract name that a path of a Unix socket stands for.
+/// The abstract name that a path stands for, if it begins with `@`.
 fn abstract_name(path: &Path) -> Option<&[u8]> {
     path.as_os_str().as_bytes().strip_prefix(b"@")
 }
@@ -167,14 +169,15 @@ mod abstracts {
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
     }
 
-    /// Whether the process at the other end is this user's, or root's. No folder keeps others away from such a name.
+    /// Whether the process at the other end belongs to this user or to root. No folder protects an abstract name from
+    /// other users.
     pub(super) fn is_ours(stream: &impl AsFd) -> bool {
         let theirs = rustix::net::sockopt::socket_peercred(stream).map(|credentials| credentials.uid);
         theirs.is_ok_and(|uid| uid.is_root() || uid == rustix::process::geteuid())
     }
 }
 
-/// Other systems have none.
+/// Other systems have no abstract names.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod abstracts {
     use std::io;
@@ -190,16 +193,16 @@ mod abstracts {
     }
 }
 
-/// Where connections come.
+/// A socket that accepts connections.
 pub(super) enum Listener {
     Unix(UnixListener),
-    /// At an abstract name.
+    /// A Unix socket with an abstract name.
     Abstract(UnixListener),
     Tcp(TcpListener),
 }
 
 impl Listener {
-    /// Takes a socket over that listens at `address`.
+    /// Takes over a socket that listens at `address`.
     pub(super) fn new(socket: OwnedFd, address: &Address) -> io::Result<Self> {
         match address {
             Address::Unix(path) => {

@@ -1,4 +1,4 @@
-//! What an engine promises, tried with processes that are engines in one process, and with peers that break the rules.
+//! Tests of the socket engine: the conformance kit with engines in one OS process, and peers that break the rules.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -22,7 +22,7 @@ pub(in crate::engine) enum On {
     Tcp,
 }
 
-/// Nobody is suspect, however slow the machine is.
+/// Settings under which no peer becomes suspect, however slow the machine is.
 pub(in crate::engine) fn unhurried() -> Config {
     let heartbeat = Duration::from_secs(3600);
     Config { heartbeat, hello: heartbeat, start: heartbeat, ..Config::default() }
@@ -33,7 +33,7 @@ const KINDS: [On; 3] = [On::Unix, On::Abstract, On::Tcp];
 #[cfg(not(target_os = "linux"))]
 const KINDS: [On; 2] = [On::Unix, On::Tcp];
 
-/// What a launcher would say to each process. The folder has to live until they are connected.
+/// The data that a launcher would give to each process. The folder must live until they are connected.
 pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
     let folder = TempDir::new().unwrap();
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ async fn job(count: u32, on: On, config: &Config) -> Vec<Process> {
     processes
 }
 
-/// An engine, and what it has said.
+/// An engine, and a record of its calls.
 struct Process {
     engine: Sockets,
     seen: Seen,
@@ -92,7 +92,7 @@ struct Process {
 struct Seen {
     arrived: Vec<(ProcessId, Lane, Vec<u8>)>,
     changes: Vec<(ProcessId, Change)>,
-    /// How many had arrived before each change.
+    /// Number of frames that had arrived before each change.
     before: Vec<usize>,
 }
 
@@ -112,7 +112,7 @@ impl Process {
         Self { engine, seen: Seen::default() }
     }
 
-    /// Polls until it has seen that; sleeps in between.
+    /// Polls until the condition holds, and sleeps in between.
     async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
         while !what(&self.seen) {
             if self.engine.poll(16, &mut self.seen) == Polled::Nothing {
@@ -138,7 +138,7 @@ impl Process {
     }
 }
 
-/// A body of so many bytes, which depend on `seed`.
+/// A body of the given length, whose bytes depend on `seed`.
 fn message(length: usize, seed: u64) -> Body {
     let mut body = Body::with_capacity(length);
     let bytes: Vec<u8> = (0..length as u64).map(|at| (at.wrapping_mul(seed + 7) >> 3) as u8).collect();
@@ -180,7 +180,7 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
     for on in KINDS {
         let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
-        // The reader stops behind this until there is a poll.
+        // The reader stops after this frame until there is a poll.
         one.send(1, Lane::User, message(1, 1));
         while !other.engine.has_work() {
             yield_now().await;
@@ -194,7 +194,7 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
     }
 }
 
-/// Process 1 of a job of two, of which the test is the other: it has said hello, and says what it likes.
+/// Process 1 of a job of two, played by the test: it has said hello, and sends arbitrary bytes.
 async fn rogue(config: Config) -> (Process, Stream) {
     rogue_on(On::Unix, config).await
 }
@@ -243,7 +243,7 @@ async fn who_breaks_the_rules_is_cut_off() {
     ];
     for bytes in broken {
         let (mut honest, stream) = rogue(unhurried()).await;
-        // It may be cut off before it is through.
+        // The peer may be cut off before it has sent everything.
         let _ = stream.write_all(&bytes).await;
         honest.until_ended().await;
         assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Down(Why::Unreachable))]);
@@ -268,7 +268,7 @@ async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
     for ((peer, change), expected) in honest.seen.changes.iter().zip(expected.iter().cycle()) {
         assert_eq!((*peer, change), (ProcessId(1), expected));
     }
-    // Meanwhile the other was told that this one lives.
+    // Meanwhile the other end was told that this one lives.
     let mut said = [0; HEAD];
     stream.read_exact(&mut said).await.unwrap();
     assert_eq!(said, head(Word::Alive, Lane::Control, 0));
@@ -283,7 +283,7 @@ async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
     assert_eq!(honest.seen.changes, changes);
 }
 
-/// A process of this machine may be stopped for as long as it likes: it is suspect, and goes on where it was.
+/// A process of this machine may be stopped for any time. It becomes suspect, and then goes on where it was.
 #[chanter::test]
 async fn a_silent_process_of_this_machine_is_waited_for() {
     let heartbeat = Duration::from_millis(1);
@@ -291,7 +291,7 @@ async fn a_silent_process_of_this_machine_is_waited_for() {
     let (mut honest, stream) = rogue(config).await;
     honest.until(|seen| seen.changes.len() == 1).await;
     honest.send(1, Lane::User, message(100, 1));
-    // Beats of this process are words of it that the other one finds.
+    // The other end finds this process's beats as words.
     let mut said = [0; HEAD];
     let mut beats = 0;
     while beats < 20 {
@@ -316,7 +316,7 @@ async fn strangers_do_not_keep_the_processes_apart() {
     let mut launched = launched.into_iter();
     let starting = spawn(Sockets::start(launched.next().unwrap(), config.clone()));
     let address = Address::Unix(folder.path().join("0"));
-    // More than may be silent at a time; and as many who talk nonsense.
+    // More strangers than may be silent at a time, and as many that send nonsense.
     let mut strangers = Vec::new();
     for number in 0..5 * STRANGERS {
         let stream = Stream::connect(&address).await.unwrap();
@@ -331,7 +331,8 @@ async fn strangers_do_not_keep_the_processes_apart() {
     other.until(|seen| seen.arrived.len() == 1).await;
 }
 
-/// No folder keeps other users from an abstract name: they are shown the door before they can say a word. (Only root can try that.)
+/// No folder protects an abstract name from other users, so they are refused before any byte is read. (Only root can
+/// test this.)
 #[test]
 #[cfg(target_os = "linux")]
 fn another_user_does_not_get_a_place() {

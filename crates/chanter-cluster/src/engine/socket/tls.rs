@@ -1,7 +1,7 @@
 //! TLS on a TCP connection, both ends with certificates.
 //!
-//! rustls does the protocol, without I/O; a session puts it above our own non-blocking socket. Records that the socket does not
-//! take wait in the session: [`flush`](Session::flush) goes on with them.
+//! rustls implements the protocol, without I/O. A session puts it above our own non-blocking socket. Records that the
+//! socket does not take wait in the session, and [`flush`](Session::flush) goes on with them.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,14 +20,14 @@ use super::inbox::lock;
 use crate::engine::Certificate;
 use crate::launcher::TlsFiles;
 
-/// So many bytes of records wait in a session; what is more than that is not taken.
+/// Largest number of bytes of records that wait in a session. More is not taken.
 const RECORDS: usize = 128 << 10;
 
-/// What a process needs to talk by mutual TLS: its certificate and key, and whose certificates it takes.
+/// Settings for mutual TLS: the certificate and key of a process, and the authorities that it trusts.
 ///
-/// Both ends of each TCP connection show a certificate that this authority has signed; the one who connects also
-/// checks that it is for the address that it has connected to, or for the [name](Self::for_name) that it was told. Only TLS 1.3 is spoken.
-/// Sessions are not resumed: each connection is checked anew.
+/// Both ends of each TCP connection show a certificate that an authority has signed. The connecting end also checks
+/// that the certificate is for the address of the connection, or for a given [name](Self::for_name). Only TLS 1.3 is
+/// spoken. Sessions are not resumed: each connection is checked anew.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
@@ -36,7 +36,7 @@ pub struct Tls {
     own: Certificate,
 }
 
-/// Why there is no TLS with these certificates: what is wrong with them.
+/// The reason why certificates cannot be used for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTls(String);
 
@@ -49,10 +49,11 @@ impl fmt::Display for BadTls {
 impl std::error::Error for BadTls {}
 
 impl Tls {
-    /// From text in PEM: the chain of this process's certificate, its key, and the certificates of the authorities.
+    /// Reads settings from text in PEM: the chain of this process's certificate, its key, and the certificates of the
+    /// authorities.
     ///
     /// # Errors
-    /// One of them is none, or the key is not the certificate's.
+    /// A text is not valid, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8], authorities: &[u8]) -> Result<Self, BadTls> {
         let bad = |what: &str, error: &dyn fmt::Display| BadTls(format!("{what}: {error}"));
         let all = |text, what: &str| {
@@ -80,7 +81,7 @@ impl Tls {
                 config.with_client_cert_verifier(verifier).with_single_cert(chain.clone(), key.clone_key())
             })
             .map_err(|error| bad("the certificate and its key", &error))?;
-        // Nobody resumes.
+        // Sessions are not resumed.
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
@@ -90,17 +91,17 @@ impl Tls {
         Ok(Self { client: Arc::new(client), server: Arc::new(server), name: None, own })
     }
 
-    /// The certificates of all processes are for this name, and not for their addresses.
+    /// Expects all processes' certificates to be for `name`, and not for their addresses.
     ///
     /// # Errors
-    /// It is neither a DNS name nor an IP address.
+    /// The name is neither a DNS name nor an IP address.
     pub fn for_name(self, name: &str) -> Result<Self, BadTls> {
         let name =
             ServerName::try_from(name.to_owned()).map_err(|error| BadTls(format!("{name:?}: {error}")))?;
         Ok(Self { name: Some(name), ..self })
     }
 
-    /// What a launcher has said; else what is wrong with it.
+    /// Reads the files that a launcher has named. The error says what is wrong with them.
     pub(super) fn from_launcher(files: &TlsFiles) -> Result<Self, BadTls> {
         let read = |path: &std::path::Path| {
             std::fs::read(path).map_err(|error| BadTls(format!("{}: {error}", path.display())))
@@ -112,19 +113,19 @@ impl Tls {
         }
     }
 
-    /// That of this process.
+    /// The certificate of this process.
     pub(super) fn certificate(&self) -> Certificate {
         self.own.clone()
     }
 
-    /// Has connected to that address.
+    /// Makes a session on the side that has connected to `to`.
     pub(super) async fn connect(&self, socket: TcpStream, to: SocketAddr) -> io::Result<Session> {
         let name = self.name.clone().unwrap_or_else(|| ServerName::IpAddress(to.ip().into()));
         let connection = ClientConnection::new(Arc::clone(&self.client), name).map_err(io::Error::other)?;
         Session::shake_hands(socket, connection.into()).await
     }
 
-    /// Somebody has connected.
+    /// Makes a session on the side that has accepted the connection.
     pub(super) async fn accept(&self, socket: TcpStream) -> io::Result<Session> {
         let connection = ServerConnection::new(Arc::clone(&self.server)).map_err(io::Error::other)?;
         Session::shake_hands(socket, connection.into()).await
@@ -137,21 +138,21 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A connection, whose both ends are known.
+/// A TLS connection, after both ends have shown their certificates.
 pub(super) struct Session {
     socket: TcpStream,
     connection: Mutex<Connection>,
-    /// Who is at the other end.
+    /// Certificate of the other end.
     certificate: Option<Certificate>,
 }
 
-/// A certificate that was checked, or is this process's own.
+/// Reads a certificate that was checked, or that is this process's own.
 fn read(certificate: &CertificateDer<'_>) -> Result<Certificate, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     Ok(Certificate::new(certificate, parsed.valid_dns_names().map(str::to_owned)))
 }
 
-/// The socket, as rustls wants it.
+/// The socket, with the traits that rustls needs.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {
@@ -193,7 +194,7 @@ impl Session {
                 Err(error) => return Err(error),
             }
             if let Err(error) = connection.process_new_packets() {
-                // The alert says why; it is lost if the socket is closed with something to read.
+                // The alert says why. It would be lost if the socket were closed with unread bytes.
                 let _ = connection.write_tls(&mut Socket(&socket));
                 let _ = socket.shutdown(std::net::Shutdown::Write);
                 drain(&socket).await;
@@ -219,24 +220,24 @@ impl Session {
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The end of the socket without that of the session is the end of the process, as without TLS.
+                // If the socket ends before the session, the process has ended, as without TLS.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
-            // The plain bytes are used up: so there is room for all of a record.
+            // The plain bytes are used up, so there is room for a whole record.
             if connection.read_tls(&mut Socket(&self.socket))? == 0 {
                 return Ok(0);
             }
             let processed = connection.process_new_packets();
             if connection.wants_write() {
-                // An alert, or an answer to a new key; what is not taken goes with the next flush.
+                // An alert, or an answer to a new key. Bytes that are not taken go with the next flush.
                 let _ = connection.write_tls(&mut Socket(&self.socket));
             }
             processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")))?;
         }
     }
 
-    /// Takes what there is room for in its records.
+    /// Takes the bytes for which its records have room.
     pub(super) fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
         let mut connection = lock(&self.connection);
         Self::write_records(&self.socket, &mut connection)?;
@@ -247,7 +248,7 @@ impl Session {
         }
     }
 
-    /// Writes the records that wait; `WouldBlock` if some still do.
+    /// Writes the waiting records; `WouldBlock` if some still wait.
     pub(super) fn flush(&self) -> io::Result<()> {
         Self::write_records(&self.socket, &mut lock(&self.connection))
     }
@@ -267,7 +268,8 @@ impl Session {
     }
 }
 
-/// Reads what still comes, so that what was sent is not thrown away with it; not more than a handshake has.
+/// Reads bytes that still come, at most as many as a handshake has. Otherwise the bytes that were sent could be lost
+/// at the close.
 async fn drain(socket: &TcpStream) {
     let (mut buffer, mut left) = ([0; 4096], 64_usize << 10);
     while left > 0 {

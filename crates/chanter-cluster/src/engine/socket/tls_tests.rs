@@ -1,4 +1,4 @@
-//! The engine over TLS: what it promises, and who gets in.
+//! Tests of the engine over TLS: its promises, and which peers get in.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
@@ -8,7 +8,7 @@ use crate::engine::conformance::Kit;
 use crate::launcher::Secret;
 use crate::launcher::TlsFiles;
 
-/// Who signs, and the text of its certificate.
+/// An authority, and the text of its certificate.
 struct Authority(Issuer<'static, KeyPair>, String);
 
 /// A certificate and its key.
@@ -45,7 +45,7 @@ impl Authority {
         self.takes(&self.sign("127.0.0.1", 4000))
     }
 
-    /// One with that certificate who takes those of this authority.
+    /// The settings of a process with that certificate, which trusts this authority.
     fn takes(&self, signed: &Signed) -> Tls {
         Tls::from_pem(signed.0.as_bytes(), signed.1.as_bytes(), self.1.as_bytes()).unwrap()
     }
@@ -55,7 +55,8 @@ fn with(tls: Option<Tls>) -> Config {
     Config { tls, ..unhurried() }
 }
 
-/// Two processes start with these: what becomes of the one that connects. The other one goes on waiting if it fails.
+/// Starts two processes with these settings, and returns the result of the connecting one. If that fails, the other
+/// goes on waiting.
 async fn start(accepts: Option<Tls>, connects: Option<Tls>) -> Result<(), String> {
     let (launched, _folder) = launched(2, On::Tcp);
     let [zero, one] = <[Launched; 2]>::try_from(launched).unwrap();
@@ -105,7 +106,7 @@ async fn narrow_queues_over_tls_keep_it_too() {
 async fn who_has_the_right_certificate_gets_in() {
     let authority = Authority::new();
     assert_eq!(start(Some(authority.good()), Some(authority.good())).await, Ok(()));
-    // For a name that both know, wherever they are.
+    // For a name that both know, at any address.
     let named =
         || Some(authority.takes(&authority.sign("job.example", 4000)).for_name("job.example").unwrap());
     assert_eq!(start(named(), named()).await, Ok(()));
@@ -117,7 +118,7 @@ async fn who_has_the_wrong_one_does_not() {
     let (good, foreign) = (|| authority.good(), || authority.takes(&other.sign("127.0.0.1", 4000)));
     let expired = || authority.takes(&authority.sign("127.0.0.1", 2001));
     let elsewhere = || authority.takes(&authority.sign("127.0.0.9", 4000));
-    // Whoever of the two it is, the one who connects says what is wrong.
+    // The connecting process reports the fault, whichever of the two is wrong.
     let wrong = [
         (foreign(), good(), "invalid peer certificate: UnknownIssuer"),
         (good(), foreign(), "fatal alert: UnknownCA"),
@@ -140,7 +141,7 @@ async fn who_talks_plainly_to_tls_or_tls_to_who_talks_plainly_is_told_so() {
     assert!(error.contains("instead of talking TLS"), "{error}");
 }
 
-/// The job's secret is asked for all the same.
+/// The job's secret is required nevertheless.
 #[chanter::test]
 async fn a_certificate_is_not_enough() {
     let authority = Authority::new();
@@ -190,7 +191,7 @@ async fn a_launcher_says_where_the_certificates_are() {
     }
 }
 
-/// A process of a job whose certificates are for the job, and for what each process is.
+/// A process of a job whose certificates are for the job and for the role of each process.
 async fn job(roles: [&'static str; 3]) -> Vec<crate::Process> {
     let authority = Authority::new();
     let (launched, _folder) = launched(3, On::Tcp);
@@ -210,7 +211,8 @@ async fn job(roles: [&'static str; 3]) -> Vec<crate::Process> {
     job
 }
 
-/// `allow` by the name in the caller's certificate: for requests and for threads, from each side of a connection, and of a process by itself.
+/// `allow` by the name in the caller's certificate: for requests and for threads, from each side of a connection, and
+/// for a process's requests to itself.
 #[chanter::test]
 async fn who_is_served_is_said_by_the_name_in_a_certificate() {
     use crate::{CallError, Caller, Function, Service, SpawnError};
@@ -248,7 +250,7 @@ async fn who_is_served_is_said_by_the_name_in_a_certificate() {
     }
 }
 
-/// Without TLS nobody has a certificate, so nobody is served who must have one.
+/// Without TLS no process has a certificate, so services that require one refuse all.
 #[chanter::test]
 async fn without_certificates_nobody_is_known() {
     use crate::{CallError, Service};

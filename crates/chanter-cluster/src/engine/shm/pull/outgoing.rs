@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
     left: Vec<usize>,
 }
 
-/// Number of unfreed slots of a receiver from which a send looks whether one was freed.
+/// Number of a receiver's unfreed slots above which a send looks whether one was freed.
 const SOME: usize = 2;
 
 /// The pieces sent to one receiver.
@@ -132,7 +132,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Number of the last piece that was published for that receiver.
+    /// Number of the last piece published for the receiver `to`.
     #[inline]
     pub(crate) fn number(&self, to: usize) -> u64 {
         self.links[to].number
