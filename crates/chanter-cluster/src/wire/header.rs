@@ -63,7 +63,7 @@ pub enum Kind {
     Leave = 8,
     /// There is no such thread: the answer to a message for it. The tag is that of [`Acknowledge`](Self::Acknowledge).
     Gone = 9,
-    /// Asks a service of the process for an answer; the service stands in place of a thread's name.
+    /// Asks a service of the process for an answer; the service's number stands where a thread's name would be.
     Call = 10,
     /// As a call, for no answer but that it is done.
     Post = 11,
