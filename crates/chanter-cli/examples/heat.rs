@@ -146,7 +146,7 @@ pub(crate) async fn process(here: &Process) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the processes have gained, and what was to be expected.
+/// Prints the measured speedup of the processes, and the expected one.
 fn gain(took: Duration, alone: Duration, count: usize) -> String {
     let ratio = alone.as_secs_f64() / took.as_secs_f64();
     let cores = available_parallelism().map_or(1, usize::from);

@@ -158,7 +158,7 @@ pub fn gone(here: &Process, process: u32) -> impl Event<Output = Why> + Send + u
     here.node().gone(ProcessId(process))
 }
 
-/// The process that holds a call of this one, as far as is known; `None` if the call has ended.
+/// The process that holds a call of this one, to the knowledge of this process; `None` if the call has ended.
 pub fn holder(here: &Process, request: u64) -> Option<u32> {
     here.node().holder(request).map(|holder| holder.0)
 }

@@ -17,7 +17,7 @@ struct Args {
     remote: bool,
     /// Its objects are made in other processes, and migrate.
     moves: bool,
-    /// Whom its objects serve, of other processes.
+    /// The function that decides which other processes the objects serve.
     allow: Option<Expr>,
 }
 
@@ -78,7 +78,7 @@ struct Marked {
     mode: Mode,
     /// Only this process calls it.
     local: bool,
-    /// Whom it serves, of other processes, if not those whom its object does.
+    /// The function that decides which other processes the method serves, if it differs from the object's.
     allow: Option<Expr>,
     method: ImplItemFn,
 }
@@ -251,7 +251,7 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
             }
         }
 
-        // SAFETY: transparent over the reference.
+        // SAFETY: the methods' type is `repr(transparent)` over the `Ref`, as `Object` demands.
         unsafe impl #generics #krate::Object for #object #conditions {
             type Methods = #name #arguments;
         }
@@ -419,7 +419,8 @@ fn body(whole: &Whole<'_>, marked: &Marked, names: &[Ident], schema: &Schema) ->
                     });
                     ::core::unreachable!()
                 }
-                // SAFETY: the method takes any borrow, and what it returns keeps none: see above.
+                // SAFETY: the call in the branch that never runs compiles only if the method takes any borrow and its
+                // output keeps none.
                 unsafe { self.0.#direct(move |this| <#object>::#name(this, #(#names),*)) }
             }
         }
@@ -432,7 +433,8 @@ fn body(whole: &Whole<'_>, marked: &Marked, names: &[Ident], schema: &Schema) ->
                     });
                     ::core::unreachable!()
                 }
-                // SAFETY: the method takes any borrows: see above.
+                // SAFETY: the call in the branch that never runs compiles only if the method takes any borrows and
+                // its future keeps none.
                 unsafe { self.0.#direct(move |this, #k| <#object>::#name(this, #(#names,)* #k)) }
             }
         }

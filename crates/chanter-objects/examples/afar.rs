@@ -1,5 +1,5 @@
-//! Measures calls on objects of other processes: a call against the cluster's own, and a continuation that is
-//! forwarded past the middle against an answer that returns through it. Microseconds, the best and the median of
+//! Measures calls on objects of other processes. It compares a call with the cluster's own, and a continuation that
+//! is forwarded past the middle with an answer that returns through it. Microseconds, the best and the median of
 //! alternated rounds. (Concert, sections 4.1.2 and 4.2.2.)
 //!
 //! `chanter launch -n 3 target/release/examples/afar [CALLS]`, or alone: then the processes lie in one.

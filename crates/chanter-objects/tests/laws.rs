@@ -1,5 +1,5 @@
 //! D6 and the laws of owners, for objects. They run under schedules of two and three processes with at most two
-//! preemptions (all, or the first 6,000), in which a process is killed at any point. Random schedules go beyond.
+//! preemptions (all, or the first 6,000). A process is killed at any point. Random schedules go beyond.
 
 #![cfg(all(feature = "cluster", not(miri)))]
 

@@ -64,7 +64,7 @@ impl Listeners {
     /// In a folder for temporary files: the system's, unless its path is too long for a socket's, or has a comma.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn bind_unix(&mut self, count: usize) -> io::Result<()> {
-        /// Some systems take so many bytes for a socket's path, less those of a number and a folder's name.
+        /// Largest number of bytes of a socket's path on some systems, less those of a number and a folder's name.
         const LONGEST: usize = 80;
         let temporary = std::env::temp_dir();
         let is_good = temporary.to_str().is_some_and(|path| path.len() <= LONGEST && !path.contains(','));

@@ -1,8 +1,9 @@
-//! How a thread of this process that another one has spawned ends.
+//! The end of a thread of this process that another one has spawned.
 //!
-//! Most end with a value: that their bodies note, as the last thing that they do, so nobody has to wait for it. A thread whose body was
-//! dropped before that has panicked, was cancelled, or was ended with a value by a request: which, is known when it is determined.
-//! Then somebody joins it. (Not before: to join a thread that has not begun is to demand it, and it would run there.)
+//! Most threads end with a value. Their bodies note it in their last step, so nobody has to wait for it. A thread
+//! whose body was dropped before has panicked, was cancelled, or was ended with a value by a request. Which of these
+//! is known when the thread is determined. Only such a thread is joined here, once its body was dropped. (An earlier
+//! join of a thread that has not begun would demand it, and it would run there.)
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -19,13 +20,13 @@ use crate::wire::{Body, Enclosed, Slot};
 /// A thread that was spawned by another process.
 pub(super) struct Hosted {
     pub(super) spawner: ProcessId,
-    /// What it runs, and for whom.
+    /// The function that the thread runs, and its `allow`.
     offer: Arc<Offer>,
-    /// It yields nothing, unless it is ended with a value.
+    /// The thread, which yields `None` unless a request ends it with a value.
     pub(super) thread: Thread<Option<Body>>,
     /// See [`Ending`].
     pub(super) body: IVar<Option<Arc<End>>>,
-    /// Filled when one whose body was dropped is determined.
+    /// Filled when a thread whose body was dropped is determined.
     joined: OnceLock<IVar<Arc<End>>>,
 }
 
@@ -39,14 +40,14 @@ impl Hosted {
         Self { spawner, offer, thread, body, joined: OnceLock::new() }
     }
 
-    /// Whether somebody may ask something of the thread: its spawner, the process that it runs in, and whoever might have spawned it.
-    /// (This calls the user's code.)
+    /// Whether a caller may make requests to the thread: its spawner, its own process, and each process that might
+    /// have spawned it. (This calls the user's code.)
     pub(super) fn obeys(&self, caller: &Caller) -> bool {
         let peer = caller.peer();
         peer == self.spawner || peer == caller.node().me() || (self.offer.allow)(caller)
     }
 
-    /// How it ends, once it is determined.
+    /// Waits until the thread is determined, and yields its end.
     pub(super) async fn end(&self) -> Arc<End> {
         match self.body.get().await {
             Some(end) => end,
@@ -58,9 +59,9 @@ impl Hosted {
         self.joined.get_or_init(IVar::new)
     }
 
-    /// Its body was dropped: waits until it is determined.
+    /// Joins a thread whose body was dropped, and notes its end.
     pub(super) fn is_joined(self: Arc<Self>, node: Weak<Node>, slot: Slot) {
-        // Where a machine ends, so does the process.
+        // Without a machine the process is ending, too.
         if Machine::current().is_none() {
             return;
         }
@@ -101,7 +102,7 @@ impl Ending {
 
     /// Runs the body.
     pub(super) async fn of(mut self, work: Work) -> Option<Body> {
-        // All that it had has gone when its end is known.
+        // The body's own values are dropped before its end is known.
         let value = work.await;
         self.is(Some(Arc::new(End::Value(Enclosed::from(&value)))));
         None

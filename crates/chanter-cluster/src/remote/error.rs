@@ -1,4 +1,4 @@
-//! What can go wrong with a thread of another process, and what to do about it.
+//! The errors of threads of other processes.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use crate::service::CallError;
 
 use super::order::Refused;
 
-/// A thread does not obey this process.
+/// Message of a thread that does not obey this process.
 const REFUSED: &str = "the thread obeys its spawner, and those who may spawn it, which this process may not: that says its `allow`";
 
-/// Why there is no thread.
+/// The reason why there is no thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// The process does not offer that function: it is of another version, or does not offer it yet.
+    /// The process does not offer that function: it runs another version, or does not offer it yet.
     NoFunction(&'static str),
-    /// The process has only so many virtual processors.
+    /// There is no such virtual processor: the process has the given number of them.
     NoSuchProcessor(u32),
     /// The process cannot read the arguments.
     BadArguments(String),
-    /// This process has as many threads there as it may (16384), or their arguments and values have as many bytes (64 MiB): await,
-    /// or drop, the handles of some that have ended.
+    /// This process has as many threads there as it may (16384), or their arguments and values have as many bytes (64
+    /// MiB). Await or drop the handles of some that have ended.
     Full,
-    /// The function is not for this process.
+    /// The function's `allow` does not accept this process.
     Refused(&'static str),
-    /// The process could not be asked. If it was lost, it is known whether the thread may have begun.
+    /// The process could not be asked. If it was lost, the error says whether the thread may have begun.
     Call(CallError),
 }
 
@@ -54,17 +54,17 @@ impl fmt::Display for SpawnError {
 
 impl std::error::Error for SpawnError {}
 
-/// Why a thread that was joined has no value.
+/// The reason why a joined thread has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndError {
-    /// It panicked, and said this.
+    /// It panicked with this message.
     Panicked(String),
     /// It was cancelled, or its machine has ended.
     Cancelled,
     /// There is no such thread, or it was detached and has ended.
     NoThread,
-    /// The thread is not for this process: its function has an `allow`, which says so.
+    /// The thread does not obey this process: its function's `allow` does not accept it.
     Refused,
     /// Its process could not be asked, or has gone, and the thread with it.
     Call(CallError),
@@ -96,7 +96,7 @@ impl fmt::Display for EndError {
 
 impl std::error::Error for EndError {}
 
-/// Why a thread does not do what it was asked to.
+/// The reason why a thread does not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
@@ -108,10 +108,10 @@ pub enum AskError {
     Determined,
     /// There is no such thread, or it was detached and has ended.
     NoThread,
-    /// This process has blocked as many threads there as it may (16384): resume some. Or the one that has spawned the thread has as many bytes
-    /// kept there as it may: await, or drop, the handles of some that have ended.
+    /// This process has blocked as many threads there as it may (16384): resume some of them. Or the thread's spawner
+    /// has as many bytes kept there as it may: await or drop the handles of some that have ended.
     Full,
-    /// The thread does not obey this process: its function has an `allow`, which says so.
+    /// The thread does not obey this process: its function's `allow` does not accept it.
     Refused,
     /// Its process could not be asked, or has gone.
     Call(CallError),
@@ -146,32 +146,32 @@ impl fmt::Display for AskError {
 
 impl std::error::Error for AskError {}
 
-/// A thread that was not ended with a value: here it is.
+/// The error of a thread that was not ended with a value; it gives the value back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unended<T> {
-    /// What the thread was to end with.
+    /// The value with which the thread was to end.
     pub value: T,
-    /// Why it does not. After [`Lost`](CallError::Lost) it may have.
+    /// The reason. After [`Lost`](CallError::Lost) the thread may have ended with the value.
     pub why: AskError,
 }
 
-/// How a thread has gone; see [`GlobalThread::down`](crate::GlobalThread::down).
+/// The way in which a thread has gone; see [`GlobalThread::down`](crate::GlobalThread::down).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Down {
     /// It has ended, with a value.
     Ended,
-    /// It panicked, and said this.
+    /// It panicked with this message.
     Panicked(String),
     /// It was cancelled, or its machine has ended.
     Cancelled,
     /// Its process has gone.
     ProcessLost(ProcessId, Why),
-    /// There was no such thread any more: how it ended is not known.
+    /// There was no such thread any more; its end is not known.
     NoThread,
-    /// This process may not watch it: its function has an `allow`, which says so.
+    /// This process may not watch it: its function's `allow` does not accept this process.
     Refused,
-    /// It cannot be watched: why.
+    /// It cannot be watched, for this reason.
     Unknown(CallError),
 }
 

@@ -39,7 +39,7 @@ impl<Q, T> Function<Q, T> {
 }
 
 impl<Q: Serialize, T> Function<Q, T> {
-    /// A thread to be: the arguments are written down at once.
+    /// A plan of a thread. The arguments are encoded at once.
     pub fn with(&self, arguments: &Q) -> Plan<T> {
         Plan {
             function: self.name,
@@ -66,7 +66,7 @@ impl<Q, T> fmt::Debug for Function<Q, T> {
     }
 }
 
-/// A thread to be: a function and its arguments. See [`At::spawn`](crate::At::spawn).
+/// The plan of a thread: a function and its arguments. See [`At::spawn`](crate::At::spawn).
 #[must_use = "a plan does nothing until it is spawned"]
 pub struct Plan<T> {
     pub(super) function: &'static str,
@@ -78,7 +78,7 @@ pub struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// Gives the thread a name, for people.
+    /// Gives the thread a name, for reports.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -92,7 +92,7 @@ impl<T> Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// The same, for somebody who does not want the value.
+    /// The same plan without the type of the value, for a caller that does not want it.
     pub(crate) fn erased(self) -> Plan<()> {
         let Self { function, number, arguments, name, vp, .. } = self;
         Plan { function, number, arguments, name, vp, value: PhantomData }
@@ -119,7 +119,7 @@ impl<T> fmt::Debug for Plan<T> {
     }
 }
 
-/// What a thread knows that was spawned by another process.
+/// The context of a thread that was spawned by another process.
 pub struct Context {
     inbox: Inbox,
     spawner: ProcessId,
@@ -152,13 +152,13 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A thread's body, which writes its value down.
+/// A thread's body, which encodes its value.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Body> + Send>>;
 
-/// Makes a body of arguments.
+/// Makes a thread's body of its arguments.
 pub(crate) type Make = Arc<dyn Fn(Context, &Enclosed) -> Result<Work, String> + Send + Sync>;
 
-/// What makes bodies that call `body` and write its value down.
+/// Makes bodies that call `body` and encode its value.
 pub(crate) fn make<Q, T, F, R>(body: F) -> Make
 where
     Q: DeserializeOwned,
@@ -177,10 +177,10 @@ where
     })
 }
 
-/// Whether somebody may spawn threads with a function.
+/// Decides whether a caller may spawn threads with a function.
 pub(crate) type Allow = Arc<dyn Fn(&Caller) -> bool + Send + Sync>;
 
-/// A function that is offered, and to whom.
+/// A function that is offered, and its `allow`.
 #[derive(Clone)]
 pub(crate) struct Offer {
     pub(super) name: &'static str,
@@ -260,8 +260,9 @@ impl Drop for Offering {
 }
 
 impl Process {
-    /// Lets other processes, and this one, spawn threads here that run `body`, until what this returns is dropped. Each of them may ask
-    /// anything of such a thread whose name it knows or guesses; [`offer_if`](Self::offer_if) says which may.
+    /// Lets other processes, and this one, spawn threads here that run `body`, until the returned [`Offering`] is
+    /// dropped. Each of them may make any request to such a thread whose name it knows or guesses;
+    /// [`offer_if`](Self::offer_if) limits this.
     ///
     /// # Errors
     /// [`ServeError::Taken`]: the process offers that name already, or one with the same hash.
@@ -275,12 +276,13 @@ impl Process {
         self.offer_if(function, |_| true, body)
     }
 
-    /// As [`offer`](Self::offer), to those alone of whom `allow` says so; all others get
+    /// As [`offer`](Self::offer), to processes that `allow` accepts; all others get
     /// [`SpawnError::Refused`](crate::SpawnError::Refused).
     ///
-    /// The threads obey those of whom `allow` says so, their spawners, and this process. If another one asks to join, watch, suspend, resume,
-    /// block, link, cancel or terminate one, it gets [`AskError::Refused`](crate::AskError::Refused),
-    /// [`EndError::Refused`](crate::EndError::Refused) or [`Down::Refused`](crate::Down::Refused).
+    /// The threads obey processes that `allow` accepts, their spawners, and this process. If another process asks to
+    /// join, watch, suspend, resume, block, link, cancel or terminate one, it gets
+    /// [`AskError::Refused`](crate::AskError::Refused), [`EndError::Refused`](crate::EndError::Refused) or
+    /// [`Down::Refused`](crate::Down::Refused).
     ///
     /// # Errors
     /// As [`offer`](Self::offer).

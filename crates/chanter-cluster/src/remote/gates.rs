@@ -1,7 +1,8 @@
 //! Conditions that hold in one process and for which a thread of another one waits.
 //!
-//! Whoever blocks a thread afar keeps the condition; the thread waits at a gate, which is opened when the condition holds, or
-//! when the process that keeps it has gone: nobody would open it then.
+//! The process that blocks a remote thread keeps the condition, and the thread waits at a gate. The gate is opened
+//! when the condition holds. It is also opened when the process that keeps the condition has gone, since nobody would
+//! open it then.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,12 +12,12 @@ use foldhash::fast::RandomState;
 
 use crate::engine::ProcessId;
 
-/// So many gates of one process may be closed in another.
+/// Largest number of gates that one process may have closed in another.
 const MOST_OF_ONE: usize = 1 << 14;
 
 type Closed = HashMap<ProcessId, HashMap<u64, CVar, RandomState>, RandomState>;
 
-/// The gates of a process, by who opens them and the number that he has given them.
+/// The closed gates of a process, by the process that opens them and its number for each.
 #[derive(Default)]
 pub(crate) struct Gates {
     closed: Mutex<Closed>,
@@ -27,7 +28,7 @@ impl Gates {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A closed gate. `None`: there are too many, or that one is there.
+    /// Makes a closed gate. `None`: there are too many, or one of that number exists.
     pub(super) fn close(&self, peer: ProcessId, number: u64) -> Option<CVar> {
         let mut closed = self.lock();
         let theirs = closed.entry(peer).or_default();
@@ -42,7 +43,7 @@ impl Gates {
         gate.inspect(|gate| _ = gate.set());
     }
 
-    /// Nobody is left to open these.
+    /// Opens all gates of a process that has gone.
     pub(super) fn open_all(&self, peer: ProcessId) {
         let open = self.lock().remove(&peer).unwrap_or_default();
         open.values().for_each(|gate| _ = gate.set());

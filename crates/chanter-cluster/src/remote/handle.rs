@@ -23,8 +23,8 @@ use crate::wire::{Enclosed, EnclosedIn, Enclosing, Slot, decode, encode};
 
 /// A thread of another process, or of this one, that yields a `T`; see [`At::spawn`].
 ///
-/// Dropping it lets the thread go on by itself, and its value is dropped. Its [name](Self::name) may be sent to others, who get
-/// handles by [`Process::thread`].
+/// Dropping the handle lets the thread go on by itself, and its value is dropped. Its [name](Self::name) may be sent
+/// to others, which get handles by [`Process::thread`].
 pub struct GlobalThread<T> {
     at: At,
     name: ThreadName,
@@ -41,7 +41,7 @@ impl<T> fmt::Debug for GlobalThread<T> {
 impl<T> Drop for GlobalThread<T> {
     fn drop(&mut self) {
         if self.is_owner {
-            // If that many requests are under way, or the process has gone, there is nothing to be done.
+            // The post fails if too many requests are under way or the process has gone; nothing can be done then.
             let _ = self.at.post(ORDER.ask(&(self.name.thread, Order::Detach)));
         }
     }
@@ -50,7 +50,7 @@ impl<T> Drop for GlobalThread<T> {
 /// Awaiting the handle itself joins the thread, at half the cost of [`join`](GlobalThread::join) and a drop: the value is taken, and nobody can ask for
 /// it again.
 ///
-/// **Cancel safety.** Dropped, it is as if the handle had been.
+/// **Cancel safety.** Dropping the future is like dropping the handle.
 impl<T: DeserializeOwned + 'static> IntoFuture for GlobalThread<T> {
     type Output = Result<T, EndError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -61,14 +61,14 @@ impl<T: DeserializeOwned + 'static> IntoFuture for GlobalThread<T> {
             let mut this = self;
             let ask = ORDER.ask(&(this.name.thread, order));
             let outcome = this.at.call_or(ask, Unwanted::Withdraw).await;
-            // Who has answered has detached it, too.
+            // The process that has answered has also detached the thread.
             this.is_owner &= outcome.is_err();
             ended(outcome)
         })
     }
 }
 
-/// The value is read where it lies.
+/// Reads the value in place.
 fn ended<T: DeserializeOwned>(outcome: Outcome) -> Result<T, EndError> {
     let body = outcome.map_err(EndError::Call)?;
     body.reading(|bytes| match decode::<Reply<EnclosedIn<'_>>>(bytes) {
@@ -87,8 +87,8 @@ fn ended<T: DeserializeOwned>(outcome: Outcome) -> Result<T, EndError> {
 impl At {
     /// The event of spawning a thread there: it runs a function that the process [offers](Process::offer).
     ///
-    /// The process is asked when somebody synchronizes on it, and it commits when the thread is there. Not chosen, or dropped before:
-    /// if the thread comes into being all the same, it is cancelled.
+    /// The request is sent when the event is synchronized on, and the event commits when the thread is there. If the
+    /// event is not chosen, or dropped before, a thread that is spawned all the same is cancelled.
     ///
     /// # Errors
     /// See [`SpawnError`].
@@ -124,7 +124,7 @@ fn spawned(outcome: Outcome, function: &'static str) -> Result<Slot, SpawnError>
     })
 }
 
-/// A thread has come into being that nobody wants any more.
+/// Cancels a thread whose spawner no longer wants it.
 fn cancel_unwanted(node: &Arc<Node>, peer: ProcessId, outcome: Outcome) {
     if let Ok(slot) = spawned(outcome, "") {
         let at = At::new(Arc::clone(node), peer);
@@ -135,14 +135,15 @@ fn cancel_unwanted(node: &Arc<Node>, peer: ProcessId, outcome: Outcome) {
 }
 
 impl Process {
-    /// The thread of that name, which another process, or thread, has spawned. To drop this handle does nothing to it.
+    /// The thread of that name, which another process, or thread, has spawned. Dropping this handle has no effect on
+    /// it.
     pub fn thread<T>(&self, name: ThreadName) -> GlobalThread<T> {
         GlobalThread { at: self.at(name.process.0), name, is_owner: false, value: PhantomData }
     }
 }
 
-/// What is asked of the thread is asked at once, whether anybody waits for the answer or not, and is answered once: see the
-/// [requests](chanter::Thread::suspend) of the threads beside it.
+/// Requests to the thread are sent at once, whether or not anybody waits for the answer, and each is answered once.
+/// They have the meaning of the [requests](chanter::Thread::suspend) to a local thread.
 impl<T> GlobalThread<T> {
     /// Its name, which is that of its inbox.
     pub fn name(&self) -> ThreadName {
@@ -188,11 +189,13 @@ impl<T> GlobalThread<T> {
         })
     }
 
-    /// Ties the two together: when one ends otherwise than with a value, or its process goes, the other one is cancelled.
-    /// Each one's process watches the other one: if it [may not](crate::Process::offer_if), its own thread is cancelled at once.
+    /// Ties two threads together: when one ends otherwise than with a value, or its process goes, the other one is
+    /// cancelled. The process of each thread watches the other thread. If it [may not](crate::Process::offer_if), its
+    /// own thread is cancelled at once.
     ///
     /// # Errors
-    /// See [`AskError`]: one of the two could not be asked. The other one may be tied to it, and then ends with it.
+    /// See [`AskError`]: one of the two threads could not be asked. The other one may be tied to it, and then ends
+    /// with it.
     pub async fn link<U>(&self, other: &GlobalThread<U>) -> Result<(), AskError> {
         self.request(Order::Link(other.name)).await?;
         other.request(Order::Link(self.name)).await
@@ -201,7 +204,7 @@ impl<T> GlobalThread<T> {
     /// Asks the thread to end without a value; see [`Thread::cancel`](chanter::Thread::cancel).
     ///
     /// # Errors
-    /// See [`AskError`]; it is the same for all that follow.
+    /// See [`AskError`].
     pub fn cancel(&self) -> impl Event<Output = Result<(), AskError>> + Send + use<T> {
         self.request(Order::Cancel)
     }
@@ -225,8 +228,8 @@ impl<T> GlobalThread<T> {
         self.request(Order::Suspend(Some(quantum)))
     }
 
-    /// Lets the thread go on that is suspended or blocked by a request, and withdraws those that it has not taken. `false`: there
-    /// was nothing of that kind.
+    /// Lets a thread go on that a request has suspended or blocked, and withdraws such requests that it has not
+    /// taken. `false`: there was nothing of that kind.
     ///
     /// # Errors
     /// See [`AskError`].
@@ -238,8 +241,9 @@ impl<T> GlobalThread<T> {
     }
 
     /// Asks the thread to block until `condition` holds, or until it is resumed; see
-    /// [`Thread::block`](chanter::Thread::block). The condition stays here: a thread of this process waits for it, and says so over
-    /// there. If this process goes, it counts as if it held.
+    /// [`Thread::block`](chanter::Thread::block). The condition stays here: a thread of this process waits for it,
+    /// and then sends a message to the blocked thread's process. If this process goes, the condition counts as
+    /// fulfilled.
     ///
     /// # Errors
     /// See [`AskError`].
@@ -257,7 +261,7 @@ impl<T> GlobalThread<T> {
         let condition = condition.into_future();
         spawn(async move {
             condition.await;
-            // Full: there will be room.
+            // `Full` passes: requests that are under way end.
             while let Err(CallError::Full(_)) = at.post(ORDER.ask(&(slot, Order::Open(gate)))) {
                 yield_now().await;
             }
@@ -268,7 +272,7 @@ impl<T> GlobalThread<T> {
     /// Asks the thread to end, with `value` as its value; see [`Thread::terminate`](chanter::Thread::terminate).
     ///
     /// # Errors
-    /// The value, and why the thread does not end with it.
+    /// [`Unended`] gives the value back, and the reason.
     pub fn terminate(&self, value: T) -> impl Event<Output = Result<(), Unended<T>>> + Send + use<T>
     where
         T: Serialize + Send,

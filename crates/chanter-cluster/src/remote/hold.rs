@@ -1,11 +1,12 @@
-//! How much a process may hold in another one by its threads there.
+//! The limits on a process's threads in another one.
 
-/// So many threads of a process another one may have, those among them that have ended and were not detached.
+/// Largest number of threads that one process may have in another. Threads that have ended and were not detached
+/// count.
 const MOST_THREADS: u32 = 1 << 14;
-/// So many bytes of arguments and values they may have. A single thread may have more.
+/// Largest number of bytes of their arguments and values. A single thread may have more.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What one holds.
+/// The threads and bytes of one process here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hold {
     threads: u32,
@@ -13,7 +14,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// One more thread, with arguments of that length. False: there is no room for it.
+    /// Adds a thread with arguments of `bytes` bytes. False if there is no room for it.
     #[must_use]
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         let has_room = self.threads == 0 || self.threads < MOST_THREADS && self.has_room(bytes);
@@ -24,17 +25,18 @@ impl Hold {
         has_room
     }
 
-    /// Whether so many bytes more may be kept.
+    /// Whether `bytes` more bytes may be kept.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= MOST_BYTES
     }
 
-    /// A thread has other bytes than before. What it has computed is kept, whatever its length: it keeps others from being spawned.
+    /// Changes the bytes of a thread. A computed value is kept, however long it is; a long one prevents further
+    /// spawns.
     pub(super) fn change(&mut self, before: usize, after: usize) {
         self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
     }
 
-    /// One that had so many bytes is there no more.
+    /// Removes a thread that had `bytes` bytes.
     pub(super) fn remove(&mut self, bytes: usize) {
         self.threads = self.threads.saturating_sub(1);
         self.change(bytes, 0);

@@ -1,7 +1,8 @@
-//! Threads of this process that others have spawned, and what is asked of them.
+//! Threads of this process that others have spawned, and the requests to them.
 //!
-//! A thread is in the table from its spawn until nobody is to ask for it any more: it was detached, or its spawner's process has
-//! gone, and it has ended. So a value may be asked for again: an answer that was lost with a choice is not the value's end.
+//! A thread is in the table from its spawn until it has ended and no request for its value can come. That is so when
+//! it was detached, or its spawner's process has gone. So a value may be requested again: an answer that was lost
+//! with a choice is not the value's end.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -41,18 +42,18 @@ impl Default for Hosts {
 #[derive(Default)]
 struct State {
     threads: HashMap<Slot, Entry, RandomState>,
-    /// What each process holds here, or has held.
+    /// The threads and bytes of each process that has, or had, threads here.
     held: HashMap<ProcessId, Hold, RandomState>,
 }
 
 /// A thread in the table.
 pub(super) struct Entry {
     hosted: Arc<Hosted>,
-    /// Its arguments, or, when it has ended, its value.
+    /// Bytes of its arguments, or, when it has ended, of its value.
     bytes: usize,
-    /// Nobody will ask any more.
+    /// No request for the value will come.
     is_detached: bool,
-    /// Its body was dropped, and somebody waits for its end.
+    /// Its body was dropped, and a thread waits for its end.
     is_joined: bool,
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn serve(here: &Process) {
     spawning.into_iter().chain(ordering).for_each(crate::Serving::forever);
 }
 
-/// A thread's place, as long as it is not taken.
+/// A reserved place for a thread, given back if it is dropped.
 struct Reserved<'a>(&'a Hosts, ProcessId, usize);
 
 impl Reserved<'_> {
@@ -103,7 +104,8 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let inbox = node.open(None).map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
     let context = Context::new(inbox, caller.peer());
-    // Making the body is the user's code: it belongs to the thread, but arguments that cannot be read to its spawner.
+    // Making the body runs user code. A panic in it is the thread's; arguments that cannot be read are reported to
+    // the spawner.
     let work = match catch_unwind(AssertUnwindSafe(|| (offer.make)(context, &arguments))) {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
         Err(payload) => panics(payload),
@@ -123,19 +125,19 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         builder.spawn(ending.of(work))
     };
     reserved.keep(slot, Hosted::new(caller.peer(), offer, thread, body));
-    // It may have ended before it was there.
+    // The body may have ended before the thread was in the table.
     node.hosts.settle(node, slot);
     Ok(slot)
 }
 
-/// A body that panics so.
+/// A body that panics with this payload.
 fn panics(payload: Box<dyn std::any::Any + Send>) -> Work {
     let mut payload = Some(payload);
     Box::pin(poll_fn(move |_| resume_unwind(payload.take().expect("a body that has panicked is not polled"))))
 }
 
 impl State {
-    /// See [`Hosts::has_ended`]. What is to be dropped when the lock is free.
+    /// See [`Hosts::has_ended`]. Returns an entry that the caller drops without the lock.
     fn has_ended(&mut self, slot: Slot, value: usize) -> Option<Entry> {
         let entry = self.threads.get_mut(&slot)?;
         if entry.is_detached {
@@ -148,7 +150,7 @@ impl State {
         None
     }
 
-    /// Takes a thread out of the table. It is to be dropped when the lock is free.
+    /// Takes a thread out of the table. The caller drops it without the lock.
     fn forget(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.threads.remove(&slot)?;
         self.release(entry.hosted.spawner, entry.bytes);
@@ -167,19 +169,21 @@ impl Hosts {
         self.state.lock().threads.get(&slot).map(|entry| Arc::clone(&entry.hosted))
     }
 
-    /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
+    /// Reserves room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
     fn reserve(&self, peer: ProcessId, bytes: usize) -> Option<Reserved<'_>> {
         let has_room = self.state.lock().held.entry(peer).or_default().add(bytes);
-        // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
+        // The guard is made only when there is room, and without the lock: its drop gives the room back, and takes
+        // the lock.
         has_room.then(|| Reserved(self, peer, bytes))
     }
 
-    /// Whether a process may have so many bytes more kept here.
+    /// Whether a process may have `bytes` more bytes kept here.
     fn has_room(&self, peer: ProcessId, bytes: usize) -> bool {
         self.state.lock().held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
     }
 
-    /// The body of the thread has ended, or the thread is in the table only now: whoever comes later finds both here.
+    /// Called when the body of the thread has ended, and when the thread has been put into the table: the later call
+    /// finds both.
     pub(super) fn settle(&self, node: &Arc<Node>, slot: Slot) {
         let (forgotten, dropped) = {
             let mut state = self.state.lock();
@@ -200,7 +204,7 @@ impl Hosts {
         }
     }
 
-    /// The thread has ended: its arguments are gone, and its value is kept, if somebody is to ask for it.
+    /// Notes that the thread has ended: its arguments are gone, and its value is kept unless it was detached.
     pub(super) fn has_ended(&self, slot: Slot, value: usize) {
         let forgotten = self.state.lock().has_ended(slot, value);
         drop(forgotten);
@@ -210,7 +214,7 @@ impl Hosts {
         drop(self.take_out(slot));
     }
 
-    /// Nobody is to ask for the thread any more. What is to be dropped, if it has ended.
+    /// Detaches the thread. Returns the entry, to be dropped without the lock, if it has ended.
     fn take_out(&self, slot: Slot) -> Option<Entry> {
         let mut state = self.state.lock();
         let entry = state.threads.get_mut(&slot)?;
@@ -218,7 +222,8 @@ impl Hosts {
         if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
     }
 
-    /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none, or it is not that process's.
+    /// Takes the end of a thread, which no later request asks for. `Err`: it has not ended, there is none, or another
+    /// process has spawned it.
     fn take(&self, slot: Slot, by: ProcessId) -> Result<Answer, Untaken> {
         let mut state = self.state.lock();
         let entry = state.threads.get(&slot).ok_or(Untaken::NoThread)?;
@@ -235,7 +240,7 @@ impl Hosts {
     }
 }
 
-/// Why the end of a thread is not taken.
+/// The reason why the end of a thread is not taken.
 enum Untaken {
     NoThread,
     /// Another process has spawned it.
@@ -245,7 +250,7 @@ enum Untaken {
 }
 
 impl Node {
-    /// A process has gone: nobody asks for its threads any more, or opens its gates.
+    /// A process has gone: detaches its threads, and opens its gates.
     pub(crate) fn lose_spawner(&self, peer: ProcessId) {
         let theirs: Vec<Slot> = {
             let state = self.hosts.state.lock();
@@ -282,11 +287,11 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
     }
 }
 
-/// The others, which are asked of the thread itself.
+/// Carries out the other orders, which are requests to the thread itself.
 async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
     let node = caller.node();
     let Some(hosted) = node.hosts.get(slot) else { return Reply::NoThread };
-    // Its handle is the spawner's.
+    // Only the spawner has the handle that detaches.
     let is_allowed = match order {
         Order::Detach => hosted.spawner == caller.peer(),
         _ => hosted.obeys(caller),
@@ -333,7 +338,7 @@ async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
     }
 }
 
-/// A gate that a thread waits at: when it does not any more, whatever has ended that, there is none.
+/// A gate at which a thread waits. However the wait ends, the gate is removed.
 struct Closed {
     node: Weak<Node>,
     peer: ProcessId,
@@ -354,7 +359,7 @@ fn link(here: Process, hosted: Arc<Hosted>, other: ThreadName) {
         let other = here.thread::<()>(other);
         let down = choose_biased((hosted.body.get().wrap(|_| None), other.down().wrap(Some))).await;
         if down.is_some_and(|down| !down.is_well()) {
-            // It does not matter whether it has ended by now.
+            // A refusal only means that the thread has ended by now.
             let _ = hosted.thread.cancel().await;
         }
     });
@@ -381,7 +386,7 @@ fn why<T>(refused: &Refusal<T>) -> Refused {
 mod tests {
     use super::*;
 
-    /// Whoever is refused has reserved nothing, and keeps nobody from asking again.
+    /// A refused request reserves nothing, and does not keep later ones from being tried.
     #[test]
     fn who_is_refused_gives_nothing_back() {
         let hosts = Hosts::default();

@@ -1,13 +1,13 @@
 //! Threads in other processes (Chant, section 3.3: global thread operations).
 //!
 //! A [`Function`] has a name and two types: its arguments, and its value. A process [offers](crate::Process::offer) it; then any
-//! process of the cluster may [spawn](crate::At::spawn) threads there that run it, and nothing else. Whoever spawns one has a
-//! [`GlobalThread`]: it can be joined, watched, suspended, resumed, blocked, cancelled, ended with a value, as a
-//! [`Thread`](chanter::Thread) of the own process. What is asked of a thread is answered once; the thread does it when it next enters
-//! its scheduler, under the same total order as if a thread beside it had asked. It obeys its spawner, its own process, and those who
-//! [may spawn](crate::Process::offer_if) it.
+//! process of the cluster may [spawn](crate::At::spawn) threads there that run it, and nothing else. The spawner has
+//! a [`GlobalThread`]. It can be joined, watched, suspended, resumed, blocked, cancelled, or ended with a value, like
+//! a [`Thread`](chanter::Thread) of its own process. Each request to a thread is answered once. The thread carries it
+//! out when it next enters its scheduler, under the same total order as requests of local threads. It obeys its
+//! spawner, its own process, and the processes that [may spawn](crate::Process::offer_if) it.
 //!
-//! A thread that was spawned so has an inbox from its begin; its [name](GlobalThread::name) is that inbox's.
+//! Such a thread has an inbox from its start, and its [name](GlobalThread::name) is that of the inbox.
 //!
 //! ```
 //! use chanter::prelude::*;

@@ -1,4 +1,4 @@
-//! What processes say to each other about threads: each message of it, and its answers.
+//! The messages between processes about threads, and their answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::wire::{Enclosed, Slot};
 
 /// Spawns a thread.
 pub(super) const SPAWN: Service<Spawn, Result<Slot, Unspawned>> = Service::new("chanter::spawn");
-/// Asks something of a thread.
+/// Makes a request to a thread.
 pub(super) const ORDER: Service<(Slot, Order), Reply> = Service::new("chanter::order");
 
-/// Which thread to spawn.
+/// The thread to spawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spawn<A = Enclosed> {
     /// The number of its function.
@@ -25,52 +25,52 @@ pub(super) struct Spawn<A = Enclosed> {
     pub(super) vp: Option<u32>,
 }
 
-/// Why there is no thread.
+/// The reason why there is no thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Unspawned {
     NoFunction,
-    /// The process has so many virtual processors.
+    /// There is no such virtual processor: the process has the given number of them.
     NoSuchProcessor(u32),
     BadArguments(String),
     Full,
-    /// The function is not for that process.
+    /// The function's `allow` does not accept the caller.
     Refused,
 }
 
-/// What is asked of a thread.
+/// A request to a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Its value, once it has one.
+    /// Asks for its end, once it has ended.
     Join,
-    /// The same, for the last time.
+    /// Asks for its end for the last time, and detaches it.
     Take,
-    /// The same, without the value.
+    /// Asks for its end without the value.
     Watch,
     Cancel,
     Terminate(Enclosed),
     Suspend(Option<Duration>),
     Resume,
-    /// Until the gate of that number is opened.
+    /// Blocks it until the gate of that number is opened.
     Block(u64),
-    /// Opens a gate of the sender's, whatever the thread.
+    /// Opens a gate of the sender; the thread is ignored.
     Open(u64),
-    /// Nobody asks for the value any more.
+    /// No later request asks for the value.
     Detach,
-    /// It is to be cancelled when that one has ended otherwise than with a value.
+    /// Cancels it when the other thread has ended otherwise than with a value.
     Link(ThreadName),
 }
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Reply<V = Enclosed> {
-    /// There is no such thread, or nobody was to ask any more.
+    /// There is no such thread, or it was detached and has ended.
     NoThread,
     Done,
     Refused(Refused),
-    /// Whether there was something to resume.
+    /// True if there was something to resume.
     Resumed(bool),
     Ended(End<V>),
-    /// The process that asks, or has spawned the thread, holds as much here as it may.
+    /// The asking process, or the thread's spawner, has as much here as it may.
     Full,
     /// The thread does not obey the process that asks.
     NotAllowed,
@@ -79,7 +79,7 @@ pub(super) enum Reply<V = Enclosed> {
 /// A reply, as it is written.
 pub(super) enum Answer {
     Reply(Reply),
-    /// That it has ended so. What was kept of the thread, if that is nobody's any more, is dropped when it is told.
+    /// The end of the thread. The thread's entry, if it was taken out, is dropped after the answer is written.
     Ended {
         end: Arc<End>,
         _kept: Option<Entry>,
@@ -96,13 +96,13 @@ impl Serialize for Answer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Reply(reply) => reply.serialize(serializer),
-            // As the derived one would. (A test holds them against each other.)
+            // This matches the derived encoding. (A test compares the two.)
             Self::Ended { end, .. } => serializer.serialize_newtype_variant("Reply", 4, "Ended", &**end),
         }
     }
 }
 
-/// Why a request to a thread was refused.
+/// The reason why a request to a thread was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refused {
     Overruled,
@@ -113,14 +113,14 @@ pub(super) enum Refused {
 /// How a thread has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum End<V = Enclosed> {
-    /// With this value; it is empty for those who only watch.
+    /// It ended with this value, which is empty for an order to watch.
     Value(V),
     Panicked(String),
     Cancelled,
 }
 
 impl End {
-    /// How many bytes it keeps.
+    /// Number of bytes that it keeps.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Value(value) => value.len(),

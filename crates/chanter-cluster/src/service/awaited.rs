@@ -1,4 +1,4 @@
-//! An answer that is not there yet, and the event of its coming.
+//! An answer that has not arrived yet, and the event of its arrival.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -14,36 +14,36 @@ use crate::engine::ProcessId;
 use crate::node::Node;
 use crate::wire::Body;
 
-/// What a call comes to.
+/// The outcome of a call.
 pub(crate) type Outcome = Result<Body, CallError>;
 
-/// Where an answer is put that somebody waits for: a place among the [`Answers`].
+/// The place among the [`Answers`] where an awaited answer is put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot(u32);
 
 impl Spot {
-    /// That of a request for whose answer nobody waits.
+    /// The spot of a request for whose answer nobody waits.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// The answers that somebody waits for, behind the lock of the calls. Each has its spot as long as its [`Ticket`] lives.
+/// The awaited answers, behind the lock of the calls. Each has its spot as long as its [`Ticket`] lives.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Those who wait are queued there, so they do not move.
+    /// Waiters are queued in the spots, so each is boxed and does not move.
     #[allow(clippy::vec_box, reason = "see above")]
     spots: Vec<Box<Expected>>,
     free: Vec<Spot>,
 }
 
-/// An answer that somebody waits for.
+/// An awaited answer.
 struct Expected {
     outcome: Option<Outcome>,
-    /// It was put here, whether it was taken or not.
+    /// True once the answer was put here, also after it was taken.
     has_come: bool,
     waiting: Queue<Note>,
 }
 
-/// What the one who waits has got.
+/// The answer that a waiter has received.
 #[derive(Default)]
 pub(super) struct Note(Option<Outcome>);
 
@@ -64,7 +64,7 @@ impl Answers {
         &mut self.spots[spot.0 as usize]
     }
 
-    /// The answer has come; once.
+    /// Puts an answer that has arrived, once.
     pub(super) fn put(&mut self, spot: Spot, outcome: Outcome, wakes: &mut WakeList) {
         let expected = self.get_mut(spot);
         expected.has_come = true;
@@ -73,7 +73,8 @@ impl Answers {
         expected.outcome = outcome;
     }
 
-    /// Nobody waits there any more: whether the answer has come, and the answer, if nobody took it.
+    /// Frees a spot where nobody waits any more. Returns whether the answer has arrived, and the answer, if nobody
+    /// took it.
     pub(super) fn give_back(&mut self, spot: Spot) -> (bool, Option<Outcome>) {
         let expected = self.get_mut(spot);
         let left = (std::mem::take(&mut expected.has_come), expected.outcome.take());
@@ -82,18 +83,18 @@ impl Answers {
     }
 }
 
-/// What becomes of a call for whose answer nobody waits any more.
+/// The fate of a call for whose answer nobody waits any more.
 #[derive(Clone, Copy)]
 pub(crate) enum Unwanted {
     /// It is withdrawn.
     Withdraw,
-    /// It runs to its end; this is done with the answer.
+    /// It runs to its end, and then this function gets the answer.
     Undo(Undo),
     /// It runs to its end.
     Let,
 }
 
-/// A call that was made: when this is dropped and there is no answer yet, it is unwanted.
+/// A call that was made. If this is dropped before the answer is there, the call is unwanted.
 pub(super) struct Ticket {
     node: Arc<Node>,
     peer: ProcessId,
@@ -107,15 +108,16 @@ impl Drop for Ticket {
         let left = self.node.calls.lock().leave(self.spot, self.request, self.unwanted);
         match (left, self.unwanted) {
             (Left::Pending(holder), Unwanted::Withdraw) => self.node.withdraw_from(holder, self.request),
-            // Nobody took it.
+            // Nobody took the answer.
             (Left::Answered(Some(outcome)), Unwanted::Undo(undo)) => undo(&self.node, self.peer, outcome),
             _ => {}
         }
     }
 }
 
-// SAFETY: the queue is in the ticket's spot, which is its own as long as it lives, and does not move; it stays behind the lock of the
-// calls. Nothing is dropped under that but our own answers.
+// SAFETY: the queue is in the ticket's spot, which belongs to the ticket as long as that lives, and does not move. It
+// stays behind the lock of the calls, and only our own answers are dropped under that lock. Nothing is dropped under
+// that but our own answers.
 unsafe impl Place for Ticket {
     type Note = Note;
     type State = State;
@@ -141,7 +143,7 @@ unsafe impl Place for Ticket {
     }
 }
 
-/// The event of an answer's coming.
+/// The event of an answer's arrival.
 pub(super) struct Awaited(Ticket);
 
 impl Awaited {

@@ -23,7 +23,7 @@ pub(crate) struct Calls {
     state: BiasedLock<State>,
 }
 
-/// What is behind the lock of the calls: those that are pending, and the answers that somebody waits for. A call is pending until its
+/// The state behind the lock of the calls: the pending calls, and the awaited answers. A call is pending until its
 /// answer is put into its spot.
 #[derive(Default)]
 pub(super) struct State {
@@ -33,17 +33,17 @@ pub(super) struct State {
     pub(super) answers: Answers,
 }
 
-/// What a call was that nobody waits for any more.
+/// The state of a call for which nobody waits any more.
 pub(super) enum Left {
-    /// It has no answer yet, and that process has it.
+    /// It has no answer yet, and this process has it.
     Pending(ProcessId),
-    /// It has ended. If nobody took its answer, that.
+    /// It has ended. The answer is here if nobody took it.
     Answered(Option<Outcome>),
 }
 
-/// What is kept of a call that is pending.
+/// The data of a pending call.
 struct Kept {
-    /// Who was asked: it counts in the load of that one.
+    /// The process that was asked, in whose load the call counts.
     asked: ProcessId,
     name: &'static str,
     bytes: usize,
@@ -51,17 +51,17 @@ struct Kept {
     is_withdrawn: bool,
 }
 
-/// What to do with an answer.
+/// The use of an answer.
 enum Then {
-    /// Somebody waits for it.
+    /// A waiter gets it.
     Tell(Spot),
-    /// Nobody does, but somebody has to clean up: what a call that was withdrawn has left there.
+    /// Nobody waits, but the results of a withdrawn call have to be undone.
     Undo(Undo),
-    /// Nothing.
+    /// It is dropped.
     Count,
 }
 
-/// What is to be done with the answer of a call that was withdrawn.
+/// The function that gets the answer of an unwanted call.
 pub(crate) type Undo = fn(&Arc<Node>, ProcessId, Outcome);
 
 impl Default for Calls {
@@ -87,14 +87,15 @@ impl State {
         }
     }
 
-    /// Who had it, and what was kept.
+    /// Ends a call. Returns its holder and its data.
     fn end(&mut self, request: u64) -> Option<(ProcessId, Kept)> {
         let (holder, kept) = self.pending.end(request)?;
         self.loads.of(kept.asked, 0).remove(kept.bytes);
         Some((holder, kept))
     }
 
-    /// A call has ended so. What nobody waits for comes back, with what is to be done with it, to be dropped when the lock is free.
+    /// Delivers the outcome of a call. An outcome for which nobody waits comes back, with its use, to be dropped
+    /// without the lock.
     #[must_use]
     fn tell(
         &mut self,
@@ -112,14 +113,14 @@ impl State {
         }
     }
 
-    /// An answer that has come before there was a request.
+    /// Makes a spot for an answer that is there before any request was sent.
     fn answered(&mut self, outcome: Outcome) -> Spot {
         let spot = self.answers.expect();
         self.answers.put(spot, outcome, &mut WakeList::new());
         spot
     }
 
-    /// Nobody waits for the answer of a call any more.
+    /// Notes that nobody waits for the answer of a call any more.
     pub(super) fn leave(&mut self, spot: Spot, request: u64, unwanted: Unwanted) -> Left {
         let (has_come, outcome) = self.answers.give_back(spot);
         if has_come {
@@ -153,7 +154,7 @@ impl At {
         Self { node, peer }
     }
 
-    /// The process's number.
+    /// The number of the process.
     pub fn process(&self) -> u32 {
         self.peer.0
     }
@@ -161,8 +162,9 @@ impl At {
     /// The event of a request and its answer (Chant's remote service request; a call of Concurrent ML's servers, as one
     /// event).
     ///
-    /// The request is made when somebody synchronizes on it, and it commits when the answer is there. Not chosen, or
-    /// dropped before: the call is withdrawn. The server drops the request if it waits or has not begun; what it has done is done.
+    /// The request is sent when the event is synchronized on, and the event commits when the answer is there. If it
+    /// is not chosen, or dropped before, the call is withdrawn. The server drops the request if that waits or has not
+    /// begun. Its effects up to then stay.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -173,7 +175,7 @@ impl At {
         self.call_or(ask, Unwanted::Withdraw).wrap(|outcome| outcome.and_then(|body| read(&body)))
     }
 
-    /// The same, with its bytes. `unwanted`: what becomes of one that is not chosen.
+    /// As [`call`](Self::call), with the bytes of the answer. `unwanted` is the fate of a call that is not chosen.
     pub(crate) fn call_or<A>(
         &self,
         ask: Ask<A>,
@@ -184,7 +186,7 @@ impl At {
         guard(move || at.make(name, number, body, unwanted))
     }
 
-    /// A request that is made now, and runs to its end whether anybody waits for its answer or not.
+    /// Makes a request now, which runs to its end even if nobody waits for its answer.
     pub(crate) fn ask_now<A: DeserializeOwned>(
         &self,
         ask: Ask<A>,
@@ -209,7 +211,7 @@ impl At {
         Awaited::new(node, peer, request, spot, unwanted)
     }
 
-    /// A request that those who are asked may hand on. The body comes back if too many are under way.
+    /// Makes a request that the asked process may forward. The body comes back if too many are under way.
     pub(super) fn make_for_any(
         &self,
         name: &'static str,
@@ -226,22 +228,22 @@ impl At {
         Ok(Awaited::new(Arc::clone(&self.node), self.peer, request, spot, Unwanted::Withdraw))
     }
 
-    /// Makes a request for whose answer nobody waits. It runs to its end, whatever becomes of this process, unless the
-    /// other one goes; what it returns is dropped, and its panic reported there. Never blocks.
+    /// Makes a request for whose answer nobody waits. It runs to its end even if this process goes, unless the other
+    /// one goes. Its result is dropped, and a panic is reported there. Never blocks.
     ///
     /// # Errors
-    /// Those that are known here and now: there is no such process, or it has gone, the request cannot be written or is too
-    /// long, or too many are under way.
+    /// Errors that are known at once: there is no such process, or it has gone; the request cannot be written or is
+    /// too long; or too many are under way.
     pub fn post<A>(&self, ask: Ask<A>) -> Result<(), CallError> {
         let body = ask.body.map_err(CallError::Encode)?;
         self.node.request(self.peer, ask.name, ask.number, &mut Some(body), For::Nobody, false).map(drop)
     }
 }
 
-/// For whom a request is made.
+/// The receiver of a request's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
-    /// Somebody waits for its answer.
+    /// A waiter gets the answer.
     One,
     Nobody,
 }
@@ -252,12 +254,13 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 }
 
 impl Node {
-    /// The process that has a call of this one, as far as that is known; `None`: the call has ended.
+    /// The process that holds a call of this one, to the knowledge of this process; `None` if the call has ended.
     pub(crate) fn holder(&self, request: u64) -> Option<ProcessId> {
         self.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
     }
 
-    /// Makes a request: its number, and where its answer will be. Takes the body, unless too many are under way.
+    /// Makes a request. Returns its number, and the spot of its answer. Takes the body, unless too many are under
+    /// way.
     fn request(
         self: &Arc<Self>,
         to: ProcessId,
@@ -294,7 +297,7 @@ impl Node {
             self.notify();
         } else if let Err(why) = self.transmit_control(to, Lane::User, control, body) {
             let mut state = self.calls.lock();
-            // Whoever has seen it go may have ended the request already.
+            // The handler of the process's end may have ended the request already.
             if let Some((_, kept)) = state.end(request) {
                 if let Then::Tell(spot) = kept.then {
                     state.answers.give_back(spot);
@@ -305,7 +308,7 @@ impl Node {
         Ok((request, spot))
     }
 
-    /// A request of this process was answered. `None`: it made no sense.
+    /// Takes the answer of a request of this process. `None`: the answer is not valid.
     pub(crate) fn answered(
         &self,
         by: ProcessId,
@@ -332,7 +335,7 @@ impl Node {
         Some(())
     }
 
-    /// Does with an answer that nobody waits for what is to be done with it.
+    /// Undoes an unwanted call by its answer, if that is its use.
     fn undo(&self, holder: ProcessId, unwanted: Option<(Option<Undo>, Outcome)>) {
         if let Some((Some(undo), outcome)) = unwanted
             && let Some(node) = self.again()
@@ -341,18 +344,19 @@ impl Node {
         }
     }
 
-    /// Nobody waits for the answer of a request that this process has.
+    /// Tells the process `to` that nobody waits for the answer of a request that it has.
     pub(super) fn withdraw_from(&self, to: ProcessId, request: u64) {
         let control = Control::Withdraw { request };
         if to == self.me() {
             self.take_in(to, control, Body::with_capacity(0));
         } else {
-            // Who has gone needs not be told.
+            // A process that has gone need not be told.
             let _ = self.transmit_control(to, Lane::User, control, Body::with_capacity(0));
         }
     }
 
-    /// A call of this process was forwarded. `None`: it may not be, or there is no such process, whose end would end the call.
+    /// Notes that a call of this process was forwarded. `None`: the call may not be forwarded, or there is no such
+    /// process, and so no end of one that would end the call.
     pub(super) fn moved(&self, request: u64, to: ProcessId, forwarded: u32) -> Option<()> {
         if to != self.me() && self.longest(to).is_none() {
             return None;
@@ -367,7 +371,7 @@ impl Node {
             Heard::Before => return Some(()),
             Heard::Look | Heard::Has => (),
         }
-        // Either this sees that it has gone, or who tells of that finds the call.
+        // Either this sees that the process has gone, or the handler of its end finds the call.
         if heard == Heard::Look
             && to != self.me()
             && let Some(why) = self.down(to)
@@ -379,7 +383,7 @@ impl Node {
         Some(())
     }
 
-    /// A process has gone, and these requests had not left.
+    /// Ends the calls that a process had when it went; the `unsent` ones had not left.
     pub(crate) fn lose_calls(&self, peer: ProcessId, why: Why, unsent: &[u64]) {
         let mut wakes = WakeList::new();
         let unwanted: Vec<_> = {
@@ -397,7 +401,7 @@ impl Node {
     }
 }
 
-/// What the end of a request, but for a good one, is for who has made it.
+/// The caller's error for a request that did not end well.
 #[cold]
 fn failure(process: ProcessId, name: &'static str, ended: Ended, body: &Body) -> CallError {
     let text = || String::from_utf8_lossy(body).into_owned();

@@ -1,20 +1,20 @@
-//! What can go wrong with a request, and what to do about it.
+//! The errors of requests.
 
 use std::fmt;
 
 use crate::engine::{ProcessId, Why};
 use crate::service::load;
 
-/// Whether a request that was lost has begun.
+/// Whether a lost request has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It never left this process: it may be made again elsewhere.
+    /// The request never left this process, and may be made again elsewhere.
     No,
-    /// It may have run, in part or whole, or not at all. It did not run twice.
+    /// The request may have run, in part or whole, or not at all. It did not run twice.
     Unknown,
 }
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
@@ -22,47 +22,47 @@ pub enum CallError {
     NoSuchProcess(ProcessId),
     /// The process has gone (D6).
     Lost {
-        /// Which.
+        /// The process.
         process: ProcessId,
-        /// Why.
+        /// The reason why it has gone.
         why: Why,
-        /// Whether it has begun with the request.
+        /// Whether the process has begun the request.
         begun: Begun,
     },
-    /// As many requests are under way to the process as may be: wait for answers first.
+    /// The largest number of requests is under way to the process: wait for answers first.
     Full(ProcessId),
-    /// What is asked cannot be written: what its serializer says.
+    /// The request cannot be written; this is its serializer's message.
     Encode(String),
-    /// What is asked takes more bytes than the engine carries in one message: send it in parts.
+    /// The request takes more bytes than the engine carries in one message: send it in parts.
     TooLong {
-        /// What it takes.
+        /// Bytes of the request.
         length: usize,
-        /// The most there may be.
+        /// Largest number of bytes of a message.
         longest: u32,
     },
     /// The process does not serve that name, or not yet.
     NoService {
-        /// Which process.
+        /// The process.
         process: ProcessId,
         /// The service's name.
         name: &'static str,
     },
     /// The service does not serve this process.
     Refused {
-        /// Which process.
+        /// The process.
         process: ProcessId,
         /// The service's name.
         name: &'static str,
     },
-    /// The service cannot read what is asked: is the other process of another version?
+    /// The service cannot read the request; the other process may run another version.
     BadRequest(String),
-    /// The answer could not be sent, or not be read: what was wrong with it.
+    /// The answer could not be sent or read, for this reason.
     BadAnswer(String),
-    /// The request panicked, and said this.
+    /// The request panicked with this message.
     Panicked(String),
-    /// The request was given up there: its machine ends.
+    /// The request was given up, because its machine there ends.
     GivenUp,
-    /// The process that was asked should have handed the request on, and could not: why. Nobody has begun with it.
+    /// The asked process could not forward the request, for this reason. No process has begun it.
     NotBegun(String),
 }
 
@@ -131,11 +131,11 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Why a process does not serve something.
+/// The reason why a process cannot serve a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The process serves this name already, or it has the hash of one that it serves: choose another one.
+    /// The process serves this name already, or one with the same hash: choose another name.
     Taken(&'static str),
 }
 

@@ -1,4 +1,5 @@
-//! Who has a call that may be forwarded: the rules of INV-FORWARDED (see `raw.rs`), apart from what carries them out.
+//! The holders of calls that may be forwarded: the rules of INV-FORWARDED (see `raw.rs`), without the messages that
+//! carry them out.
 
 use std::collections::HashMap;
 
@@ -7,12 +8,12 @@ use sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::ProcessId;
 
-/// The rules. All are kept; the models leave one out.
+/// The rules. The program keeps all of them; a model leaves one out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The caller keeps the last holder of whom it has heard, by the count of forwards (2).
+    /// The caller keeps the last holder that it has heard of, by the count of forwards (2).
     pub(super) counts: bool,
-    /// When it hears of a later one, it looks whether that has gone already (2).
+    /// When the caller hears of a later holder, it checks whether that has gone already (2).
     pub(super) looks: bool,
 }
 
@@ -20,20 +21,20 @@ impl Rules {
     const ALL: Self = Self { counts: true, looks: true };
 }
 
-/// Calls that are pending, with what their caller keeps of each. It stands behind the caller's lock.
+/// Pending calls, with the data that their caller keeps of each. They are behind the caller's lock.
 pub(super) struct Pending<P> {
     calls: HashMap<u64, Call<P>, RandomState>,
-    /// How many there have been.
+    /// Number of calls that were made.
     made: u64,
     pub(super) rules: Rules,
 }
 
 struct Call<P> {
-    /// Who has it, as far as the caller knows.
+    /// The process that has the call, as far as the caller knows.
     holder: ProcessId,
-    /// Which of those that there have been it is.
+    /// Ordinal of the call, which gives the order in which calls were made.
     made: u64,
-    /// How often it was forwarded; `None`: it may not be.
+    /// Number of times that it was forwarded; `None` if it may not be.
     forwarded: Option<u32>,
     kept: P,
 }
@@ -44,17 +45,17 @@ impl<P> Default for Pending<P> {
     }
 }
 
-/// What a caller hears of a later holder.
+/// The meaning, for a caller, of a message about a later holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// The call may not be forwarded.
     MayNot,
-    /// The call has ended, or its caller has heard of a later one.
+    /// The call has ended, or its caller has heard of a later holder.
     Before,
-    /// That one has it. The caller looks whether it has gone, behind its lock: either it sees that, or who tells of it finds the
-    /// call.
+    /// The named process has the call. The caller checks, after its own lock, whether that process has gone. Either
+    /// it sees that, or the handler of the process's end finds the call.
     Look,
-    /// The same; but the caller does not look.
+    /// As `Look`, but the caller does not check.
     Has,
 }
 
@@ -65,20 +66,20 @@ impl<P> Pending<P> {
         self.calls.insert(request, Call { holder, made: self.made, forwarded, kept });
     }
 
-    /// What is kept of a call, and who has it.
+    /// The holder of a call, and its data.
     pub(super) fn get_mut(&mut self, request: u64) -> Option<(ProcessId, &mut P)> {
         let call = self.calls.get_mut(&request)?;
         Some((call.holder, &mut call.kept))
     }
 
-    /// Whether an answer is one of that call. A later holder may answer before the caller hears of it: then it knows the request's
-    /// number, which it can have from a holder only (INV-FORWARDED 5).
+    /// Whether an answer belongs to that call. A later holder may answer before the caller hears of it. Then it knows
+    /// the request's number, which only a holder can have given it (INV-FORWARDED 5).
     pub(super) fn may_answer(&self, request: u64, by: ProcessId, forwarded: u32) -> bool {
         let Some(call) = self.calls.get(&request) else { return false };
         call.holder == by || call.forwarded.is_some_and(|known| forwarded > known)
     }
 
-    /// It was forwarded to `to`, by so many forwards in all.
+    /// Notes that the call was forwarded to `to`, after `forwarded` forwards in all.
     pub(super) fn hear(&mut self, request: u64, to: ProcessId, forwarded: u32) -> Heard {
         let Some(call) = self.calls.get_mut(&request) else { return Heard::Before };
         let Some(known) = &mut call.forwarded else { return Heard::MayNot };
@@ -90,7 +91,7 @@ impl<P> Pending<P> {
         if self.rules.looks { Heard::Look } else { Heard::Has }
     }
 
-    /// Those that a process has, in the order in which they were made.
+    /// The calls that a process has, in the order in which they were made.
     pub(super) fn of(&self, holder: ProcessId) -> Vec<u64> {
         let of = self.calls.iter().filter(|(_, call)| call.holder == holder);
         let mut requests: Vec<(u64, u64)> = of.map(|(request, call)| (call.made, *request)).collect();
@@ -98,14 +99,14 @@ impl<P> Pending<P> {
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Ends a call: who had it, and what was kept.
+    /// Ends a call. Returns its holder and its data.
     pub(super) fn end(&mut self, request: u64) -> Option<(ProcessId, P)> {
         let call = self.calls.remove(&request)?;
         Some((call.holder, call.kept))
     }
 }
 
-/// The place of a duty, while who has it may hand it on.
+/// The place of a duty that its holder may forward.
 #[derive(Debug)]
 pub(super) struct Place<O>(Mutex<Option<O>>);
 
@@ -118,18 +119,18 @@ impl<O> Place<O> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For who answers, or forwards it: one of them gets it.
+    /// Takes the duty, to answer or forward it: only one taker gets it.
     pub(super) fn take(&self) -> Option<O> {
         self.lock().take()
     }
 
-    /// It could not be forwarded.
+    /// Puts back a duty that could not be forwarded.
     pub(super) fn put_back(&self, duty: O) {
         *self.lock() = Some(duty);
     }
 }
 
-/// What loom replaces.
+/// The types that loom replaces.
 mod sync {
     #[cfg(loom)]
     pub(super) use loom::sync::{Mutex, MutexGuard};

@@ -1,5 +1,5 @@
-//! Loom models of INV-FORWARDED (see `raw.rs`): calls that are forwarded, while holders die. Each rule that is left out fails. How to
-//! run them: `ci/loom forwarded`.
+//! Loom models of INV-FORWARDED (see `raw.rs`): calls that are forwarded, while holders die. The models fail if any
+//! rule is left out. Run them with `ci/loom forwarded`.
 
 use std::panic::{UnwindSafe, catch_unwind};
 
@@ -26,24 +26,24 @@ const B: ProcessId = ProcessId(1);
 const C: ProcessId = ProcessId(2);
 const D: ProcessId = ProcessId(3);
 
-/// How a call has ended.
+/// The way in which a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Answered(ProcessId),
     Lost(ProcessId),
 }
 
-/// The caller's process, as `caller.rs` has it: calls behind one lock, what is known of each process behind others.
+/// The caller's process, as in `caller.rs`: the calls behind one lock, and the state of each process behind another.
 struct Caller {
     calls: Mutex<Pending<()>>,
     down: [Mutex<bool>; 4],
     ends: Mutex<Vec<End>>,
-    /// (3): what has ended is not pending any more.
+    /// Rule 3: a call that has ended is not pending any more.
     ends_once: bool,
 }
 
 impl Caller {
-    /// It has asked B.
+    /// A caller that has asked B.
     fn new(rules: Rules, ends_once: bool) -> Arc<Self> {
         let mut calls = Pending::default();
         calls.rules = rules;
@@ -91,13 +91,13 @@ impl Caller {
         }
     }
 
-    /// A process has gone: what is known of it, then what it had.
+    /// A process goes: this is noted first, and then its calls are ended.
     fn goes(&self, peer: ProcessId) {
         *self.down[peer.0 as usize].lock().unwrap() = true;
         self.lose_calls(peer);
     }
 
-    /// Once, and how.
+    /// Asserts that the call has ended once, and returns its end.
     fn assert_ended(&self) -> End {
         let ends = self.ends.lock().unwrap();
         assert_eq!(ends.len(), 1, "INV-HANDED: the call has ended so: {ends:?}");
@@ -105,7 +105,7 @@ impl Caller {
     }
 }
 
-/// B forwards it to C, which goes, while the caller hears of both.
+/// B forwards the call to C, which goes, while the caller hears of both.
 fn holder_goes(rules: Rules) {
     let caller = Caller::new(rules, true);
     let hears = {
@@ -127,7 +127,7 @@ fn models_handed_needs_a_look_whether_the_later_one_has_gone() {
     needs("looks", || holder_goes(Rules { looks: false, ..ALL }));
 }
 
-/// B forwards it to C, C to D, which goes. The caller hears of each from another one, in any order.
+/// B forwards the call to C, and C to D, which goes. The caller hears of each from a different process, in any order.
 fn later_holder_goes(rules: Rules) {
     let caller = Caller::new(rules, true);
     let hears = [(C, 1), (D, 2)].map(|(to, forwarded)| {
@@ -151,7 +151,8 @@ fn models_handed_needs_the_count_of_hops() {
     needs("counts", || later_holder_goes(Rules { counts: false, ..ALL }));
 }
 
-/// B forwards it to C, who has no room and gives it back; B goes, having told of C. `tells`: C tells that B has it again (4).
+/// B forwards the call to C, which has no room and gives it back. B goes after it has told of C. With `tells`, C
+/// tells that B has the call again (4).
 fn middle_goes(rules: Rules, tells: bool) {
     let caller = Caller::new(rules, true);
     let heard = [Some((C, 1)), tells.then_some((B, 2))];
@@ -181,7 +182,8 @@ fn models_handed_needs_that_coming_back_is_a_hop() {
     needs("counts", || middle_goes(Rules { counts: false, ..ALL }, true));
 }
 
-/// C answers, and goes; its answer may come before the caller hears that it has the call. (B's word comes by another way.)
+/// C answers, and goes. Its answer may arrive before the caller hears that C has the call. (B's message comes by
+/// another connection.)
 fn answers_and_goes(ends_once: bool) {
     let caller = Caller::new(ALL, ends_once);
     let hears = {
@@ -208,7 +210,8 @@ fn models_handed_needs_that_what_has_ended_is_not_pending() {
     needs("ends once", || answers_and_goes(false));
 }
 
-/// Who runs it answers, while what it runs forwards it: one of them does it (1), the other one sees that it is done.
+/// The runner of a request answers while its handler forwards it. One of them does it (1), and the other sees that it
+/// is done.
 fn answered_or_handed_on(gives: bool) {
     let duty = Arc::new(Place::new(REQUEST));
     let get = move |duty: &Place<u64>| if gives { duty.take() } else { *duty.lock() };
@@ -234,7 +237,7 @@ fn models_handed_needs_that_the_duty_is_given_away() {
     needs("gives", || answered_or_handed_on(false));
 }
 
-/// A duty that could not be forwarded is answered by who has it: nobody loses it.
+/// A duty that could not be forwarded is answered by its holder, and is not lost.
 #[test]
 fn models_handed_is_not_lost_if_it_cannot_be_handed_on() {
     check(|| {

@@ -1,8 +1,8 @@
-//! How much one process may ask of another at a time.
+//! The limits on requests of one process to another at a time.
 //!
-//! Both count. The caller counts a request from before it is sent until its answer has come, the server from its arrival
-//! until before its answer is sent: so what is within the caller's bound is within the server's, and whoever is over that
-//! has not counted.
+//! Both processes count. The caller counts a request from before it is sent until its answer has arrived. The server
+//! counts it from its arrival until before its answer is sent. So requests within the caller's bound are within the
+//! server's, and a process over the bound has not counted.
 
 use crate::engine::ProcessId;
 
@@ -23,13 +23,13 @@ pub(super) struct Load {
     has_long: bool,
 }
 
-/// Whether a request of that length counts for itself.
+/// Whether a request of that many bytes is long.
 fn is_long(bytes: u64) -> bool {
     bytes > MOST_BYTES
 }
 
 impl Load {
-    /// One more of that length. False: there is no room for it.
+    /// Adds a request of `bytes` bytes. False if there is no room for it.
     #[must_use]
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
@@ -46,7 +46,7 @@ impl Load {
         has_room
     }
 
-    /// One of that length, which was added, has ended.
+    /// Removes a request of `bytes` bytes that was added and has ended.
     pub(super) fn remove(&mut self, bytes: usize) {
         let bytes = bytes as u64;
         self.requests -= 1;
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// The loads of all processes, `N` of each, by their numbers: those are few, and follow each other.
+/// The loads of all processes, `N` of each, indexed by their numbers, which are few and consecutive.
 #[derive(Debug)]
 pub(super) struct Loads<const N: usize>(Vec<[Load; N]>);
 
@@ -69,7 +69,7 @@ impl<const N: usize> Default for Loads<N> {
 }
 
 impl<const N: usize> Loads<N> {
-    /// One of a process that there is.
+    /// A load of an existing process.
     pub(super) fn of(&mut self, peer: ProcessId, which: usize) -> &mut Load {
         let at = peer.0 as usize;
         if at >= self.0.len() {

@@ -1,12 +1,14 @@
-//! Services: what threads of other processes may ask of this one (Chant, section 3.2: remote service requests).
+//! Services: requests of threads of other processes to this one (Chant, section 3.2: remote service requests).
 //!
-//! A [`Service`] has a name and two types: what is asked, and what is answered. A process [serves](crate::Process::serve) it; any
-//! thread of the cluster [calls](At::call) it, or [posts](At::post) to it. Requests are run by the process's *server
-//! thread*, which also serves the engine: each in place, as a parasite, as soon as it has come. One that does not block
-//! costs no thread; one that blocks is a thread by then, and the server goes on with the next.
+//! A [`Service`] has a name and two types: that of its requests, and that of its answers. A process
+//! [serves](crate::Process::serve) it; any thread of the cluster [calls](At::call) it, or [posts](At::post) to it.
+//! Requests are run by the process's *server thread*, which also serves the engine: each in place, as a parasite, as
+//! soon as it has come. A request that does not block costs no thread. A request that blocks becomes a thread, and
+//! the server goes on with the next.
 //!
 //! * Requests of a process to another one begin in the order in which they were made, each when the one before it has ended or
-//!   blocked. One that computes for long without blocking therefore keeps the others waiting: it should yield now and then.
+//!   blocked. A request that computes for long without blocking therefore keeps the others waiting: it should yield
+//!   now and then.
 //! * **D6** A request runs at most once. A call is answered once, or ends with [`CallError::Lost`].
 //! * A call that is not chosen, or dropped, is withdrawn: its request is dropped where it waits, if it has not ended.
 //! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one; and beside those one that is longer.
@@ -61,7 +63,7 @@ use crate::engine::{Certificate, ProcessId};
 use crate::node::Node;
 use crate::wire::{Body, Number, encode};
 
-/// A service: a name, which is the same in all processes, and the types of what is asked and answered.
+/// A service: a name, which is the same in all processes, and the types of its requests and answers.
 pub struct Service<Q, A> {
     name: &'static str,
     number: Number,
@@ -69,8 +71,8 @@ pub struct Service<Q, A> {
 }
 
 impl<Q, A> Service<Q, A> {
-    /// The service of that name. Two with the same name and other types are one, which cannot read half of what it is
-    /// asked: a path of the program makes a good name.
+    /// The service of that name. Two services with the same name and different types are one service, which cannot
+    /// read half of its requests. A path of the program makes a good name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, number: Number::of(name), types: PhantomData }
     }
@@ -82,12 +84,12 @@ impl<Q, A> Service<Q, A> {
 }
 
 impl<Q: Serialize, A> Service<Q, A> {
-    /// A request: what is asked is written down at once.
+    /// A request with this question, which is encoded at once.
     pub fn ask(&self, question: &Q) -> Ask<A> {
         Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
     }
 
-    /// A request that is written as one of those.
+    /// A request with a question that is encoded like a `Q`.
     pub(crate) fn ask_as(&self, question: &impl Serialize) -> Ask<A> {
         Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
     }
@@ -97,7 +99,7 @@ impl<Q: Serialize, A> Service<Q, A> {
         self.number
     }
 
-    /// A request that cannot be written down: whoever makes it is told.
+    /// A request that cannot be encoded: making it gives the error.
     pub(crate) fn cannot(&self, error: String) -> Ask<A> {
         Ask { name: self.name, number: self.number, body: Err(error), answer: PhantomData }
     }
@@ -138,14 +140,15 @@ impl<A> fmt::Debug for Ask<A> {
     }
 }
 
-/// The process that asks.
+/// The process that makes a request.
 ///
-/// Mostly the process whose connection brings a request has made it. A call of an object with a continuation may be [handed
-/// on](Self::is_forwarded): then the request comes from a process that says for whom it asks. Only what a connection proves is
-/// to be believed. So [`process`](Self::process) and [`certificate`](Self::certificate) are those of the process that has sent the
-/// request here, and [`origin`](Self::origin) is what that process claims.
+/// Most requests are made by the process whose connection brings them. A call of an object with a continuation may be
+/// [forwarded](Self::is_forwarded). Then the request comes from a process that names the caller. Believe only the
+/// proof of a connection. So [`process`](Self::process) and [`certificate`](Self::certificate) belong to the process
+/// that has sent the request here, and [`origin`](Self::origin) is a claim of that process.
 ///
-/// No other request is forwarded: services, and the threads that other processes spawn here, refuse one that is.
+/// No other request is forwarded: services, and the spawning of threads for other processes, refuse forwarded
+/// requests.
 #[derive(Clone)]
 pub struct Caller {
     /// The process whose connection has brought the request.
@@ -187,20 +190,20 @@ impl Caller {
         self.origin.0
     }
 
-    /// Whether the request was made by another process than the one that has sent it here, as that one says.
+    /// Whether the request claims another maker than the process that has sent it here.
     pub fn is_forwarded(&self) -> bool {
         self.origin != self.peer
     }
 
-    /// The certificate that [`process`](Self::process) has shown on its connection, if that is one with certificates (feature `tls`): what
-    /// it is for can be believed, as whoever signs the job's certificates has said so. Over Unix sockets, and the memory of a
-    /// node, nobody shows one.
+    /// The certificate that [`process`](Self::process) has shown on its connection, if that has certificates (feature
+    /// `tls`). Its names can be believed, since the signer of the job's certificates vouches for them. There are no
+    /// certificates over Unix sockets and shared memory.
     pub fn certificate(&self) -> Option<Certificate> {
         self.node.certificate(self.peer)
     }
 
-    /// Whether the process has a [certificate](Self::certificate) for that DNS name. A service that serves certain processes only
-    /// asks that:
+    /// Whether the process has a [certificate](Self::certificate) with that DNS name. A service for certain processes
+    /// only checks this:
     ///
     /// ```
     /// use chanter_cluster::{Caller, service};
@@ -216,7 +219,7 @@ impl Caller {
         self.certificate().is_some_and(|certificate| certificate.is_for(name))
     }
 
-    /// The process that is asked.
+    /// This process, which gets the request.
     pub fn here(&self) -> Process {
         Process::of(Arc::clone(&self.node))
     }
@@ -232,11 +235,13 @@ impl fmt::Debug for Caller {
 }
 
 impl Process {
-    /// Serves requests, until what this returns is dropped: `handler` runs once for each, in place where that is
+    /// Serves requests, until the returned [`Serving`] is dropped: `handler` runs once for each, in place where that
+    /// is possible (see [the module](mod@crate::service)). `handler` runs once for each, in place where that is
     /// possible (see [the module](mod@crate::service)).
     ///
-    /// A panic of `handler`'s future is the caller's ([`CallError::Panicked`]); that of a post is reported here. If the caller
-    /// withdraws its call, or has gone, the future is dropped where it waits; a post is always finished.
+    /// A panic of `handler`'s future goes to the caller as [`CallError::Panicked`]; a panic of a post is reported
+    /// here. If the caller withdraws its call, or has gone, the future is dropped where it waits; a post is always
+    /// finished.
     ///
     /// # Errors
     /// [`ServeError::Taken`]: the process serves that name already, or one with the same hash.
@@ -250,7 +255,7 @@ impl Process {
         self.serve_if(service, |_| true, handler)
     }
 
-    /// As [`serve`](Self::serve), for those alone of whom `allow` says so; all others get [`CallError::Refused`].
+    /// As [`serve`](Self::serve), for callers that `allow` accepts; all others get [`CallError::Refused`].
     ///
     /// # Errors
     /// As [`serve`](Self::serve).
@@ -270,7 +275,7 @@ impl Process {
         self.node().registered(service.name, service.number, start)
     }
 
-    /// The process of that number, to ask something of it. It need not be there: then the first request says so.
+    /// The process of that number, for requests to it. It need not exist: then the first request gives an error.
     pub fn at(&self, process: u32) -> At {
         At::new(Arc::clone(self.node()), ProcessId(process))
     }

@@ -1,16 +1,16 @@
-//! Numbers of requests, which no other process guesses.
+//! Numbers of requests, which no other process can guess.
 //!
-//! A call may be answered, or said to be forwarded, by a process of which its caller has not heard yet. The caller knows such a
-//! process by the number of the request: only those have it to whom the request was given. So each number is 64 random bits, and
-//! says nothing about others.
+//! A call may be answered, or said to be forwarded, by a process of which its caller has not heard yet. The caller
+//! recognizes such a process by the number of the request, which only processes with the request have. So each number
+//! is 64 random bits, and tells nothing about others.
 
-/// As many are drawn at once: a system call costs as much as some tens of numbers.
+/// Numbers that are drawn at once, since a system call costs as much as some tens of numbers.
 const AT_ONCE: usize = 128;
 
 /// See the module.
 pub(super) struct Numbers {
     drawn: [u8; 8 * AT_ONCE],
-    /// As many of them are left.
+    /// Number of drawn numbers that are left.
     left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a process has for its services: one value of each type.
+//! The values that a process has for its services, one of each type.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ impl Provided {
 }
 
 impl Process {
-    /// Gives this process a value of that type, which its services and threads find by [`state`](Self::state); what it had before
-    /// comes back.
+    /// Gives this process a value for its services and threads, which find it by [`state`](Self::state). Returns the
+    /// earlier value of that type.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) -> Option<Arc<T>> {
         let before = self.node().provided.lock().insert(TypeId::of::<T>(), Arc::new(value));
         before.and_then(|before| before.downcast().ok())

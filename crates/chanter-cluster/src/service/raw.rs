@@ -1,6 +1,6 @@
-//! Requests as bytes, and handing them on: what `chanter-objects` is made of.
+//! Requests as bytes, which may be forwarded: the base of `chanter-objects`.
 //!
-//! A process that is asked may hand a request on to a third one, which answers its caller, rather than it.
+//! A process may forward a request to a third one, which then answers the caller itself.
 //!
 //! ```text
 //!   caller A ── ask ──► B ── forward ──► C
@@ -9,25 +9,29 @@
 //!      └───────────── answer ────────────┘
 //! ```
 //!
-//! If there is no room for it at the third one, it comes back, with what is asked, and is forwarded again a little later.
+//! If the third process has no room for the request, it comes back with its body, and is forwarded again a little
+//! later.
 //!
 //! INV-FORWARDED:
 //!
-//! 1. Each request has one holder, or is on its way to one: who forwards it gives its [`Owed`] away.
-//! 2. The caller knows a holder: the last of whom it has heard, by the count of forwards. When that one goes, the call ends as lost (D6),
-//!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
-//! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
-//! 4. Who has no room for a request gives it back to who has forwarded it, and tells the caller so itself: that is one more hop.
-//! 5. The number of a request is drawn by lot (`numbers.rs`), and goes with the request, to each of its holders and to no other process. So
-//!    whoever says that number, with an answer or with word of a later holder, has had the request.
+//! 1. Each request has one holder, or is on its way to one: a process that forwards it gives its [`Owed`] away.
+//! 2. The caller knows a holder: the last one that it has heard of, by the count of forwards. When that holder goes, the call
+//!    ends as lost (D6), whether the request is still there or not. When the caller hears of a later holder, it checks whether
+//!    that has gone already.
+//! 3. A call ends once: it is pending until then, and later messages find no call.
+//! 4. A process without room for a request gives it back to the process that has forwarded it, and tells the caller so
+//!    itself. That counts as one more forward.
+//! 5. The number of a request is random (`numbers.rs`), and goes with the request to each of its holders, and to no other
+//!    process. So a process that knows the number, in an answer or in a message about a later holder, has had the request.
 //!
-//! A request that was forwarded is judged by what the process that sends it here has proved; its caller is a claim. Only services that
-//! are meant for that take one: the others refuse it.
+//! A forwarded request is judged by the proof of the process that sends it here; its caller is a claim. Only services
+//! that are made for forwarded requests take them, and the others refuse them.
 //!
 //! (`forwarded.rs` has the rules, and `forwarded_models.rs` models of them.)
 //!
-//! So a call whose holder goes before its caller has heard of it ends when the word comes: that is sent behind the request, a little later,
-//! by a process that lives, or has gone, which ends the call as well.
+//! A call's holder may go before the caller has heard of it. Then the call ends when the message about the holder
+//! arrives. That is sent a little after the request, by a process that lives, or has gone, which ends the call as
+//! well.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -59,12 +63,12 @@ pub fn write<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, Strin
     encode_into(body, value)
 }
 
-/// Reads a value, which is all the bytes.
+/// Reads a value, which must take all the bytes.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     decode(bytes)
 }
 
-/// A call that was made, of bytes. Dropped before its end, it is withdrawn.
+/// A call with bytes that was made. If this is dropped before its end, the call is withdrawn.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Called {
     answer: chanter::event::Sync<Awaited>,
@@ -95,33 +99,33 @@ impl Called {
 }
 
 impl At {
-    /// Makes a request of bytes, now. Whoever is asked may hand it on.
+    /// Makes a request with bytes, now. The asked process may forward it.
     ///
     /// # Errors
-    /// The body, if as many requests are under way to the process as may be.
+    /// The body, if the largest number of requests is under way to the process.
     #[doc(hidden)]
     pub fn call_raw(&self, name: &'static str, number: Number, body: Body) -> Result<Called, Body> {
         let awaited = self.make_for_any(name, number, body)?;
         Ok(Called { request: awaited.request(), answer: synchronization(awaited) })
     }
 
-    /// Makes a request of bytes for whose answer nobody waits: see [`post`](Self::post).
+    /// Makes a request with bytes for whose answer nobody waits: see [`post`](Self::post).
     #[doc(hidden)]
     pub fn post_raw(&self, name: &'static str, number: Number, body: Body) -> Result<(), CallError> {
         self.post(Ask::<()> { name, number, body: Ok(body), answer: std::marker::PhantomData })
     }
 }
 
-/// Where a request belongs that does not belong here.
+/// The place of a request that does not belong here.
 #[derive(Debug)]
 pub struct Elsewhere {
     /// The process.
     pub to: u32,
-    /// What it is asked instead.
+    /// The body of the forwarded request.
     pub body: Body,
 }
 
-/// The request, if it is to run here. Else it is forwarded, or, if that cannot be, given up.
+/// Returns the request if it is to run here. Otherwise forwards it, or ends it if that is impossible.
 fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) -> Option<(Owed, Body)> {
     let Some(Elsewhere { to, body }) = elsewhere else { return Some((owed, body)) };
     if let Err((owed, why)) = owed.forward(to, number, body) {
@@ -130,8 +134,8 @@ fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) ->
     None
 }
 
-/// What begins requests of bytes, of the service of that number. `route` looks at each first, in the server thread: it says
-/// where it belongs, or lets it run here.
+/// Makes the starter of a service that takes requests with bytes. `route` is called first for each, in the server
+/// thread: it names another place, or lets the request run here.
 pub(crate) fn start<R>(
     number: Number,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -143,13 +147,13 @@ where
     Arc::new(Forwarded(move |caller: Caller, owed: Owed, body: Body| {
         let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
         let duty = Duty(Arc::new(Place::new(owed)));
-        // The handler itself is ours; what it runs is the user's.
+        // The handler itself is the library's; its future runs user code.
         let work = handler(caller, duty.clone(), body);
         spawn_parasite(run(duty, work));
     }))
 }
 
-/// What begins requests that may have been forwarded.
+/// Begins requests that may have been forwarded.
 struct Forwarded<F>(F);
 
 impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
@@ -162,7 +166,8 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
     }
 }
 
-/// The same, of requests that are not forwarded once they have begun. `takes_forwarded`: they may have been before.
+/// As [`start`], for requests that are not forwarded once they have begun. `takes_forwarded` is true if they may have
+/// been forwarded before.
 pub(crate) fn start_here<R>(
     number: Number,
     takes_forwarded: bool,
@@ -185,7 +190,7 @@ where
     if takes_forwarded { Arc::new(Forwarded(begins)) } else { Arc::new(begins) }
 }
 
-/// The duty to answer a request, while that runs. It may be forwarded.
+/// The duty to answer a request that runs. It may be forwarded.
 #[derive(Clone)]
 pub struct Duty(Arc<Place<Owed>>);
 
@@ -196,15 +201,15 @@ impl fmt::Debug for Duty {
 }
 
 impl Duty {
-    /// Whether somebody else has it now.
+    /// Whether another process has the duty now.
     pub fn is_handed_on(&self) -> bool {
         self.0.lock().is_none()
     }
 
-    /// The process `to` answers in our place: it is asked for that with `body`.
+    /// Lets the process `to` answer instead, which gets `body`.
     ///
     /// # Errors
-    /// Why not: that process has gone, or there is none. The duty stays.
+    /// The reason: that process has gone, or does not exist. The duty stays.
     pub fn forward(&self, to: u32, number: Number, body: Body) -> Result<(), Why> {
         let Some(owed) = self.0.take() else { return Ok(()) };
         owed.forward(to, number, body).map_err(|(owed, why)| {
@@ -237,7 +242,7 @@ async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
         })
         .await
     };
-    // Not under the lock: the answer may be for a caller here, who is woken.
+    // The duty is taken first, since its lock must be free here: the answer may wake a caller in this process.
     let owed = duty.0.take();
     if let Some(owed) = owed {
         let (ended, body) = ended.unwrap_or_else(|| (Ended::GivenUp, Body::with_capacity(0)));
@@ -270,7 +275,7 @@ impl Owed {
             }
         }
         let control = Control::Forward { service, request, origin: origin.0, forwarded };
-        // It is not ours any more before it is another's: it may come back.
+        // The request ends here before it is sent, since it may come back.
         node.is_over(origin, request);
         if to == node.me() {
             node.take_in(to, control, body);
@@ -284,19 +289,20 @@ impl Owed {
     }
 }
 
-/// So long a request that has come back waits before it is forwarded again: each time twice as long, up to the other.
+/// Pause of a request that has come back before it is forwarded again. Each further pause is twice as long, up to
+/// [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause of one that was forwarded so often.
+/// The pause of a request that was forwarded that many times.
 fn pause(forwarded: u32) -> Duration {
-    // It went there and back.
+    // Each try counts two forwards: there and back.
     let times = (forwarded / 2).clamp(1, 8) - 1;
     (PAUSE * (1 << times)).min(LONGEST_PAUSE)
 }
 
 impl Owed {
-    /// The process `to` had no room for the request: it is forwarded again, once there may be some.
+    /// Forwards a request again after a pause, because the process `to` had no room for it.
     pub(super) async fn forward_again(mut self, to: ProcessId, service: Number, body: Body) {
         let is_wanted = {
             let (_, _, forwarded) = self.asked;
@@ -315,11 +321,11 @@ impl Owed {
     }
 }
 
-/// So long a caller is not told that its call was forwarded: most have their answer by then, and those who hand on many tell of them at
-/// once. (It is told to hear of a death, which takes no less.)
+/// Delay before callers are told that their calls were forwarded. Most have their answers by then, and the messages
+/// of many calls go together. (Callers need the message only to notice a death, which takes no less time.)
 const TOLD_AFTER: Duration = Duration::from_millis(1);
 
-/// Calls that were forwarded, of which their callers were not told.
+/// Forwarded calls of which their callers have not been told.
 #[derive(Default)]
 pub(crate) struct ForwardedCalls(Mutex<Vec<(ProcessId, Control)>>);
 
@@ -345,12 +351,12 @@ impl Node {
         }
     }
 
-    /// Tells whom it was not told.
+    /// Sends the messages that are due to callers of forwarded calls.
     pub(crate) fn tell_all_moved(&self) {
         let forwarded_calls =
             mem::take(&mut *self.forwarded_calls.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (origin, moved) in forwarded_calls {
-            // Who has gone needs not be told.
+            // A process that has gone need not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
         }
     }

@@ -1,4 +1,4 @@
-//! What a process serves.
+//! The services of a process.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -23,10 +23,10 @@ use crate::wire::{Body, Ended, Number, encode};
 
 /// Begins requests.
 pub(crate) trait Begins {
-    /// Begins one: polls it in place. It has a share of what begins it, so that it needs no other.
+    /// Begins a request by a poll in place. The request shares its starter, so it needs no other share.
     fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body);
 
-    /// Whether a request may have been forwarded, by a process that says for whom it asks.
+    /// Whether the service takes requests that were forwarded by a process that names the caller.
     fn takes_forwarded(&self) -> bool {
         false
     }
@@ -38,7 +38,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for F {
     }
 }
 
-/// What begins the requests of a service.
+/// The starter of a service's requests.
 pub(crate) type Start = Arc<dyn Begins + Send + Sync>;
 
 /// The services of a process, by their numbers.
@@ -103,7 +103,7 @@ impl Drop for Serving {
     }
 }
 
-/// A service: whom it serves, and how.
+/// A service: its `allow`, and its handler.
 struct Handled<L, H, T> {
     allow: L,
     handler: H,
@@ -138,7 +138,7 @@ where
     }
 }
 
-/// What begins requests that `handler` runs, if `allow` lets it.
+/// Makes the starter of requests that `handler` runs, if `allow` accepts the caller.
 pub(crate) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
 where
     Q: DeserializeOwned + Send + 'static,
@@ -149,9 +149,9 @@ where
     Arc::new(Handled { allow, handler, types: PhantomData::<fn(Q) -> (A, R)> })
 }
 
-/// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in
-/// its place: one that is handed over would lie here twice, and be copied. Besides how it ends, it gives what is dropped when its caller
-/// was told.
+/// Runs a request: to its end, or until it is withdrawn. All of it is user code, which may panic. The future is made
+/// in place: an argument would lie here twice, and be copied. Besides its end, `work` gives a value that is dropped
+/// once the caller was told.
 pub(super) async fn run<K, W: Future<Output = (Ended, Body, K)>>(mut owed: Owed, work: impl FnOnce() -> W) {
     let ended = {
         let mut work = pin!(work());
@@ -177,7 +177,7 @@ pub(super) async fn run<K, W: Future<Output = (Ended, Body, K)>>(mut owed: Owed,
             let is_post = owed.is_post();
             owed.end(Ended::Panicked, Body::copied_from(message_of(&*payload).as_bytes()));
             if is_post {
-                // Nobody else sees it.
+                // The panic of a post is visible only here.
                 resume_unwind(payload);
             }
         }
@@ -185,7 +185,7 @@ pub(super) async fn run<K, W: Future<Output = (Ended, Body, K)>>(mut owed: Owed,
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -1,15 +1,17 @@
-//! A request that runs: who may end it, and how it is told.
+//! A request that runs: the ways to end it, and the notice of its end.
 //!
-//! Two meet at a request: the thread that runs it, and whoever withdraws it. What they know of each other is behind the server's lock,
-//! from its arrival until it is over:
+//! Two threads meet at a request: the one that runs it, and the one that withdraws it. Their shared state is behind
+//! the server's lock, from the request's arrival until it is over:
 //!
-//! * It has *begun* when it was polled for the first time and has blocked, or is over. The server thread waits for that before it begins
-//!   the next (the order of requests). In place that has happened when the spawn returns.
-//! * It *runs* while it is polled. Who leaves the cluster waits until it has blocked, or ended: it may be the one that has said that
-//!   the work is over, and its answer is owed.
+//! * It has *begun* when it was polled for the first time and has blocked, or is over. The server thread waits until
+//!   then before it begins the next (the order of requests). For a request that is run in place, this has happened
+//!   when the spawn returns.
+//! * It *runs* while it is polled. A leave of the cluster waits until the request has blocked, or ended. The request
+//!   may be the one that has said that the work is over, and its answer is owed.
 //! * It is *withdrawn* by its caller, or with its caller's process. Its next poll, for which it is woken, ends it.
 //!
-//! INV-OWED: each request has one [`Owed`], whose drop answers it if nothing else has: so it is answered once.
+//! INV-OWED: each request has one [`Owed`], whose drop answers it if it was not answered before. So it is answered
+//! once.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -20,19 +22,19 @@ use crate::engine::ProcessId;
 use crate::node::Node;
 use crate::wire::{Body, Ended};
 
-/// What is known of a request that is not over.
+/// The state of a request that is not over.
 #[derive(Default)]
 pub(super) struct Running {
     has_begun: bool,
     runs: bool,
     is_withdrawn: bool,
     waker: Option<Waker>,
-    /// Somebody waits until it has blocked, or ended.
+    /// Set while a thread waits until the request has blocked, or ended.
     rest: Option<IVar<()>>,
 }
 
 impl Running {
-    /// Nobody wants the answer any more: whom to wake, when the lock is free.
+    /// Withdraws the request. Returns the waker to wake without the lock.
     #[must_use]
     pub(super) fn withdraw(&mut self) -> Option<Waker> {
         self.is_withdrawn = true;
@@ -43,7 +45,7 @@ impl Running {
         self.is_withdrawn
     }
 
-    /// Filled when it begins; `None`: it has.
+    /// A variable that is filled when the request begins; `None` if it has begun.
     pub(super) fn begins(&mut self) -> Option<IVar<()>> {
         if self.has_begun {
             return None;
@@ -51,18 +53,18 @@ impl Running {
         Some(self.rest.get_or_insert_with(IVar::new).clone())
     }
 
-    /// Filled when it has blocked, or is over; `None`: it does not run.
+    /// A variable that is filled when the request has blocked, or is over; `None` if it does not run.
     pub(super) fn rests(&mut self) -> Option<IVar<()>> {
         self.runs.then(|| self.rest.get_or_insert_with(IVar::new).clone())
     }
 
-    /// It is about to be polled, unless nobody wants it any more; whether that is so.
+    /// Whether the request is withdrawn. If not, it counts as running: it is polled next.
     pub(super) fn is_withdrawn_or_runs(&mut self) -> bool {
         self.runs = !self.is_withdrawn;
         self.is_withdrawn
     }
 
-    /// It has blocked; `waker` is its own.
+    /// Notes that the request has blocked; `waker` is its own.
     pub(super) fn blocks(&mut self, waker: &Waker) -> Rested {
         self.has_begun = true;
         self.runs = false;
@@ -73,13 +75,13 @@ impl Running {
         Rested { _old: old, rest: self.rest.take() }
     }
 
-    /// It is over.
+    /// Ends the request.
     pub(super) fn ends(self) -> Rested {
         Rested { _old: self.waker, rest: self.rest }
     }
 }
 
-/// What is to be done when a request has blocked, or is over, and the lock is free.
+/// Work to be done without the lock when a request has blocked, or is over.
 #[must_use]
 #[derive(Default)]
 pub(super) struct Rested {
@@ -95,7 +97,7 @@ impl Rested {
     }
 }
 
-/// Who has made a request, its number there, and how often it was forwarded.
+/// The process that has made a request, the request's number there, and the number of its forwards.
 pub(super) type Asked = (ProcessId, u64, u32);
 
 /// The duty to answer a request.
@@ -108,9 +110,10 @@ pub(crate) struct Owed {
 
 /// The process in which a request runs.
 enum Served {
-    /// As long as it has not blocked. (Most never do; so nothing is counted twice for those.)
+    /// The process of a request that has not blocked. (Most never block, so they need no reference count of their
+    /// own.)
     Now(Arc<Node>),
-    /// It has: it keeps no process.
+    /// The process of a request that has blocked, which does not keep it alive.
     Blocked(Weak<Node>),
 }
 
@@ -119,7 +122,7 @@ impl Owed {
         Self { node: Served::Now(node), asked, is_post, is_answered: false }
     }
 
-    /// The process, if that is still there.
+    /// The process, if it is still in use.
     pub(super) fn node(&self) -> Option<Arc<Node>> {
         match &self.node {
             Served::Now(node) => Some(Arc::clone(node)),
@@ -127,7 +130,7 @@ impl Owed {
         }
     }
 
-    /// Somebody else answers it.
+    /// Gives the duty away: another process answers.
     pub(super) fn hand_on(mut self) {
         self.is_answered = true;
     }
@@ -136,7 +139,7 @@ impl Owed {
         self.is_post
     }
 
-    /// Whether nobody wants it any more. If somebody does, it is polled next.
+    /// Whether the request is withdrawn. If not, it is polled next.
     pub(super) fn is_withdrawn_or_runs(&self) -> bool {
         match &self.node {
             Served::Now(node) => node.is_request_withdrawn_or_runs(self.asked),
@@ -146,7 +149,7 @@ impl Owed {
         }
     }
 
-    /// The same, of one that has blocked: whoever withdraws it wakes that one.
+    /// Whether a request that has just blocked is withdrawn. A later withdrawal wakes it by `waker`.
     pub(super) fn is_withdrawn_as_it_blocks(&mut self, waker: &Waker) -> bool {
         let Some(node) = self.node() else { return false };
         let is_withdrawn = node.request_blocks(self.asked, waker);
@@ -156,7 +159,7 @@ impl Owed {
         is_withdrawn
     }
 
-    /// Answers.
+    /// Answers the request.
     pub(super) fn end(mut self, ended: Ended, body: Body) {
         self.answer(ended, body);
     }

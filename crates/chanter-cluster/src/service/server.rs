@@ -1,7 +1,7 @@
-//! The server's side: requests that have come to this process.
+//! The server's side: requests that have arrived at this process.
 //!
-//! Whoever polls the engine takes them in; the server thread begins them, one after the other. So no code of users runs where the
-//! engine is polled, which may be under its lock, or in the scheduler.
+//! The thread that polls the engine takes them in, and the server thread begins them, one after the other. So no user
+//! code runs where the engine is polled, which may be under its lock, or in the scheduler.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
@@ -21,53 +21,53 @@ use crate::engine::{Lane, ProcessId};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
 
-/// What a process serves, and the requests that have come.
+/// The services of a process, and the requests that have arrived.
 pub(crate) struct Server {
     registry: BiasedLock<Registry>,
     state: BiasedLock<State>,
-    /// Some have come that were not begun: a hint for those who poll.
+    /// True if requests have arrived that were not begun: a hint for polling threads.
     has_arrivals: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     arrivals: VecDeque<Arrival>,
-    /// Those that are not over, by who has made them, and their numbers there.
+    /// The requests that are not over, by the process that has made them, and their numbers there.
     running: HashMap<(ProcessId, u64), Entry, RandomState>,
-    /// For each [`As`].
+    /// Loads of each process, one for each [`As`].
     loads: Loads<3>,
-    /// How many have come.
+    /// Number of requests that have arrived.
     count: u64,
-    /// So many requests have ended whose answers were not handed to the engine yet.
+    /// Number of ended requests whose answers the engine has not been given yet.
     unsent_answers: usize,
-    /// Filled when there are none of those: somebody waits.
+    /// Set while a thread waits until there are none of those; filled then.
     all_told: Option<IVar<()>>,
 }
 
-/// Who has sent a request, and as what: they count each for themselves.
+/// The sender of a request, and its role. Each role has a load of its own.
 type By = (ProcessId, As);
 
-/// As what a request has come.
+/// The role in which a request has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum As {
-    /// It is the sender's own.
+    /// The sender has made it.
     Asked,
-    /// It was forwarded.
+    /// The sender has forwarded it.
     Forwarded,
-    /// This process had forwarded it, and it has come back.
+    /// This process had forwarded it, and the sender gives it back.
     Returned,
 }
 
-/// Why a request is not taken in.
+/// The reason why a request is not taken in.
 enum NotTaken {
-    /// The sender is over its bound. What was asked.
+    /// The sender is over its bound. This is the request's body.
     Over(Body),
-    /// It is here already.
+    /// The request is here already.
     Process,
 }
 
 struct Entry {
-    /// Which of those that have come it is. (One that was forwarded may come again, under the same key.)
+    /// Ordinal of its arrival. (A forwarded request may come again under the same key.)
     count: u64,
     running: Running,
     by: By,
@@ -90,7 +90,7 @@ impl State {
         Ok(())
     }
 
-    /// It is over.
+    /// Ends a request.
     fn end(&mut self, key: (ProcessId, u64)) -> Rested {
         let Some(Entry { running, by, bytes, .. }) = self.running.remove(&key) else {
             return Rested::default();
@@ -99,7 +99,7 @@ impl State {
         running.ends()
     }
 
-    /// Withdraws a call. Whom to wake.
+    /// Withdraws a call. Returns the waker to wake.
     fn withdraw(&mut self, key: (ProcessId, u64)) -> Option<Waker> {
         self.running.get_mut(&key).filter(|entry| !entry.is_post)?.running.withdraw()
     }
@@ -116,7 +116,7 @@ struct Arrival {
     body: Body,
     /// See [`Entry`].
     count: u64,
-    /// One that has come back goes to that process again.
+    /// A request that has come back goes to this sender again.
     by: By,
 }
 
@@ -133,19 +133,20 @@ impl Default for Server {
 impl Server {
     /// Whether requests wait for the server thread.
     pub(crate) fn has_arrivals(&self) -> bool {
-        // ORDER: Acquire pairs with the Release in `Node::take_in`: who has taken one in sees it here.
+        // ORDER: Acquire pairs with the Release in `Server::take_in`: the thread that has taken a request in is seen
+        // here.
         self.has_arrivals.load(Ordering::Acquire)
     }
 
     fn take_in(&self, arrival: Arrival) -> Result<(), NotTaken> {
         let mut state = self.state.lock();
         state.take_in(arrival)?;
-        // ORDER: Release, see `has_arrivals`.
+        // ORDER: Release pairs with the Acquire in `has_arrivals`: the flag is set after the arrival was queued.
         self.has_arrivals.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Nobody wants the answer of a call any more.
+    /// Withdraws a call, whose answer is not wanted any more.
     fn withdraw(&self, key: (ProcessId, u64)) {
         let waker = self.state.lock().withdraw(key);
         waker.into_iter().for_each(Waker::wake);
@@ -157,7 +158,8 @@ impl Server {
         }
         let mut state = self.state.lock();
         let next = state.arrivals.pop_front();
-        // ORDER: Release, under the lock, as in `take_in`: it is true while there are some.
+        // ORDER: Release pairs with the Acquire in `has_arrivals`. The store is under the lock, so the flag is true
+        // while there are arrivals.
         self.has_arrivals.store(!state.arrivals.is_empty(), Ordering::Release);
         next
     }
@@ -179,7 +181,8 @@ impl Node {
         drop(start);
     }
 
-    /// A request has come, or the end of one. `None`: its sender is over its bound, or it makes no sense.
+    /// Takes in a request that has arrived, or the end of one. `None`: its sender is over its bound, or it is not
+    /// valid.
     pub(crate) fn take_in(&self, from: ProcessId, control: Control, body: Body) -> Option<()> {
         let side = &self.server_side;
         match control {
@@ -202,7 +205,7 @@ impl Node {
             ),
             Control::Moved { request, to, forwarded } => self.moved(request, ProcessId(to), forwarded),
             Control::Withdraw { request } => {
-                // It may have ended by itself.
+                // The request may have ended by itself.
                 side.withdraw((from, request));
                 Some(())
             }
@@ -212,7 +215,7 @@ impl Node {
         }
     }
 
-    /// A request of another process was forwarded by `by`, or given back.
+    /// Takes in a request that `by` has forwarded, or given back.
     fn take_in_forwarded(&self, by: By, asked: Asked, service: Number, body: Body) -> Option<()> {
         let (from, way) = by;
         let (origin, request, forwarded) = asked;
@@ -222,13 +225,13 @@ impl Node {
         let arrival =
             Arrival { peer: origin, request, forwarded, is_post: false, service, body, count: 0, by };
         match self.server_side.take_in(arrival) {
-            // Who tells of that may have come before.
+            // The handler of that process's end may have run before.
             Ok(()) if origin != self.me() && self.down(origin).is_some() => {
                 self.server_side.withdraw((origin, request));
             }
             Ok(()) => (),
             Err(NotTaken::Process) => return None,
-            // Who hands on does not count, so it is not taken for a liar.
+            // A forwarding process does not count its forwards, so too many are no breach of the rules.
             Err(NotTaken::Over(body)) if way == As::Forwarded => self.give_back(from, asked, service, body),
             Err(NotTaken::Over(_)) => {
                 let why =
@@ -239,7 +242,8 @@ impl Node {
         Some(())
     }
 
-    /// There is no room for what `from` has forwarded: it has it again, and forwards it later (INV-FORWARDED 4).
+    /// Gives back a request that `from` has forwarded and for which there is no room. It forwards the request again
+    /// later (INV-FORWARDED 4).
     fn give_back(&self, from: ProcessId, (origin, request, forwarded): Asked, service: Number, body: Body) {
         let back = forwarded.saturating_add(1);
         let control = Control::Returned { service, request, origin: origin.0, forwarded: back };
@@ -249,18 +253,18 @@ impl Node {
             let why = Body::copied_from(b"the process that handed it on has gone");
             return self.tell_answer((origin, request, forwarded), Ended::NotBegun, why);
         }
-        // It is told by this process: the other one may have gone, which it has to hear.
+        // The caller is told by this process: the forwarding one may have gone, and the caller has to hear that.
         if origin == self.me() {
             self.moved(request, from, back);
         } else {
             let moved = Control::Moved { request, to: from.0, forwarded: back };
-            // Who has gone needs not be told.
+            // A process that has gone need not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
         }
     }
 
-    /// Begins the requests that have come, each when the one before it has begun. `Some`: it is filled when the last one of these
-    /// has; then there may be more.
+    /// Begins the requests that have arrived, each when the one before it has begun. `Some`: the variable is filled
+    /// when the last of these has begun; then there may be more.
     pub(crate) fn begin_requests(self: &Arc<Self>) -> Option<IVar<()>> {
         loop {
             if let Some(begins) = self.begin_next()? {
@@ -269,7 +273,8 @@ impl Node {
         }
     }
 
-    /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
+    /// Begins the next request that has arrived. `None`: there is none. `Some(Some(..))`: the variable is filled when
+    /// the request has begun.
     fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
         let Arrival { peer, request, forwarded, is_post, service, body, count, by: (from, way) } =
             self.server_side.next()?;
@@ -280,7 +285,7 @@ impl Node {
         }
         let start = self.server_side.registry.lock().get(service);
         match start {
-            // A caller's name is a claim there, which such a service would believe.
+            // The caller's name is only a claim in a forwarded request, and such a service would believe it.
             Some(start) if way == As::Forwarded && !start.takes_forwarded() => {
                 owed.end(Ended::Refused, Body::with_capacity(0));
             }
@@ -292,17 +297,17 @@ impl Node {
         Some(entry.and_then(|entry| entry.running.begins()))
     }
 
-    /// Whether nobody wants the answer of a request any more. If somebody does, it is polled next.
+    /// Whether a request is withdrawn. If not, it is polled next.
     pub(super) fn is_request_withdrawn_or_runs(&self, (peer, request, _): Asked) -> bool {
         let mut state = self.server_side.state.lock();
         state.running.get_mut(&(peer, request)).is_some_and(|entry| entry.running.is_withdrawn_or_runs())
     }
 
-    /// The same, of one that has blocked; `waker` is its own.
+    /// Whether a request that has blocked is withdrawn; `waker` is its own.
     pub(super) fn request_blocks(&self, (peer, request, _): Asked, waker: &Waker) -> bool {
         let (is_withdrawn, rested) = {
             let mut state = self.server_side.state.lock();
-            // It may have been forwarded, and be here all the same, as nobody took it.
+            // A forwarded request that nobody took may still be here.
             let Some(Entry { running, .. }) = state.running.get_mut(&(peer, request)) else { return false };
             (running.is_withdrawn(), running.blocks(waker))
         };
@@ -310,9 +315,9 @@ impl Node {
         is_withdrawn
     }
 
-    /// A request of another process, or of this one, has ended.
+    /// Ends a request of any process with an answer.
     pub(super) fn answer_request(&self, (to, request, forwarded): Asked, ended: Ended, body: Body) {
-        // Its caller counts until it has the answer, and this process no longer than that.
+        // The caller counts the request until it has the answer, and this process must not count it longer.
         let rested = {
             let mut state = self.server_side.state.lock();
             state.unsent_answers += 1;
@@ -330,8 +335,8 @@ impl Node {
         }
     }
 
-    /// The requests that are polled at this moment have ended, with their answers sent, or they have blocked. (Whoever was woken by
-    /// one of them comes after it has begun to run, and finds it here.)
+    /// Waits until each request that is being polled now has blocked, or has ended with its answer sent. (A thread
+    /// that one of them has woken comes after the request has begun to run, and finds it here.)
     pub(crate) async fn let_requests_rest(&self) {
         let rests: Vec<IVar<()>> = {
             let mut state = self.server_side.state.lock();
@@ -362,17 +367,17 @@ impl Node {
             }
             _ => (ended, body),
         };
-        // Who has gone needs no answer.
+        // A process that has gone needs no answer.
         let _ = self.transmit_control(to, Lane::User, Control::Answer { request, ended, forwarded }, body);
     }
 
-    /// This process has done with a request.
+    /// Ends a request that this process gives away.
     pub(super) fn is_over(&self, origin: ProcessId, request: u64) {
         let rested = self.server_side.state.lock().end((origin, request));
         rested.tell();
     }
 
-    /// A process has gone: its calls are withdrawn. What it has posted runs.
+    /// Withdraws the calls of a process that has gone. Its posts run on.
     pub(crate) fn lose_caller(&self, peer: ProcessId) {
         let wakers: Vec<Waker> = {
             let mut state = self.server_side.state.lock();

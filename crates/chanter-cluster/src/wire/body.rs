@@ -19,12 +19,12 @@ use crate::engine::ProcessId;
 /// The flags of a buffer that was filled here.
 const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
 
-/// Bodies have memory of one of these sizes, from what this OS thread keeps, and leave it there: more is made and dropped of
-/// such bodies than of all others. (A size and what a value's encoding adds.)
+/// Sizes of the memory of bodies that each OS thread keeps and reuses: most bodies that are made and dropped fit one
+/// of them. (Each is a size and the bytes that a value's encoding adds.)
 const SIZES: [usize; 3] = [64, 1024 + 64, 8 * 1024 + 64];
-/// So many of each the OS thread keeps.
+/// Largest number of frames of each size that an OS thread keeps.
 const MOST: [usize; BARE + 1] = [64, 32, 16, 64];
-/// Where those are kept that have no memory.
+/// Index of the frames that are kept without memory.
 const BARE: usize = SIZES.len();
 
 thread_local! {
@@ -33,34 +33,34 @@ thread_local! {
     static KEPT: RefCell<[Vec<Box<Frame>>; BARE + 1]> = const { RefCell::new([const { Vec::new() }; BARE + 1]) };
 }
 
-/// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
+/// The body of a message, in a buffer with headroom: the sender writes the header in front, without a copy.
 ///
-/// It goes through many hands, so it is one pointer: what is several words, and written as such, costs a wait for all of them
-/// each time it is moved on in larger ones.
+/// A body is one pointer, since it is moved often. A value of several words that were just written one by one makes
+/// each move in larger words wait for all of them.
 #[derive(Clone)]
 pub struct Body(ManuallyDrop<Box<Frame>>);
 
-/// What a body points to.
+/// The memory to which a body points.
 #[derive(Clone, Default)]
 struct Frame {
     /// The first [`LENGTH`] bytes are the header's.
     bytes: Vec<u8>,
-    /// What holds the ports of which it carries senders.
+    /// The holds of the ports whose senders the body carries.
     transfer: Option<Arc<SenderTransfer>>,
 }
 
-/// An empty frame, with memory for a header and so many bytes.
+/// An empty frame, with memory for a header and `capacity` bytes.
 #[inline]
 fn frame(capacity: usize) -> Box<Frame> {
     let Some(which) = SIZES.iter().position(|size| capacity <= *size) else {
         return bare(Vec::with_capacity(LENGTH + capacity));
     };
-    // A thread that ends has none.
+    // An OS thread that is ending has none.
     let kept = KEPT.try_with(|kept| kept.borrow_mut()[which].pop()).ok().flatten();
     kept.unwrap_or_else(|| bare(Vec::with_capacity(LENGTH + SIZES[which])))
 }
 
-/// A frame with that memory.
+/// A frame with the given memory.
 #[inline(never)]
 fn bare(bytes: Vec<u8>) -> Box<Frame> {
     let kept = KEPT.try_with(|kept| kept.borrow_mut()[BARE].pop()).ok().flatten();
@@ -69,7 +69,7 @@ fn bare(bytes: Vec<u8>) -> Box<Frame> {
     frame
 }
 
-/// Keeps a frame, and its memory, if that is of such a size.
+/// Keeps a frame for reuse, with its memory if that has one of the [`SIZES`].
 #[inline]
 fn keep(mut frame: Box<Frame>) {
     frame.transfer = None;
@@ -100,7 +100,7 @@ impl Body {
         Self(ManuallyDrop::new(frame))
     }
 
-    /// An empty body, with room for so many bytes.
+    /// An empty body, with room for `capacity` bytes.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut frame = frame(capacity);
@@ -108,7 +108,7 @@ impl Body {
         Self::of(frame)
     }
 
-    /// A body of so many zeros.
+    /// A body of `length` zeros.
     pub(super) fn zeroed(length: usize) -> Self {
         Self::of(bare(vec![0; LENGTH + length]))
     }
@@ -120,12 +120,13 @@ impl Body {
         body
     }
 
-    /// The body of a frame that has come, header and all. `None`: it is too short for a header.
+    /// The body of a frame that has arrived, with its header. `None` if it is too short for a header.
     pub fn of_frame(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= LENGTH).then(|| Self::of(bare(bytes)))
     }
 
-    /// The body of a frame of at most so many bytes, header and all, that `fill` appends. `None`: it is too short for a header.
+    /// The body of a frame that `fill` appends: at most `length` bytes, with the header. `None` if it is too short
+    /// for a header.
     #[inline]
     pub fn filled(length: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Option<Self> {
         let mut frame = frame(length.saturating_sub(LENGTH));
@@ -149,7 +150,8 @@ impl Body {
         self.0.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends few bytes that have just been written one by one: to read them at once the processor would wait for all of them.
+    /// Appends a few bytes that were just written one by one. A read of all at once would make the processor wait for
+    /// all of those writes.
     #[inline(always)]
     pub(super) fn extend_slowly(&mut self, bytes: &[u8]) {
         if bytes.len() > self.0.bytes.capacity() - self.0.bytes.len() {
@@ -157,16 +159,17 @@ impl Body {
         }
         let length = self.0.bytes.len();
         for (at, byte) in bytes.iter().enumerate() {
-            // SAFETY: there is room for as many behind ours; the two do not overlap. (Volatile: else the compiler reads them at once.)
+            // SAFETY: there is room for `bytes.len()` bytes behind ours, and the two do not overlap. (Volatile, since
+            // the compiler would otherwise read them all at once.)
             unsafe {
                 self.0.bytes.as_mut_ptr().add(length + at).write(std::ptr::from_ref(byte).read_volatile())
             };
         }
-        // SAFETY: so many have been written behind `length`.
+        // SAFETY: `bytes.len()` bytes have just been written behind `length`, within the capacity.
         unsafe { self.0.bytes.set_len(length + bytes.len()) };
     }
 
-    /// Makes room for so many bytes more. (A vector would take memory that is kept, and give it back to the allocator.)
+    /// Makes room for `more` bytes. (A vector's own growth would give memory that is kept back to the allocator.)
     #[cold]
     fn grow(&mut self, more: usize) {
         let needed = self.0.bytes.len() - LENGTH + more;
@@ -180,12 +183,12 @@ impl Body {
         &mut self.0.bytes[LENGTH..]
     }
 
-    /// It is a buffer, not a value: the flags say so, before there is a header, too.
+    /// Marks the body as a buffer rather than a value, in the flags, which are there before the header is written.
     pub(super) fn set_buffer(&mut self) {
         self.0.bytes[FLAGS_AT] = OURS;
     }
 
-    /// The flags that say what the body is.
+    /// The flags that tell a buffer, and its byte order, from a value.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
         self.0.bytes[FLAGS_AT] & (BUFFER | BIG_ENDIAN)
@@ -196,7 +199,7 @@ impl Body {
         self.flags() & BUFFER != 0
     }
 
-    /// A buffer that was filled on a machine with another byte order.
+    /// True if the buffer was filled on a machine with another byte order.
     pub(super) fn is_of_other_order(&self) -> bool {
         self.flags() != OURS
     }
@@ -215,7 +218,7 @@ impl Body {
         }
     }
 
-    /// Reads something of it where it lies: what that carries is being read meanwhile.
+    /// Reads a part of the body in place. The senders that it carries can be read meanwhile.
     pub(crate) fn reading<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
         match &self.0.transfer {
             None => read(self),
@@ -223,7 +226,7 @@ impl Body {
         }
     }
 
-    /// What holds the ports of which it carries senders.
+    /// The holds of the ports whose senders the body carries.
     pub(crate) fn transfer(&self) -> Option<&Arc<SenderTransfer>> {
         self.0.transfer.as_ref()
     }
@@ -237,7 +240,7 @@ impl Body {
         self.0.transfer = transfer;
     }
 
-    /// It carries these, too.
+    /// Adds senders that the body carries.
     pub(super) fn add_parcel(&mut self, transfer: Arc<SenderTransfer>) {
         self.0.transfer = Some(match self.0.transfer.take() {
             Some(before) => Arc::new(before.and(&transfer)),
@@ -245,23 +248,23 @@ impl Body {
         });
     }
 
-    /// How many bytes it takes on its way, the header aside.
+    /// Number of bytes that it takes on its way, without the header.
     #[inline]
     pub(crate) fn length_away(&self) -> usize {
         self.len() + self.0.transfer.as_ref().map_or(0, |transfer| transfer.length())
     }
 
-    /// Whether the header that has been written says that it carries something.
+    /// Whether the written header says that the body carries senders.
     pub(crate) fn carries(&self) -> bool {
         self.0.bytes[FLAGS_AT] & CARRIES != 0
     }
 
-    /// Says behind the body what it carries.
+    /// Writes behind the body which senders it carries.
     pub(crate) fn close_parcel(&mut self, transfer: &SenderTransfer, number: u64) {
         transfer.write(number, &mut self.0.bytes);
     }
 
-    /// Cuts off what is said behind the body: the ports, and the transfer's number. `None`: it makes no sense.
+    /// Cuts off and returns the part behind the body: the ports, and the transfer's number. `None`: it is malformed.
     pub(crate) fn open_parcel(&mut self) -> Option<(Vec<(ProcessId, Slot)>, u64)> {
         let End { ports, transfer, length } = read_end(self)?;
         self.truncate(length);
@@ -285,7 +288,7 @@ impl Body {
         self.0.bytes[FLAGS_AT] |= AGAIN;
     }
 
-    /// Takes the link's fields out of the header: it is as it was before the link had the frame.
+    /// Clears the link's fields in the header, as they were before the link had the frame.
     pub(crate) fn clear_link(&mut self) {
         self.0.bytes[FLAGS_AT] &= !(NUMBERED | AGAIN);
         self.0.bytes[SEQUENCE_AT..ACKNOWLEDGEMENT_AT + 4].fill(0);
@@ -297,12 +300,12 @@ impl Body {
         self.0.bytes[place].copy_from_slice(&acknowledgement.to_le_bytes());
     }
 
-    /// Cuts off what comes after so many bytes of the body.
+    /// Shortens the body to `length` bytes.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.0.bytes.truncate(LENGTH + length);
     }
 
-    /// Header and body, as they are sent, without a copy.
+    /// Header and body, as they are sent; not a copy.
     pub fn into_frame(mut self) -> Vec<u8> {
         std::mem::take(&mut self.0.bytes)
     }
@@ -317,7 +320,7 @@ impl Body {
 impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is not used any more.
+        // SAFETY: the frame is taken once, here in `drop`, and not used afterwards.
         keep(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }

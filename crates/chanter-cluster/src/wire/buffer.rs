@@ -10,7 +10,8 @@ use bytemuck::Pod;
 use super::Body;
 
 /// Numbers that are all of one type, in the buffer in which a message travels: sent and received without a copy on
-/// either side. (What engines copy is their own: MPI's rings copy messages of up to 8 KiB, the memory of a node is written and read.)
+/// either side. (Engines may still copy: MPI's rings copy messages of up to 8 KiB, and shared memory is written and
+/// read.)
 ///
 /// It is filled like a slice, given away by [`Inbox::send_buffer`](crate::Inbox::send_buffer), and comes out of
 /// [`Inbox::recv_buffer`](crate::Inbox::recv_buffer). For less than some kilobytes [`Plain`](crate::Plain) does as well, and is a value like
@@ -37,15 +38,15 @@ pub struct Buffer<T> {
     kind: PhantomData<fn() -> T>,
 }
 
-/// Where the numbers are.
+/// The place of the numbers.
 enum Place {
-    /// In a body, aligned as they must be.
+    /// In a body, with the alignment of `T`.
     InPlace(Body),
-    /// Elsewhere, since the memory of the body is not aligned as they must be. No allocator that is known gives such memory.
+    /// In memory of their own, since that of the body is not aligned for `T`. No known allocator gives such memory.
     Moved(Box<Moved>),
 }
 
-/// So many bytes, in words.
+/// Bytes in memory that is aligned to 16 bytes.
 struct Moved {
     words: Vec<u128>,
     length: usize,
@@ -70,17 +71,17 @@ impl Moved {
     }
 }
 
-/// Bytes that had to be moved.
+/// Number of bytes that were copied because they were not aligned.
 static MOVED: AtomicU64 = AtomicU64::new(0);
 
-/// So many bytes of buffers were copied so far since they were not aligned: for measurements.
+/// Number of bytes of buffers that were copied because they were not aligned, for measurements.
 #[doc(hidden)]
 pub fn moved() -> u64 {
     MOVED.load(Ordering::Relaxed)
 }
 
 impl<T: Pod> Buffer<T> {
-    /// So many zeros.
+    /// A buffer of `length` zeros.
     ///
     /// # Panics
     /// `T` has no size, or must be aligned to more than 16 bytes.
@@ -89,17 +90,17 @@ impl<T: Pod> Buffer<T> {
         Self::of_body(Body::zeroed(length * size_of::<T>()))
     }
 
-    /// A copy.
+    /// A buffer with a copy of these numbers.
     ///
     /// # Panics
-    /// As for [`zeroed`](Self::zeroed).
+    /// `T` has no size, or must be aligned to more than 16 bytes.
     pub fn copied_from(numbers: &[T]) -> Self {
         let mut buffer = Self::zeroed(numbers.len());
         buffer.copy_from_slice(numbers);
         buffer
     }
 
-    /// The bytes are as many as there must be.
+    /// A buffer of a body whose length is a multiple of the size of `T`.
     #[inline]
     fn of_body(body: Body) -> Self {
         let is_in_place = body.as_ptr().addr().is_multiple_of(align_of::<T>());
@@ -107,7 +108,7 @@ impl<T: Pod> Buffer<T> {
         Self { bytes, kind: PhantomData }
     }
 
-    /// What a message has brought.
+    /// The buffer that a message has brought.
     #[inline]
     pub(crate) fn read(body: Body) -> Result<Self, Box<(Body, String)>> {
         let is_aligned = size_of::<T>() > 0 && align_of::<T>() <= 16;

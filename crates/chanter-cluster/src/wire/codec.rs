@@ -8,11 +8,11 @@ use super::{Body, Written};
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    // Most are short. A long piece that follows takes other memory, and leaves this.
+    // Most values are short. A long one takes other memory later, and leaves this for reuse.
     encode_into(Body::with_capacity(0), value)
 }
 
-/// Writes a value where a message lies in which nothing is written yet.
+/// Writes a value into an empty message, in place.
 #[inline]
 pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> Result<(), String> {
     let (result, transfer) = writing(|| postcard::serialize_with_flavor(value, InPlace(&mut *written)));
@@ -33,7 +33,7 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Resul
     Ok(body)
 }
 
-/// What postcard writes goes into a body.
+/// Lets postcard write into a body.
 struct Writer(Body);
 
 impl Flavor for Writer {
@@ -61,10 +61,10 @@ impl Flavor for Writer {
     }
 }
 
-/// Bytes of a number of 64 bits, at most.
+/// Largest number of bytes of an encoded 64-bit number.
 const NUMBER: usize = 10;
 
-/// What postcard writes lies in its message.
+/// Lets postcard write into the message itself.
 struct InPlace<'a>(&'a mut Written);
 
 impl Flavor for InPlace<'_> {
@@ -102,8 +102,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
     }
 }
 
-/// Numbers that are all of one type: they travel as they lie in memory, with one copy on each side, instead of
-/// one by one.
+/// Numbers of one type, which travel as they lie in memory: with one copy on each side, instead of one by one.
 ///
 /// ```
 /// use chanter_cluster::Plain;
@@ -115,11 +114,11 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
 /// ```
 ///
 /// # Errors
-/// Processes whose machines have another byte order cannot read each other's, and are told so.
+/// A process on a machine with another byte order cannot read them, and gets an error that says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plain<T>(pub Vec<T>);
 
-/// The order of bytes, in front: what it reads as tells whether it is ours.
+/// Byte that precedes the numbers and tells their byte order.
 const ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 2 };
 
 impl<T: bytemuck::Pod> Serialize for Plain<T> {
@@ -128,7 +127,7 @@ impl<T: bytemuck::Pod> Serialize for Plain<T> {
     }
 }
 
-/// The bytes of a [`Plain`], wherever they lie.
+/// The bytes of a [`Plain`], in any place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlainBytes<'a>(pub(crate) &'a [u8]);
 
@@ -158,12 +157,13 @@ impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
     }
 }
 
-/// The numbers that lie there, wherever that is: bytes of a whole number of them. (Their memory is not filled with zeros before.)
+/// Copies numbers from bytes of any alignment, whose length is a multiple of the numbers' size. (The new memory is
+/// not zeroed first.)
 fn collect<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
     let count = bytes.len() / size_of::<T>();
     let mut numbers = Vec::<T>::with_capacity(count);
-    // SAFETY: there is room for so many, which is no more than there are bytes; any bytes are such numbers (`Pod`). The memory is
-    // new, so the two do not overlap.
+    // SAFETY: there is room for `count` numbers, which take no more bytes than there are. Any bytes are such numbers
+    // (`Pod`). The memory is new, so the two do not overlap.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), numbers.as_mut_ptr().cast(), count * size_of::<T>());
         numbers.set_len(count);

@@ -1,4 +1,4 @@
-//! What requests say, and their answers: everything that a header of theirs may mean.
+//! The messages of requests and their answers: all valid headers of these kinds.
 //!
 //! | kind | `request` | `to` | `tag` | body |
 //! |---|---|---|---|---|
@@ -9,10 +9,11 @@
 //! | moved | that of the call | 0 | 0 | none |
 //! | returned | that of the call | the number of the service | 0 | what is asked |
 //!
-//! A call that was forwarded says in `from` how: a forward has there its caller's process, and so has one that comes back; a `moved` has
-//! the process that has the call now. All, like the answer, say how often it was forwarded; to come back is to be forwarded.
+//! A forwarded call has the details in `from`. A *forward* and a *returned* have their caller's process there; a
+//! *moved* has the process that has the call now. All of these, and the answer, have the number of forwards there; a
+//! return counts as a forward.
 //!
-//! Whatever another process sends is one of these, or nothing at all.
+//! Any other header of these kinds is dropped.
 
 use super::header::{Header, Kind, Slot};
 
@@ -21,7 +22,7 @@ use super::header::{Header, Kind, Slot};
 pub struct Number(pub u64);
 
 impl Number {
-    /// The number of what has that name: FNV-1a, so that processes of other builds agree.
+    /// The number of a name: its FNV-1a hash, so that processes of other builds agree.
     pub const fn of(name: &str) -> Self {
         let bytes = name.as_bytes();
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -44,23 +45,23 @@ impl From<Slot> for Number {
     }
 }
 
-/// How a request has ended.
+/// The way in which a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ended {
-    /// With the value in the body.
+    /// It ended with the value in the body.
     Well = 1,
-    /// It panicked; the body says how.
+    /// It panicked; the body is the message.
     Panicked = 2,
     /// There is no such service.
     NoService = 3,
     /// The service does not serve this caller.
     Refused = 4,
-    /// The service cannot read what is asked; the body says why.
+    /// The service cannot read the request; the body says why.
     BadRequest = 5,
     /// The answer cannot be sent; the body says why.
     BadAnswer = 6,
-    /// It was given up, with its machine or because it was withdrawn.
+    /// It was given up, because its machine has ended or it was withdrawn.
     GivenUp = 7,
     /// It could not be forwarded, and has not begun; the body says why.
     NotBegun = 8,
@@ -91,19 +92,19 @@ pub enum Control {
         service: Number,
         /// Its number among the caller's.
         request: u64,
-        /// Nobody waits for an answer, but the sender counts what is not done.
+        /// True if nobody waits for the answer; the sender still counts requests that are not done.
         is_post: bool,
     },
     /// Its answer.
     Answer {
-        /// Which request.
+        /// The number of the request.
         request: u64,
-        /// How it has ended.
+        /// The way in which it has ended.
         ended: Ended,
-        /// How often the request was forwarded.
+        /// Number of times that the request was forwarded.
         forwarded: u32,
     },
-    /// A request that was made by `origin`, who waits for its answer.
+    /// A request made by `origin`, which waits for the answer.
     Forward {
         /// The service.
         service: Number,
@@ -111,10 +112,10 @@ pub enum Control {
         request: u64,
         /// The process that made it.
         origin: u32,
-        /// How often it was forwarded, this time included.
+        /// Number of times that it was forwarded, this one included.
         forwarded: u32,
     },
-    /// A forward for which there is no room: its sender has the call again.
+    /// A forward that found no room and goes back to its sender.
     Returned {
         /// The service.
         service: Number,
@@ -122,27 +123,27 @@ pub enum Control {
         request: u64,
         /// The process that made it.
         origin: u32,
-        /// How often it was forwarded, its coming back included.
+        /// Number of times that it was forwarded, its return included.
         forwarded: u32,
     },
     /// A call was forwarded to the process `to`.
     Moved {
-        /// Which request.
+        /// The number of the request.
         request: u64,
-        /// Who has it now.
+        /// The process that has it now.
         to: u32,
-        /// How often it was forwarded, this time included.
+        /// Number of times that it was forwarded, this one included.
         forwarded: u32,
     },
     /// The caller does not wait any more.
     Withdraw {
-        /// Which request.
+        /// The number of the request.
         request: u64,
     },
 }
 
 impl Control {
-    /// What a header means. `None`: it is of another kind, or makes no sense.
+    /// Reads a header. `None`: it is of another kind, or malformed.
     pub fn read(header: &Header) -> Option<Self> {
         let request = header.request;
         if request == 0 {
@@ -177,7 +178,7 @@ impl Control {
         }
     }
 
-    /// Its header, in which everything else is 0.
+    /// The message's header, in which all other fields are 0.
     pub fn header(self) -> Header {
         match self {
             Self::Ask { service, request, is_post } => {

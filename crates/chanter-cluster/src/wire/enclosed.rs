@@ -1,4 +1,4 @@
-//! A value that was written before, within another one.
+//! A value that was encoded before, within another one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Body;
 use super::codec::{Plain, PlainBytes, decode};
 use super::transfer::{SenderTransfer, being_read, reading};
 
-/// The bytes of a value, and what it carries. It is written as a [`Plain`].
+/// The bytes of a value, and the senders that it carries. It is written as a [`Plain`].
 #[derive(Clone, Default)]
 pub(crate) struct Enclosed {
     bytes: Plain<u8>,
@@ -30,7 +30,7 @@ impl Enclosed {
         }
     }
 
-    /// The same, as a body.
+    /// The value as a body.
     pub(crate) fn to_body(&self) -> Body {
         let mut body = Body::copied_from(&self.bytes.0);
         body.set_parcel(self.transfer.clone());
@@ -62,7 +62,7 @@ impl fmt::Debug for Enclosed {
     }
 }
 
-/// A body within another one, as an [`Enclosed`], while it lies where it is.
+/// A body within another one, written as an [`Enclosed`] without a copy.
 pub(crate) struct Enclosing<'a>(pub(crate) &'a Body);
 
 impl Serialize for Enclosing<'_> {
@@ -72,7 +72,7 @@ impl Serialize for Enclosing<'_> {
     }
 }
 
-/// An [`Enclosed`] that is read where it lies; what it carries is being read.
+/// An [`Enclosed`] that is read in place, while the senders that it carries are being read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EnclosedIn<'a>(#[serde(borrow)] PlainBytes<'a>);
 

@@ -1,4 +1,4 @@
-//! The header of a message: who it is for, who it is from, and where it stands in its link.
+//! The header of a message: its receiver, its sender, and its position in the link.
 //!
 //! ```text
 //!   byte  0         1         2         3         4         5         6         7
@@ -10,8 +10,8 @@
 //!   40  | request                                                                       |
 //! ```
 //!
-//! All numbers are little endian. Everything is checked before it is used: a header comes from another process,
-//! which may be of another build, broken, or hostile.
+//! All numbers are little endian. All fields are checked before use: a header comes from another process, which may
+//! be of another build, broken, or hostile.
 
 use std::fmt;
 
@@ -35,41 +35,41 @@ pub const BUFFER: u8 = 4;
 /// The flag of a buffer that was filled by a machine whose byte order is big endian.
 pub const BIG_ENDIAN: u8 = 8;
 
-/// The flag of what carries senders of ports: which, is said behind the body.
+/// The flag of messages that carry senders of ports, which are listed behind the body.
 pub const CARRIES: u8 = 32;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
-    /// From a thread to a thread, with its body. It may give credit for the sender's inbox: then the request is its bytes
-    /// and, in the upper half, how many messages of the process have come so far.
+    /// From a thread to a thread, with its body. It may give credit for the sender's inbox. Then `request` has the
+    /// credit's bytes and, in the upper half, the number of the process's messages that have arrived so far.
     Message = 1,
-    /// The same, but the body comes by itself, once there is room for it.
+    /// As a message, but the body comes by itself, once there is room for it.
     Descriptor = 2,
     /// There is room for the body of a descriptor.
     Ready = 3,
-    /// Credit for an inbox, the bytes of which are in the request, and in the tag how many messages of the process have come so
-    /// far; or a link's acknowledgement and nothing else.
+    /// Credit for an inbox: its bytes are in `request`, and the number of the process's messages that have arrived so
+    /// far is in `tag`. Or the acknowledgement of a link, and nothing else.
     Acknowledge = 4,
     /// The process is there.
     Heartbeat = 5,
     /// Asks for the thread of a name; the body is the name.
     Lookup = 6,
-    /// Answers that.
+    /// Answers a lookup.
     Found = 7,
-    /// The process leaves, when what it has sent has arrived.
+    /// The process leaves once all that it has sent has arrived.
     Leave = 8,
     /// There is no such thread: the answer to a message for it. The tag is that of [`Acknowledge`](Self::Acknowledge).
     Gone = 9,
-    /// Asks a service of the process for an answer; the service is where the name of a thread would be.
+    /// Asks a service of the process for an answer; the service's number stands where a thread's name would be.
     Call = 10,
-    /// The same, for no answer but that it is done.
+    /// As a call, for no answer but that it is done.
     Post = 11,
     /// Answers a call or a post.
     Answer = 12,
-    /// Nobody waits for the answer of a call any more.
+    /// The caller does not wait for the answer any more.
     Withdraw = 13,
     /// A call of a third process, forwarded by the one that it asked.
     Forward = 14,
@@ -77,19 +77,19 @@ pub enum Kind {
     Moved = 15,
     /// Says to a port's home that the process has senders of it.
     Hold = 16,
-    /// Answers that: the home counts it.
+    /// Answers a hold: the home counts the process.
     Held = 17,
-    /// Says to a port's home that the process has none any more.
+    /// Says to a port's home that the process has no senders of it any more.
     Release = 18,
-    /// Says that the senders in a message are counted for who has got it, or dropped.
+    /// Says that the senders in a message are counted for its receiver, or dropped.
     Unpacked = 19,
-    /// Asks for word when a third process is known to have gone.
+    /// Asks for a confirmation once a third process is known to have gone.
     Confirm = 20,
-    /// Answers that.
+    /// Gives that confirmation.
     Confirmed = 21,
-    /// A call that was forwarded and comes back: there was no room for it.
+    /// A forwarded call that comes back, since there was no room for it.
     Returned = 22,
-    /// The process has given up the one that gets this, which has not kept to the rules: nothing that is on its way is taken.
+    /// The sender has given up the receiver, which has broken the rules. Messages on their way from it are not taken.
     GivenUp = 23,
 }
 
@@ -124,16 +124,16 @@ impl Kind {
     }
 }
 
-/// A thread's place in the table of its process. The generation tells it from those that had the place before.
+/// A thread's place in the table of its process. The generation tells it from earlier threads in that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Slot {
-    /// The place.
+    /// Index of the place.
     pub index: u32,
-    /// How often it was given away; 0 is nobody's.
+    /// Number of times that the place was given away; 0 stands for no thread.
     pub generation: u32,
 }
 
-/// Where a link's own fields are, in a header that has been written.
+/// Byte offsets of the link's fields in an encoded header.
 pub(super) const FLAGS_AT: usize = 1;
 pub(super) const SEQUENCE_AT: usize = 32;
 pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
@@ -141,17 +141,17 @@ pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What the message is.
+    /// The kind of the message.
     pub kind: Kind,
-    /// [`NUMBERED`], [`AGAIN`], [`CARRIES`], and bits that only some kinds have; the others' are 0.
+    /// [`NUMBERED`], [`AGAIN`], [`CARRIES`], and bits that only some kinds have; in other kinds they are 0.
     pub flags: u8,
-    /// So many messages more may come to the inbox that it is from.
+    /// Number of further messages that may be sent to the inbox that the message is from.
     pub credit: u16,
     /// The user's tag.
     pub tag: u32,
-    /// Whom it is for, in the process that gets it.
+    /// The receiver, in the process that gets the message.
     pub to: Slot,
-    /// Whom it is from, in the process that sent it.
+    /// The sender, in the process that sent the message.
     pub from: Slot,
     /// The process that sent it.
     pub process: u32,
@@ -159,25 +159,25 @@ pub struct Header {
     pub length: u32,
     /// Its number in the link.
     pub sequence: u32,
-    /// All numbers before this one have come, in the link the other way.
+    /// The number up to which all frames of the opposite direction have arrived.
     pub acknowledgement: u32,
-    /// Which request it makes, or answers; 0 for none. Or the bytes of a credit.
+    /// Number of the request that it makes or answers; 0 for none. Or the bytes of a credit.
     pub request: u64,
 }
 
-/// Why bytes are no header.
+/// The reason why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHeader {
-    /// There are fewer than [`LENGTH`] of them: so many.
+    /// There are only this many bytes, fewer than [`LENGTH`].
     Short(usize),
-    /// There is no such kind: another version, or something else altogether.
+    /// There is no such kind: the sender is of another version, or the bytes are no header at all.
     Kind(u8),
-    /// The body is longer than the engine's limit: its length, and that.
+    /// The body is longer than the engine's limit.
     Long {
-        /// What the header says.
+        /// The length in the header.
         length: u32,
-        /// The most there may be.
+        /// The engine's limit.
         limit: u32,
     },
 }
@@ -243,10 +243,10 @@ impl Header {
         bytes
     }
 
-    /// Reads one. `limit`: the longest body that may follow.
+    /// Reads a header. `limit` is the largest number of bytes of a body.
     ///
     /// # Errors
-    /// The bytes are no header, or announce a body that is too long. Nothing of them may be used then.
+    /// The bytes are no header, or announce a body that is too long. None of the bytes may be used then.
     #[inline]
     pub fn decode(bytes: &[u8], limit: u32) -> Result<Self, BadHeader> {
         let Some(bytes) = bytes.first_chunk::<LENGTH>() else { return Err(BadHeader::Short(bytes.len())) };

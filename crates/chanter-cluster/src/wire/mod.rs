@@ -1,4 +1,4 @@
-//! What goes from one process to another: a header of fixed size, and behind it the body, in one buffer.
+//! The frames between processes: a header of fixed size, and the body behind it, in one buffer.
 
 mod body;
 mod buffer;

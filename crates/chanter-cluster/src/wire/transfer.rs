@@ -1,7 +1,7 @@
-//! The senders of ports that a body carries: they are counted as long as it is kept.
+//! The senders of ports that a body carries: they are counted as long as the body is kept.
 //!
-//! Whoever writes a value says, for each sender in it, what holds its port; the body keeps that. Between processes, what the ports are
-//! is said behind the body; whoever reads the value finds there what holds them in its own process.
+//! While a value is written, each sender in it adds its port's hold, and the body keeps these holds. Between
+//! processes, the ports are listed behind the body. The reader of the value finds there the holds of its own process.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,24 +14,25 @@ use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::port::Hold;
 
-/// What holds the ports of which a body carries senders.
+/// The holds of the ports whose senders a body carries.
 #[derive(Default)]
 pub(crate) struct SenderTransfer {
     holds: Vec<Hold>,
 }
 
-/// Bytes of a port's name behind a body, and of what follows them all.
+/// Bytes of a port's name behind a body, and of the part that follows all names.
 const NAME: usize = 12;
 const END: usize = 12;
 
-/// What a value carries that is being written.
+/// The holds of the senders in a value that is being written.
 #[derive(Default)]
 struct Writing(RefCell<Vec<Hold>>);
 
-/// What the value is carried by that is being read.
+/// The transfer of the body that is being read.
 struct Reading(Arc<SenderTransfer>);
 
-/// A sender of that port is being written. If nobody writes a message, it is not counted where it goes.
+/// Notes that a sender of that port is being written. Outside of a message nothing is noted, and the sender's copy
+/// does not count.
 pub(crate) fn carry(hold: &Hold) {
     stack_local::with(|writing: Option<&Writing>| {
         let Some(Writing(carried)) = writing else { return };
@@ -42,17 +43,17 @@ pub(crate) fn carry(hold: &Hold) {
     });
 }
 
-/// What holds that port in the message that is being read.
+/// The hold of a port in the message that is being read.
 pub(crate) fn carried_here(port: ThreadName) -> Option<Hold> {
     stack_local::with(|reading: Option<&Reading>| reading.and_then(|Reading(transfer)| transfer.get(port)))
 }
 
-/// What is being read, for who reads a part of it later.
+/// The transfer of the message that is being read, for a part that is read later.
 pub(super) fn being_read() -> Option<Arc<SenderTransfer>> {
     stack_local::with(|reading: Option<&Reading>| reading.map(|Reading(transfer)| Arc::clone(transfer)))
 }
 
-/// Writes a value by `write`, and tells what it carries.
+/// Writes a value by `write`, and returns the senders that it carries.
 #[inline]
 pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<SenderTransfer>>) {
     let writing = Writing::default();
@@ -61,7 +62,7 @@ pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<SenderTran
     (result, (!holds.is_empty()).then(|| Arc::new(SenderTransfer { holds })))
 }
 
-/// Reads what `transfer` has carried.
+/// Reads a value whose senders `transfer` holds.
 pub(super) fn reading<R>(transfer: &Arc<SenderTransfer>, read: impl FnOnce() -> R) -> R {
     stack_local::set(&Reading(Arc::clone(transfer)), read)
 }
@@ -75,22 +76,22 @@ impl SenderTransfer {
         self.holds.iter().find(|hold| hold.port() == port).map(Hold::clone)
     }
 
-    /// Both.
+    /// The holds of both transfers.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self { holds: self.holds.iter().chain(&other.holds).map(Hold::clone).collect() }
     }
 
-    /// Says each of its holds to who writes a message.
+    /// Adds each of its holds to the message that is being written.
     pub(super) fn carry(&self) {
         self.holds.iter().for_each(carry);
     }
 
-    /// How many bytes [`write`](Self::write) writes.
+    /// Number of bytes that [`write`](Self::write) writes.
     pub(super) fn length(&self) -> usize {
         NAME * self.holds.len() + END
     }
 
-    /// Says behind a body which ports these are, and the transfer's number.
+    /// Lists these ports behind a body, with the transfer's number.
     pub(super) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
         for port in self.holds.iter().map(|hold| hold.port()) {
             for word in [port.process.0, port.thread.index, port.thread.generation] {
@@ -102,17 +103,17 @@ impl SenderTransfer {
     }
 }
 
-/// What is said behind a body.
+/// The part behind a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) ports: Vec<(ProcessId, Slot)>,
     /// The transfer's number.
     pub(super) transfer: u64,
-    /// How long the body is without that.
+    /// Length of the body without this part, in bytes.
     pub(super) length: usize,
 }
 
-/// `None`: it makes no sense.
+/// Reads the part behind a body. `None`: it is malformed.
 pub(super) fn read_end(bytes: &[u8]) -> Option<End> {
     let (rest, number) = bytes.split_last_chunk::<8>()?;
     let (rest, count) = rest.split_last_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! A value, written, where its message lies.
+//! An encoded value, in the place of its message.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use super::Body;
 use super::codec::decode;
 use super::transfer::SenderTransfer;
 
-/// So many bytes lie in the message itself.
+/// Largest number of bytes that lie in the message itself.
 const SHORT: usize = 64;
-/// A number in front of what is long has at most so many.
+/// Upper bound of the bytes that precede a long piece, which are mostly one number.
 const FEW: usize = 16;
 
-/// A value, written: few bytes in place, more in a [`Body`]. What goes to another process needs a body; within a process most
-/// messages are short.
+/// An encoded value: few bytes in place, more in a [`Body`]. A message to another process needs a body; within a
+/// process most messages are short.
 #[derive(Debug)]
 pub struct Written {
-    /// If there are more than few bytes, or it is a buffer.
+    /// Set if the value is longer than [`SHORT`], is a buffer, or carries senders.
     body: Option<Body>,
     length: usize,
     short: [u8; SHORT],
 }
 
 impl Written {
-    /// Nothing yet.
+    /// An empty value.
     #[inline]
     pub(crate) fn new() -> Self {
         Self { body: None, length: 0, short: [0; SHORT] }
     }
 
-    /// Nothing any more.
+    /// Empties the value.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.length = 0;
@@ -40,13 +40,13 @@ impl Written {
         }
     }
 
-    /// Apart: a short message ends in a few instructions, and this is many.
+    /// Kept out of line: a short message ends in a few instructions, and this takes many.
     #[inline(never)]
     fn drop_body(&mut self) {
         self.body = None;
     }
 
-    /// That body instead.
+    /// Replaces the value by a body.
     #[inline(always)]
     pub(crate) fn set_body(&mut self, body: Body) {
         self.body = Some(body);
@@ -65,7 +65,8 @@ impl Written {
         }
     }
 
-    /// Appends few bytes that have just been written one by one: to read them at once the processor would wait for all of them.
+    /// Appends a few bytes that were just written one by one. A read of all at once would make the processor wait for
+    /// all of those writes.
     #[inline(always)]
     pub(super) fn extend_slowly(&mut self, more: &[u8]) {
         match &mut self.body {
@@ -88,12 +89,12 @@ impl Written {
         }
     }
 
-    /// It gets too long to lie in place.
+    /// Moves a value into a body when it gets too long for its place.
     fn spill(&mut self, more: &[u8]) {
         let short = &self.short[..self.length];
         let body = self.body.get_or_insert_with(|| {
             let mut body = Body::with_capacity(short.len() + more.len());
-            // Few were mostly written one by one.
+            // A few bytes were mostly written one by one.
             if short.len() <= FEW {
                 body.extend_slowly(short)
             } else {
@@ -104,7 +105,7 @@ impl Written {
         body.extend_from_slice(more);
     }
 
-    /// It carries these, too: what carries something has a body.
+    /// Adds senders that the value carries; such a value has a body.
     #[cold]
     pub(super) fn add_parcel(&mut self, transfer: Arc<SenderTransfer>) {
         self.spill(&[]);
@@ -122,7 +123,7 @@ impl Written {
         }
     }
 
-    /// How many bytes it takes on its way to another process, the header aside.
+    /// Number of bytes that it takes on its way to another process, without the header.
     pub(crate) fn length_away(&self) -> usize {
         self.body.as_ref().map_or(self.length, Body::length_away)
     }

@@ -1,10 +1,11 @@
 //! One lane of a link: frames to and from one peer, each once and in order, above an engine that loses, duplicates or
 //! reorders them.
 //!
-//! It is a state machine without threads, clocks or locks: its owner says what has come and what time it is, and sends what
-//! [`next_frame`](LaneLink::next_frame) gives. Each frame has a number; the receiver acknowledges, in whatever it sends the
-//! other way, the number up to which all have come; the sender keeps what is not acknowledged, at most a window, and sends the
-//! oldest again when nothing has been acknowledged for a while. What is beyond the window it gives back.
+//! It is a state machine without threads, clocks or locks. Its owner tells it of arrivals and of the time, and sends
+//! the frames that [`next_frame`](LaneLink::next_frame) returns. Each frame has a number. The receiver acknowledges,
+//! in any frame of the opposite direction, the number up to which all have arrived. The sender keeps unacknowledged
+//! frames, at most a window of them, and sends the oldest again when nothing has been acknowledged for a while. It
+//! gives back frames beyond the window.
 //!
 //! ```text
 //!  sender         send()           next_frame()         arrived(): acknowledged
@@ -46,21 +47,22 @@ use super::{Body, Header, Kind};
 /// Bytes that a link adds to a frame.
 pub(crate) const TRAILER: u32 = 8;
 
-/// What a link needs to know of the engine below it, if that loses or reorders frames.
+/// The parameters of a link above an engine that loses or reorders frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Tells the frames of this job from those of others on the same network.
     pub session: u64,
-    /// So many frames of a lane may be on their way to a peer; at least 1. 256 by default.
+    /// Largest number of frames of a lane that may be on their way to a peer; at least 1.
     pub window: u32,
-    /// A frame is sent again if nothing has been acknowledged for so long. 50 ms by default.
+    /// Time without an acknowledgement after which a frame is sent again.
     pub resend: Duration,
-    /// That time doubles with each try, up to this. 1 s by default.
+    /// Upper bound of that time, which doubles with each try.
     pub slowest: Duration,
-    /// A peer that acknowledges nothing for so long is unreachable, for good. 30 s by default.
+    /// Time without an acknowledgement after which a peer counts as unreachable, for good.
     pub lost_after: Duration,
-    /// For so long an acknowledgement may wait for a frame that goes the same way, and takes it along; unless a quarter of the
-    /// window is owed, or frames were lost or came twice. Shorter than `resend`. 0 by default: it goes at once.
+    /// Time for which an acknowledgement may wait for a frame that takes it along. It does not wait if a quarter of
+    /// the window is owed, or if frames were lost or came twice. Shorter than `resend`. 0 by default: each
+    /// acknowledgement goes at once.
     pub acknowledge: Duration,
 }
 
@@ -77,13 +79,13 @@ impl Default for Pace {
     }
 }
 
-/// What became of a frame that has come.
+/// The result for an arriving frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Arrival {
     /// It is kept, until those before it have come.
     Kept,
-    /// It was an acknowledgement and nothing else.
+    /// It was only an acknowledgement.
     Heard,
     /// It has come before.
     Duplicate,
@@ -95,23 +97,23 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct LaneLink {
     pace: Pace,
-    /// The first has the number `acknowledged`.
+    /// Frames that the peer has not acknowledged; the first has the number `acknowledged`.
     unacknowledged: VecDeque<Body>,
-    /// So many of these, the last, have not been given to the engine yet.
+    /// Number of unacknowledged frames, at the end of the queue, that the engine has not been given yet.
     fresh: usize,
     acknowledged: u32,
     timer: Option<Timer>,
     /// The frames before this number were out when one was sent again: they may be lost, too.
     suspect: u32,
-    /// The oldest frame is suspect, and goes again at once.
+    /// True if the oldest frame is suspect, and goes again at once.
     resends: bool,
     /// The number of the frame that the owner takes next.
     expected: u32,
     /// Frames from `expected` on that have come.
     early: VecDeque<Option<Body>>,
-    /// The peer does not know of `expected` yet, or asks again: when it is to be told, at the latest.
+    /// The latest time to tell the peer of `expected`. Set while the peer does not know it, or asks again.
     owes: Option<Instant>,
-    /// So many frames have come that the peer does not know of.
+    /// Number of arrived frames that the peer does not know of.
     unsaid: u32,
 }
 
@@ -120,7 +122,7 @@ pub(crate) struct LaneLink {
 struct Timer {
     due: Instant,
     interval: Duration,
-    /// When something was acknowledged, or the first frame was sent.
+    /// The time of the last acknowledgement, or of the first frame.
     progress: Instant,
 }
 
@@ -129,7 +131,7 @@ impl LaneLink {
         Self::starting_at(0, pace)
     }
 
-    /// One whose frames are numbered from `first` on, both ways.
+    /// A link whose frames are numbered from `first` on in both directions.
     fn starting_at(first: u32, pace: Pace) -> Self {
         Self {
             pace,
@@ -149,7 +151,7 @@ impl LaneLink {
     /// Takes a frame, header and all, to be sent.
     ///
     /// # Errors
-    /// The window is full: here it is again.
+    /// The frame, if the window is full.
     pub(crate) fn send(&mut self, mut frame: Body, now: Instant) -> Result<(), Body> {
         if !self.has_room() {
             return Err(frame);
@@ -173,7 +175,7 @@ impl LaneLink {
         self.acknowledged.wrapping_add(place as u32)
     }
 
-    /// How many frames are out.
+    /// Number of frames that the engine was given and the peer has not acknowledged.
     fn out(&self) -> usize {
         self.unacknowledged.len() - self.fresh
     }
@@ -207,7 +209,7 @@ impl LaneLink {
         Some(frame)
     }
 
-    /// A frame has come. What became of it, and how many of ours it acknowledges.
+    /// Takes a frame that has arrived. Returns its result, and the number of our frames that it newly acknowledges.
     pub(crate) fn arrived(&mut self, mut frame: Body, now: Instant) -> (Arrival, u32) {
         let Some(header) = self.strip(&mut frame) else { return (Arrival::Refused, 0) };
         let acknowledged = self.hear(header.acknowledgement, now);
@@ -233,7 +235,7 @@ impl LaneLink {
         (arrival, acknowledged)
     }
 
-    /// A frame has come of which the peer is to know; at once, if it has been lost before, or others have.
+    /// Notes that the peer must be told of an arrived frame; at once if frames have been lost.
     fn owe(&mut self, now: Instant, is_awaited: bool) {
         self.unsaid += 1;
         let at_once = is_awaited || self.unsaid >= (self.pace.window / 4).max(1);
@@ -241,7 +243,7 @@ impl LaneLink {
         self.owes = Some(self.owes.map_or(due, |owes| owes.min(due)));
     }
 
-    /// The header, if the frame is of this session, which is cut off.
+    /// Cuts off the session. Returns the header, if the frame is of this session.
     fn strip(&self, frame: &mut Body) -> Option<Header> {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let (_, session) = frame.split_last_chunk::<{ TRAILER as usize }>()?;
@@ -252,7 +254,8 @@ impl LaneLink {
         is_ours.then_some(header)
     }
 
-    /// All of ours before this number have come. How many are new among them; none if it is no such number.
+    /// Takes an acknowledgement: all our frames before this number have arrived. Returns the number of newly
+    /// acknowledged frames; 0 if the number is not valid.
     fn hear(&mut self, acknowledgement: u32, now: Instant) -> u32 {
         let new = acknowledgement.wrapping_sub(self.acknowledged);
         if new == 0 || new as usize > self.out() {
@@ -268,7 +271,7 @@ impl LaneLink {
         new
     }
 
-    /// The frame that comes next, if it has come.
+    /// The next frame in order, if it has arrived.
     pub(crate) fn take(&mut self) -> Option<Body> {
         let frame = self.early.front_mut()?.take()?;
         self.early.pop_front();
@@ -276,27 +279,28 @@ impl LaneLink {
         Some(frame)
     }
 
-    /// When [`next_frame`](Self::next_frame) should be asked again, if nothing happens before.
+    /// The time to call [`next_frame`](Self::next_frame) again, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.timer.map(|timer| timer.due)
     }
 
-    /// When the peer is to be told what has come, the same; unless the engine has refused a frame of this lane.
+    /// The time to call [`next_frame`](Self::next_frame) to tell the peer of arrivals, unless the engine has refused
+    /// a frame of this lane.
     pub(crate) fn owes(&self) -> Option<Instant> {
         self.owes
     }
 
-    /// The peer has acknowledged nothing for too long.
+    /// Whether the peer has acknowledged nothing for too long.
     pub(crate) fn is_lost(&self, now: Instant) -> bool {
         self.timer.is_some_and(|timer| now.saturating_duration_since(timer.progress) >= self.pace.lost_after)
     }
 
-    /// Whether all that was to be sent has been acknowledged.
+    /// Whether all frames have been acknowledged.
     pub(crate) fn is_idle(&self) -> bool {
         self.unacknowledged.is_empty()
     }
 
-    /// Nobody takes what is not acknowledged.
+    /// Drops all unacknowledged frames.
     pub(crate) fn abandon(&mut self) {
         self.acknowledged = self.number(self.unacknowledged.len());
         self.unacknowledged.clear();

@@ -23,7 +23,7 @@ fn number(frame: &Body) -> u32 {
     u32::from_le_bytes(frame.as_ref().try_into().unwrap())
 }
 
-/// What the network, the users and the clock may do next. `end` is 0 or 1; numbers are taken round.
+/// The next step of the network, the users or the clock. `end` is 0 or 1; numbers are taken round.
 #[derive(Clone, Debug)]
 enum Step {
     Send {
@@ -237,7 +237,7 @@ fn a_frame_beyond_the_window_is_given_back_until_there_is_room() {
     here.send(frame(WINDOW), now).unwrap();
 }
 
-/// What the engine has not been given cannot have come.
+/// A frame that the engine was not given cannot have arrived.
 #[test]
 fn a_fresh_frame_is_not_acknowledged() {
     let now = Instant::now();
