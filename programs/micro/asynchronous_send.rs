@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Instant;
 
+use chanter::event::{AsyncEvent, asend, asynchronously};
 use chanter::prelude::*;
 
 use super::{Measured, Row, Work, machine, on, sum_below};

@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use chanter::prelude::*;
+use chanter::{
+    event::gather_on_hosts,
+    parasite::{Par, attach, prepare, reify},
+};
 
 use super::{Measured, Row, Work, machine, on, sum_below};
 use crate::kit::Failure;

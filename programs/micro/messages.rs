@@ -40,12 +40,12 @@ fn spawn_and_wait(work: Work, apart: bool) -> Result<Measured, Failure> {
             let mut sum = 0;
             for value in 0..threads {
                 let child = async move { value };
-                let child = if apart { spawn_on(1, child) } else { spawn(child) };
+                let child = if apart { Thread::builder().on(1).spawn(child) } else { spawn(child) };
                 sum += child.join().await?;
             }
             Ok(sum)
         };
-        let parent = if apart { spawn_on(0, parent) } else { spawn(parent) };
+        let parent = if apart { Thread::builder().on(0).spawn(parent) } else { spawn(parent) };
         Ok((parent.join().await??, clock))
     })
 }
@@ -78,8 +78,8 @@ fn bounce(work: Work, pairs: u64, apart: bool) -> Result<Measured, Failure> {
                 sum
             };
             callers.push(if apart {
-                spawn_on((pair + 1) % vps, echo);
-                spawn_on(pair % vps, call)
+                Thread::builder().on((pair + 1) % vps).spawn(echo);
+                Thread::builder().on(pair % vps).spawn(call)
             } else {
                 spawn(echo);
                 spawn(call)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
+use chanter::ChoiceSet;
 use chanter::prelude::*;
 use chanter_peer_kit::work::{self, PIECE};
 use chanter_peer_kit::{Program, System};

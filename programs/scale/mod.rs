@@ -10,6 +10,7 @@ mod tree;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use chanter::Stats;
 use chanter::prelude::*;
 
 use crate::kit::{AsynchronousHosts, AsynchronousParasites, Synchronous, bind_if_possible};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chanter::lock::Mutex as Turns;
+use chanter::sync::Mutex as Turns;
 use chanter_cluster::{Process, Service};
 
 /// A word's value, for a copy of it.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{event::from_cancel_safe, sync::CVar};
 use chanter_cluster::__table::{self, Called, linkme};
 use chanter_cluster::engine::{
     Caps, Certificate, Change, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId,

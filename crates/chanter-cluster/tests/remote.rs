@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter::{Activity, JoinError};
+use chanter::{JoinError, sync::CVar, thread::Activity};
 use chanter_cluster::engine::{Local, ProcessId, Why};
 use chanter_cluster::wire::Slot;
 use chanter_cluster::{
@@ -170,7 +170,7 @@ const TABLE: [(Target, [Answer; 6]); 8] = {
     ]
 };
 
-fn of_local<T>(result: Result<(), chanter::Refused<T>>) -> Answer {
+fn of_local<T>(result: Result<(), chanter::thread::Refused<T>>) -> Answer {
     match result {
         Ok(()) => Done,
         Err(refused) if refused.is_overruled() => Overruled,

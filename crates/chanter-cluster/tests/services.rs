@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use chanter::prelude::*;
+use chanter::sync::CVar;
 use chanter_cluster::engine::{Local, ProcessId, Why};
 use chanter_cluster::{Begun, CallError, Plain, Process, ServeError, Service, local};
 

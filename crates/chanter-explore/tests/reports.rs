@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
-use chanter::deadlock::{ThreadState, Waiting, Wanted};
-use chanter::lock::{Mutex, RwLock, Semaphore};
 use chanter::prelude::*;
+use chanter::{
+    ThreadBuilder,
+    deadlock::{ThreadState, Waiting, Wanted},
+    event::from_future,
+    sync::{Mutex, RwLock, Semaphore},
+};
 use chanter_explore::{Explorer, Failure};
 
 /// The deadlock that the exhaustive search finds in `program`.

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use chanter::deadlock::{ThreadState, Waiting};
-use chanter::lock::RwLock;
 use chanter::prelude::*;
+use chanter::{
+    deadlock::{ThreadState, Waiting},
+    parasite::{Par, reify},
+    sync::RwLock,
+};
 use chanter_explore::{Explorer, Failure, FailureKind, Parasites};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -7,6 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
+use chanter::{
+    event::{from_cancel_safe, from_future},
+    parasite::{Par, attach, prepare, reify},
+    sync::{Barrier, CVar, MVar, swap},
+};
 use chanter_explore::{Explorer, FailureKind, REPLAY, Report};
 
 #[derive(Clone, Default)]
@@ -418,7 +423,7 @@ fn branches_that_are_never_ready_are_no_decisions_elsewhere() {
     assert_eq!([0, 3].map(|more| schedules(tried, more)), [1, 1]);
     let locked = |more: usize| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
-            let lock = Arc::new(chanter::lock::Mutex::new(()));
+            let lock = Arc::new(chanter::sync::Mutex::new(()));
             let guard = lock.clone().lock_owned().await;
             let waits = spawn(async move {
                 let unset: Vec<BoxEvent<'_, ()>> = (0..more).map(|_| IVar::new().get().boxed()).collect();

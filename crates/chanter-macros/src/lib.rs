@@ -87,7 +87,7 @@ use proc_macro::TokenStream;
 /// ```
 /// #[chanter::main(vps = 2, name = "twins")]
 /// async fn main() {
-///     let answer = chanter::spawn_on(1, async { 6 * 7 }).join().await;
+///     let answer = chanter::Thread::builder().on(1).spawn(async { 6 * 7 }).join().await;
 ///     assert_eq!(answer.unwrap(), 42);
 /// }
 /// ```

@@ -34,7 +34,7 @@ async fn code() -> ExitCode {
 
 #[chanter::main(vps = two(), name = "pair")]
 async fn sum_of_two_processors() -> usize {
-    let one = chanter::spawn_on(1, async { 41 });
+    let one = chanter::Thread::builder().on(1).spawn(async { 41 });
     one.join().await.unwrap() + 1
 }
 
@@ -90,7 +90,7 @@ async fn moves() -> bool {
     });
     let here = thread::current().id();
     let there = has_begun.recv().await.unwrap();
-    let name = chanter::current_thread().and_then(|thread| thread.name().map(str::to_owned));
+    let name = chanter::thread::current_thread().and_then(|thread| thread.name().map(str::to_owned));
     assert_eq!(name.as_deref(), Some("main"));
     // The hog has the OS thread; we go on, elsewhere.
     let has_moved = here == there && thread::current().id() != there;

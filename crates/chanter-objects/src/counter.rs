@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chanter::CVar;
-use chanter::channel::Get;
+use chanter::sync::{CVar, Get};
 
 /// Is determined when it has been counted down to zero: one wait for many ends. Clones share it.
 ///

@@ -25,7 +25,7 @@
 //! | [`with`](Ref::with), [`with_async`](Ref::with_async) | others that read |
 //! | [`with_mut`](Ref::with_mut), [`with_mut_async`](Ref::with_mut_async) | nobody |
 //!
-//! An object lets in who is polled, in order of coming (see [`chanter::lock`]): one that waits and is not polled holds nobody
+//! An object lets in who is polled, in order of coming (see [`chanter::sync`]): one that waits and is not polled holds nobody
 //! up. An async method is inside until it ends, beyond its suspensions. If it calls its own object through a `Ref` and may not
 //! be inside twice, it waits for itself; so calls within an object are plain ones, of the methods themselves.
 //!

@@ -209,7 +209,7 @@ fn calls_exclude_across_threads() {
     let machine = workers(2);
     let dropped = machine.block_on(async move {
         let threads = Vec::from_iter((0..4).map(|index| {
-            spawn_on(index % 2, async move {
+            Thread::builder().on(index % 2).spawn(async move {
                 let mut written = 0;
                 for round in 0..rounds {
                     // A streak that earns a bias, now and then.
@@ -265,7 +265,7 @@ fn objects_end_beside_calls() {
         let ends = Arc::clone(&ends);
         async move {
             let (tx, rx) = channel::<(u32, Ref<(u32, Probe)>)>();
-            let caller = spawn_on(1, async move {
+            let caller = Thread::builder().on(1).spawn(async move {
                 let mut calls = 0;
                 while let Ok((number, object)) = rx.recv().await {
                     loop {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use chanter::event::from_future;
 use chanter::prelude::*;
 use chanter_cluster::Process;
 use chanter_cluster::engine::Local;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
+use chanter::{ThreadBuilder, event::from_cancel_safe};
 use chanter_cluster::engine::{Change, ProcessId, Why};
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;

@@ -4,6 +4,7 @@
 //! cargo run --example asynchronous_sends
 //! ```
 
+use chanter::event::{AsyncEvent, arecv, asend, choose_later};
 use chanter::prelude::*;
 
 // The compiler cannot see that what an asynchronous event keeps of `&str` is `Send`: `main` stays here.

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use chanter::event::gather_k;
 use chanter::prelude::*;
 
 /// A service that answers after a while, again and again.

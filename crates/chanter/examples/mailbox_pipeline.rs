@@ -1,6 +1,7 @@
 //! A pipeline of threads. Mailboxes never make their senders wait; a bounded channel holds a fast
 //! stage back to the pace of a slow one. A receiver is also a `Stream`.
 
+use chanter::TrySendError;
 use chanter::prelude::*;
 use futures::StreamExt;
 

@@ -12,7 +12,9 @@ async fn jobs() -> String {
     for n in 0..2 * BATCH {
         let tx = tx.clone();
         let (name, priority) = if n % 2 == 0 { ('b', -1) } else { ('R', 3) };
-        spawn_with(Attributes::new().priority(priority), async move { tx.send(name).await });
+        Thread::builder()
+            .attributes(Attributes::new().priority(priority))
+            .spawn(async move { tx.send(name).await });
     }
     drop(tx);
     let mut order = String::new();

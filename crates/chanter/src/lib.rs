@@ -61,18 +61,20 @@ pub mod event;
 mod frame;
 mod inspect;
 pub mod io;
-pub mod lock;
+mod lock;
 mod machine;
 pub mod policy;
+#[path = "sync/mod.rs"]
+mod primitives;
 #[cfg(unix)]
 pub mod process;
 mod sched;
 mod select;
 #[cfg(unix)]
 pub mod signal;
-mod sync;
-mod thread;
-mod time;
+#[path = "thread/mod.rs"]
+mod threads;
+pub mod time;
 
 /// Simulated machines: what explorers of schedules are built on, such as the
 /// crate `chanter-explore`.
@@ -80,34 +82,83 @@ pub mod simulation {
     pub use crate::inspect::{Note, Outcome, Simulation};
 }
 
+/// What threads share: locks, variables, and channels with several readers. Each waiting operation is an event.
+///
+/// Locks queue their waiters in order; see [`Mutex`](sync::Mutex). Channels of one kind, from one sender's side to one
+/// receiver's, are in the root: [`channel()`], [`bounded`], [`mailbox`].
+pub mod sync {
+    pub use crate::channel::barrier::{Barrier, BarrierPass, BarrierWait};
+    pub use crate::channel::broadcast::{Broadcast, BroadcastError, Subscriber, SubscriberRecv, broadcast};
+    pub use crate::channel::cvar::CVar;
+    pub use crate::channel::ivar::{Get, IVar};
+    pub use crate::channel::multicast::{Multicast, Port, PortRecv, multicast};
+    pub use crate::channel::mvar::{MVar, Put, Read, Replace, Take};
+    pub use crate::channel::rpc::{Accept, CallError, Client, Reply, Server, rpc};
+    pub use crate::channel::swap::{Exchange, Swap, SwapChannel, Trade, swap};
+    pub use crate::channel::watch::{Changed, Watched, Watcher, watch};
+    pub use crate::lock::{
+        Acquire, Acquiring, AcquiringOwned, Condvar, Mutex, MutexGuard, OwnedMutexGuard, OwnedPermit,
+        OwnedReadGuard, OwnedWriteGuard, Permit, ReadGuard, Reading, ReadingOwned, RwLock, Semaphore,
+        SemaphoreClosed, TryAcquireError, Wait, WriteGuard, Writing, WritingOwned,
+    };
+    pub(crate) use crate::primitives::*;
+}
+
+/// Threads as values: spawned, joined, asked, listed.
+///
+/// A *host* is scheduled by a policy; [`spawn`] starts one, and [`Thread::builder`] one with a name, attributes or a place.
+/// A *parasite* runs where it is spawned: see [`parasite`]. A *delayed* thread waits for somebody to demand its value:
+/// see [`delay`].
+pub mod thread {
+    pub use crate::frame::{Activity, JoinError, Progress};
+    pub use crate::inspect::{Kin, Threads, current_thread};
+    pub use crate::sched::{Checkpoint, Yield, yield_now};
+    pub(crate) use crate::threads::*;
+    pub use crate::threads::{
+        Demand, Join, LocalThread, Refused, Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder,
+        delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate,
+    };
+}
+
+/// Parasites: threads without a stack, which run on another thread's until they block.
+///
+/// [`spawn_parasite`] starts one. With [`reify`](parasite::reify), [`prepare`](parasite::prepare) and [`attach`](parasite::attach) a program builds its own blocking operations;
+/// [`inflate`](parasite::inflate) makes a host of a parasite.
+pub mod parasite {
+    pub use crate::threads::{
+        Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify, spawn_parasite,
+    };
+}
+
+/// The processors of the machine at hand, and which of a machine's virtual processors are neighbours.
+pub mod topology {
+    pub use crate::sched::{Neighbours, Topology};
+}
+
+pub use channel::ivar::IVar;
 pub use channel::{
-    Barrier, Broadcast, BroadcastError, CVar, CallError, Client, Closed, IVar, MVar, Multicast, Port,
-    Receiver, Reply, SendError, Sender, Server, Subscriber, Swap, SwapChannel, TryRecvError, TrySendError,
-    Watched, Watcher, bounded, broadcast, channel, mailbox, multicast, rpc, swap, watch,
+    Closed, Receiver, SendError, Sender, TryRecvError, TrySendError, bounded, channel, mailbox,
 };
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
 pub use event::{
-    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, LocalBoxEvent, Nack, always, arecv, asend,
-    asynchronously, choose, choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe,
-    from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat,
-    resumable, with_nack, wrap_abort,
+    BoxEvent, ChoiceSet, Event, LocalBoxEvent, Nack, always, choose, choose_biased, gather, guard, never,
+    with_nack,
 };
-pub use frame::{Activity, JoinError, Progress};
+pub use frame::JoinError;
 pub use inspect::deadlock;
-pub use inspect::{Kin, Threads, current_thread};
 #[doc(hidden)]
 pub use machine::entry as __main;
+pub use machine::{
+    Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
+};
+pub use sched::{Stats, checkpoint, yield_if_requested, yield_now};
 #[doc(hidden)]
 pub use select::arms as __arms;
-pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
-pub use thread::{
-    Demand, Inflate, Join, LocalThread, Par, ReadyPar, Refused, Reify, Request, Scope, ScopedThread,
-    Speculation, Thread, ThreadBuilder, attach, delay, fork_join, inflate, prepare, reify, scope,
-    scope_blocking, spawn, spawn_local, spawn_named, spawn_near, spawn_on, spawn_parasite, spawn_with,
-    speculate,
-};
-pub use time::{After, after, at, now};
+pub use threads::fiber::{self, spawn_fiber};
+pub use threads::{Thread, ThreadBuilder, delay, fork_join, scope, spawn, spawn_local, spawn_parasite};
+pub use time::{after, at, now};
+
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
 pub mod base {
@@ -116,12 +167,12 @@ pub mod base {
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
     pub use crate::machine::threads::{Random, Threads};
+    #[cfg(op_count)]
+    pub use crate::primitives::op_count;
+    pub use crate::primitives::stack_local;
+    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock};
     pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
-    #[cfg(op_count)]
-    pub use crate::sync::op_count;
-    pub use crate::sync::stack_local;
-    pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
 
     /// What a [`JoinError`](crate::JoinError) says of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
@@ -135,23 +186,12 @@ pub mod base {
     }
 }
 
-pub use machine::{
-    Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
-};
-pub use sched::{Checkpoint, Neighbours, Stats, Topology, Yield, checkpoint, yield_if_asked, yield_now};
-
-/// Everything that most programs need.
+/// The names that most programs need.
 pub mod prelude {
     pub use crate::{
-        Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, ChoiceSet, Closed,
-        Event, IVar, JoinError, LocalBoxEvent, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar,
-        Receiver, SendError, Sender, Stats, Subscriber, Swap, SwapChannel, Thread, ThreadBuilder,
-        TryRecvError, TrySendError, Watched, Watcher, after, always, arecv, asend, asynchronously, at,
-        attach, block_in_place, block_on, bounded, broadcast, channel, checkpoint, choose, choose_biased,
-        choose_earliest, choose_later, choose_now, current_thread, delay, fork_join, from_cancel_safe,
-        from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
-        multicast, never, optional, prepare, reify, repeat, resumable, rpc, scope, scope_blocking, select,
-        spawn, spawn_blocking, spawn_fiber, spawn_fiber_on, spawn_local, spawn_named, spawn_near, spawn_on,
-        spawn_parasite, spawn_with, speculate, swap, watch, with_nack, wrap_abort, yield_if_asked, yield_now,
+        BoxEvent, Closed, Event, IVar, JoinError, Machine, Nack, Receiver, SendError, Sender, Thread, after,
+        always, at, block_on, bounded, channel, choose, choose_biased, delay, fork_join, gather, guard,
+        mailbox, never, scope, select, spawn, spawn_blocking, spawn_fiber, spawn_local, spawn_parasite,
+        with_nack, yield_now,
     };
 }

@@ -77,9 +77,9 @@
 ///
 /// * From Tokio: no arm need be "cancel safe", because losing an event loses
 ///   nothing. A plain future is no event: wrap it with
-///   [`from_future`](crate::from_future),
-///   [`resumable`](crate::resumable) or, if it is cancel safe,
-///   [`from_cancel_safe`](crate::from_cancel_safe). An arm whose pattern does
+///   [`from_future`](crate::event::from_future),
+///   [`resumable`](crate::event::resumable) or, if it is cancel safe,
+///   [`from_cancel_safe`](crate::event::from_cancel_safe). An arm whose pattern does
 ///   not match is not "disabled": see above.
 ///   ```compile_fail,E0277
 ///   # use chanter::prelude::*;
@@ -270,7 +270,7 @@ macro_rules! __select {
 
     (@event {$event:expr} {}) => { $event };
     (@event {$event:expr} {$if:expr}) => {
-        $crate::optional(if $if { ::core::option::Option::Some($event) } else { ::core::option::Option::None })
+        $crate::event::optional(if $if { ::core::option::Option::Some($event) } else { ::core::option::Option::None })
     };
 
     (@wait [await] $choice:expr) => { $choice.await };

@@ -10,9 +10,12 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chanter::Activity;
-use chanter::lock::{Mutex, RwLock};
 use chanter::prelude::*;
+use chanter::{
+    event::{choose_earliest, optional},
+    sync::{Mutex, RwLock},
+    thread::Activity,
+};
 
 const CASE: &str = "CHANTER_TEST_CASE";
 
@@ -138,7 +141,7 @@ fn fibers_on_the_stack_of_another_say_what_they_wait_on() {
         return;
     }
     machine(1).block_on(async {
-        let (tx, rx) = channel::<chanter::Join<()>>();
+        let (tx, rx) = channel::<chanter::thread::Join<()>>();
         let outer = spawn_fiber(move || {
             let middle = chanter::fiber::Builder::new().delay(move || {
                 let inner = chanter::fiber::Builder::new()

@@ -6,8 +6,11 @@ mod common;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use chanter::deadlock::{Watchdog, dump};
 use chanter::prelude::*;
+use chanter::{
+    deadlock::{Watchdog, dump},
+    sync::CVar,
+};
 use common::{machine, until_blocked, watchdog};
 
 /// Threads of every kind that wait, each on something else.
@@ -15,7 +18,7 @@ async fn wait() -> (Vec<Thread<()>>, Sender<u32>, IVar<()>) {
     let (tx, rx) = channel::<u32>();
     let (ivar, other) = (IVar::new(), rx.clone());
     let read = ivar.get();
-    let joined = spawn_named("reader", async move { read.await });
+    let joined = Thread::builder().name("reader").spawn(async move { read.await });
     let join = joined.join();
     let late = after(Duration::from_secs(3600));
     let threads = vec![

@@ -7,6 +7,7 @@ mod common;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use chanter::ChoiceSet;
 use chanter::prelude::*;
 use common::memory::{flat, resident};
 use common::{machine, watchdog};
@@ -140,7 +141,7 @@ fn channels_come_and_go() {
                     });
                     all.asend(rx).unwrap();
                 }
-                let elsewhere = spawn_on(n % vps, async move {
+                let elsewhere = Thread::builder().on(n % vps).spawn(async move {
                     for _ in 0..AT_ONCE / 2 {
                         assert_eq!(ended.recv().await.unwrap().recv().await, Ok(1));
                     }

@@ -8,6 +8,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::{
+    Barrier, Broadcast, CVar, MVar, Multicast, Swap, SwapChannel, Watched, broadcast, multicast, rpc, swap,
+    watch,
+};
 use common::memory::{flat, resident};
 use common::{machine, poll, watchdog};
 
@@ -26,7 +30,7 @@ struct All {
     value: Watched<u32>,
     barrier: Barrier,
     over: CVar,
-    calls: (chanter::Client<u32, u32>, chanter::Server<u32, u32>),
+    calls: (chanter::sync::Client<u32, u32>, chanter::sync::Server<u32, u32>),
 }
 
 impl All {

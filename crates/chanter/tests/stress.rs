@@ -21,6 +21,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
+use chanter::{
+    event::{Ageing, choose_earliest, optional},
+    parasite::inflate,
+};
 use common::{Ledger, Payload, Random, machine, watchdog};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
 
+use chanter::ThreadBuilder;
 use chanter::prelude::*;
 use common::{apart, machine, until, until_blocked};
 use tracing::field::{Field, Visit};
@@ -119,7 +120,7 @@ fn a_parasite_that_another_attaches_is_in_its_own_span() {
     let recorder = Recorder::start();
     machine(1).block_on(async {
         let (tx, rx) = channel();
-        let child = spawn_named("spawner", async {
+        let child = Thread::builder().name("spawner").spawn(async {
             spawn_parasite(async move {
                 info!("before");
                 rx.recv().await.unwrap();
@@ -127,7 +128,7 @@ fn a_parasite_that_another_attaches_is_in_its_own_span() {
             });
         });
         child.await.unwrap();
-        let attaches = spawn_named("attacher", async move {
+        let attaches = Thread::builder().name("attacher").spawn(async move {
             tx.send(()).await.unwrap();
             info!("attached");
         });
@@ -150,9 +151,9 @@ fn spans_nest_at_the_spawn() {
     let recorder = Recorder::start();
     let machine = Machine::builder().vps(1).genealogy(true).build().unwrap();
     machine.block_on(async {
-        let grandchild = spawn_named("parent", async {
+        let grandchild = Thread::builder().name("parent").spawn(async {
             let within = tracing::info_span!("section", name = "section");
-            within.in_scope(|| spawn_named("child", async { info!("from the child") }))
+            within.in_scope(|| Thread::builder().name("child").spawn(async { info!("from the child") }))
         });
         let child = grandchild.await.unwrap();
         let id = child.id().unwrap();
@@ -173,7 +174,7 @@ fn each_kind_of_thread_has_one() {
     let recorder = Recorder::start();
     machine(1).block_on_local(async {
         let delayed = delay(async { info!("delayed") });
-        let asks = spawn_named("asker", delayed.join());
+        let asks = Thread::builder().name("asker").spawn(delayed.join());
         asks.await.unwrap().unwrap();
         delay(async { info!("evaluated") }).await.unwrap();
         spawn_fiber(|| info!("fiber")).await.unwrap();
@@ -223,7 +224,7 @@ fn a_host_that_migrates_keeps_its_span() {
     let seen = Arc::clone(&there);
     let rounds = machine.block_on(async move {
         let (tx, rx) = channel();
-        let host = spawn_named("traveller", async move {
+        let host = Thread::builder().name("traveller").spawn(async move {
             while let Ok(round) = rx.recv().await {
                 info!("round {round}");
                 seen.lock().unwrap().push(std::thread::current().id());
@@ -273,7 +274,7 @@ fn a_fiber_takes_the_parasites_on_its_stack_with_it() {
         });
         until_blocked(&fiber).await;
         info!("meanwhile");
-        spawn_named("other", async { info!("another") }).await.unwrap();
+        Thread::builder().name("other").spawn(async { info!("another") }).await.unwrap();
         wake.send(()).await.unwrap();
         rx.recv().await.unwrap();
         fiber.await.unwrap();
@@ -317,7 +318,7 @@ fn a_future_is_dropped_in_its_span() {
         yield_now().await;
         let last = Last("never run");
         drop(ThreadBuilder::new().name("never run").delay(async move { drop(last) }));
-        let panics = spawn_named("panics", async {
+        let panics = Thread::builder().name("panics").spawn(async {
             let _last = Last("panics");
             panic!("on purpose");
         });
@@ -424,7 +425,7 @@ fn a_subscriber_may_block_when_a_fiber_is_suspended_and_goes_on() {
         let (tx, rx) = channel::<u32>();
         let outer = chanter::fiber::Builder::new().name("outer").spawn(move || {
             // It is polled on the fiber's stack, and blocks there: so the fiber is suspended within its span.
-            let inner = spawn_named("inner", async move {
+            let inner = Thread::builder().name("inner").spawn(async move {
                 let sum = rx.recv().sync_blocking().unwrap() + rx.recv().sync_blocking().unwrap();
                 info!("from within");
                 sum

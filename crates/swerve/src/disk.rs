@@ -29,8 +29,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter::lock::{OwnedPermit, Semaphore};
 use chanter::prelude::*;
+use chanter::sync::{OwnedPermit, Semaphore};
 
 /// Enough to keep a disk busy; calls on files that memory holds do not come here.
 const OWN: usize = 4;

@@ -15,8 +15,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use chanter::lock::{OwnedPermit, Semaphore};
 use chanter::prelude::*;
+use chanter::sync::{OwnedPermit, Semaphore};
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
     RANGE, SERVER, X_CONTENT_TYPE_OPTIONS,

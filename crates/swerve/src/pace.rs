@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chanter::lock::{OwnedPermit, Semaphore};
+use chanter::sync::{OwnedPermit, Semaphore};
 
 /// Turns at the same time: enough to keep all processors busy, even if the half of them wait to be scheduled.
 const TURNS_PER_CORE: usize = 4;

@@ -3,7 +3,7 @@
 use std::io;
 
 use chanter::prelude::*;
-use chanter::signal;
+use chanter::{event::optional, signal};
 
 use crate::stop::Stop;
 

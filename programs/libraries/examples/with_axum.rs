@@ -4,8 +4,11 @@
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
+use chanter::{
+    io::{TcpListener, TcpStream},
+    sync::CVar,
+};
 use chanter_libraries::serve;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use serde_json::{Value, json};

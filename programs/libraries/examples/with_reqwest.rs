@@ -2,9 +2,12 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use chanter::bridge::tokio::{entered, on_tokio, shared_handle};
-use chanter::io::TcpListener;
 use chanter::prelude::*;
+use chanter::{
+    bridge::tokio::{entered, on_tokio, shared_handle},
+    io::TcpListener,
+    sync::CVar,
+};
 use chanter_libraries::serve;
 use reqwest::Client;
 use serde_json::{Value, json};

@@ -4,9 +4,8 @@
 use std::io;
 
 use axum::Router;
-use chanter::bridge::hyper::Timer;
-use chanter::io::TcpListener;
 use chanter::prelude::*;
+use chanter::{bridge::hyper::Timer, io::TcpListener, sync::CVar};
 use hyper::server::conn::http1;
 use hyper_util::service::TowerToHyperService;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use chanter::parasite::inflate;
 use chanter::prelude::*;
 
 use super::books::{Books, Serial, Side};

@@ -186,7 +186,7 @@ impl Tree {
     }
 
     fn follow(&self, module: usize, rest: &[String], depth: usize) -> Option<Target> {
-        let here = &self.modules[module];
+        let (here_at, here) = (module, &self.modules[module]);
         let Some(head) = rest.first() else { return Some(Target::Module(module)) };
         let bound: Vec<Target> = here.names.get(head).map_or(Vec::new(), |paths| {
             // An import of another crate's item leads nowhere here.
@@ -198,7 +198,12 @@ impl Tree {
                 Target::Module(module) => Some(*module),
                 Target::Item(_) => None,
             });
-            if let Some(module) = child.into_iter().chain(modules).next() {
+            let module = child.into_iter().chain(modules).next();
+            let module = module.or_else(|| match self.through_globs(here_at, head, depth) {
+                Some(Some(Target::Module(module))) => Some(module),
+                _ => None,
+            });
+            if let Some(module) = module {
                 return self.follow(module, &rest[1..], depth + 1);
             }
         }
@@ -215,20 +220,28 @@ impl Tree {
             return None;
         }
         // An item that a glob brings in, or that a macro of this file makes.
-        let globs = here.globs.iter().filter_map(|glob| self.resolve(here, glob, depth + 1));
-        let through = globs.filter_map(|target| match target {
-            Target::Module(module) if depth < 20 => self.named(module, head),
-            _ => None,
-        });
-        Some(through.into_iter().next().unwrap_or(Target::Item(here.file)))
+        self.through_globs(module, head, depth).unwrap_or(Some(Target::Item(here.file)))
     }
 
-    /// The target of `name` in `module` itself.
-    fn named(&self, module: usize, name: &String) -> Option<Target> {
+    /// The target of `name` among what the globs of `module` bring in; `None` inside if that lies outside the crate.
+    fn through_globs(&self, module: usize, name: &String, depth: usize) -> Option<Option<Target>> {
+        let here = &self.modules[module];
+        let modules = here.globs.iter().filter_map(|glob| match self.resolve(here, glob, depth + 1) {
+            Some(Target::Module(module)) if depth < 20 => Some(module),
+            _ => None,
+        });
+        modules.into_iter().find_map(|module| self.named(module, name, depth + 1))
+    }
+
+    /// The target of `name` in `module`, or among what its globs bring in.
+    fn named(&self, module: usize, name: &String, depth: usize) -> Option<Option<Target>> {
         let here = &self.modules[module];
         let has =
             here.items.contains(name) || here.names.contains_key(name) || self.child(here, name).is_some();
-        if has { self.follow(module, std::slice::from_ref(name), 1) } else { None }
+        if has {
+            return Some(self.follow(module, std::slice::from_ref(name), depth));
+        }
+        self.through_globs(module, name, depth)
     }
 }
 
@@ -308,6 +321,21 @@ mod tests {
 
     fn with(file: &str, text: &str) -> Vec<String> {
         edges(&[&BASE[..], &[(file, text)]].concat())
+    }
+
+    #[test]
+    fn globs_are_followed_through_globs() {
+        let face = ("lib.rs", "mod low; mod vp; pub mod face { pub(crate) use crate::low::*; }");
+        let low = [
+            ("low/mod.rs", "mod door; pub(crate) use door::*;"),
+            ("low/door.rs", "pub use std::Arc; pub struct Cell;"),
+        ];
+        let of = |text| edges(&[&[face], &low[..], &[("vp.rs", text)]].concat());
+        let own = of("use std::Arc;");
+        assert_eq!(of("use crate::face::Arc;"), own, "it lies outside");
+        let with = |edge: &str| [&own[..], &[edge.to_owned()]].concat();
+        assert_eq!(of("use crate::face::Cell;"), with("vp > low/door"));
+        assert_eq!(of("use crate::face::door::Cell;"), with("vp > low/door"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chanter::ChoiceSet;
 use chanter::prelude::*;
 
 use super::row::{Moved, Ran, Row, Shape, Tally, cannot};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
+use chanter::thread::Progress;
 
 use super::{machine, on_machine, value_of};
 use crate::case::{Case, Failure, Load, Outcome, Sample, expect};

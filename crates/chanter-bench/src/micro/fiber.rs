@@ -72,7 +72,8 @@ fn switch(load: Load) -> Outcome {
     let (turns, elapsed) = on_machine(load.vps, async move {
         let clock = Instant::now();
         // On one virtual processor, or there is nobody to switch to.
-        let (one, other) = (spawn_fiber_on(0, turns), spawn_fiber_on(0, turns));
+        let (one, other) =
+            (fiber::Builder::new().on(0).spawn(turns), fiber::Builder::new().on(0).spawn(turns));
         let turns = one.await? + other.await?;
         Ok((turns, clock.elapsed()))
     })?

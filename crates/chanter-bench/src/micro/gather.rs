@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use chanter::event::gather_on_hosts;
 use chanter::prelude::*;
 
 use super::{on_machine, value_of};

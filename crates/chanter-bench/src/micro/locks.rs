@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chanter::lock::{Mutex, RwLock, Semaphore};
 use chanter::prelude::*;
+use chanter::sync::{Mutex, RwLock, Semaphore};
 
 use super::{on_machine, value_of};
 use crate::case::{Case, Failure, Load, Outcome, Sample, expect};

@@ -6,9 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chanter::io::{TcpListener, UnixStream};
-use chanter::lock::{Mutex, RwLock, Semaphore};
 use chanter::prelude::*;
+use chanter::{
+    event::from_cancel_safe,
+    io::{TcpListener, UnixStream},
+    sync::{
+        Barrier, CVar, MVar, Mutex, RwLock, Semaphore, SwapChannel, broadcast, multicast, rpc, swap, watch,
+    },
+};
 
 use super::on_machine;
 use crate::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};

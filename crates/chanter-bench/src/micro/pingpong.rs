@@ -97,8 +97,8 @@ fn apart(load: Load) -> Outcome {
         let clock = Instant::now();
         let (ping, pings) = channel();
         let (pong, pongs) = channel();
-        spawn_on(1, echo(pings, pong));
-        let sum = value_of(spawn_on(0, call(ping, pongs, calls(load, 1)))).await?;
+        Thread::builder().on(1).spawn(echo(pings, pong));
+        let sum = value_of(Thread::builder().on(0).spawn(call(ping, pongs, calls(load, 1)))).await?;
         Ok::<_, Failure>((sum, clock))
     })??;
     checked(load, 1, done)

@@ -116,8 +116,8 @@ fn host(load: Load) -> Outcome {
 
 /// The same, with the host on another virtual processor: two messages across for each.
 fn across(load: Load) -> Outcome {
-    let spawner = spawn_and_join(load, |value| spawn_on(1, async move { value }));
-    on_machine(load.vps, async move { joined(load, spawn_on(0, spawner)).await })?
+    let spawner = spawn_and_join(load, |value| Thread::builder().on(1).spawn(async move { value }));
+    on_machine(load.vps, async move { joined(load, Thread::builder().on(0).spawn(spawner)).await })?
 }
 
 async fn spawn_and_join(

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use chanter::lock::Mutex;
 use chanter::prelude::*;
+use chanter::sync::Mutex;
 use chanter_cluster::engine::Why;
 use chanter_cluster::{CallError, Process, ServeError, Service, Serving};
 use serde::{Deserialize, Serialize};

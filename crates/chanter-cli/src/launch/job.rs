@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use chanter::prelude::*;
-use chanter::process::Child;
-use chanter::signal;
+use chanter::{event::optional, process::Child, signal};
 use chanter_cluster::launcher;
 use nix::sys::signal::Signal;
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
+use chanter::ThreadBuilder;
 use chanter::prelude::*;
 
 /// A thread that calls its owner when something is due. It sleeps as long as nothing is.

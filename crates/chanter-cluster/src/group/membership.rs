@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 

@@ -14,8 +14,8 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chanter::lock::Mutex as Turns;
 use chanter::prelude::*;
+use chanter::{event::from_cancel_safe, sync::Mutex as Turns};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::ProcessId;

@@ -15,8 +15,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use chanter::base::{BiasedLock, wake_first};
 use chanter::prelude::*;
+use chanter::{
+    ThreadBuilder,
+    base::{BiasedLock, wake_first},
+};
 
 use notifier::ServerNotifier;
 use outstanding::{Accounts, Outstanding};

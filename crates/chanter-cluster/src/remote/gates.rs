@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chanter::CVar;
+use chanter::sync::CVar;
 use foldhash::fast::RandomState;
 
 use crate::engine::ProcessId;

@@ -8,9 +8,12 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 
-use chanter::base::BiasedLock;
 use chanter::prelude::*;
-use chanter::{Refused as Refusal, Request};
+use chanter::{
+    ThreadBuilder,
+    base::BiasedLock,
+    thread::{Refused as Refusal, Request},
+};
 use foldhash::fast::RandomState;
 
 use super::ending::{Ending, Hosted};

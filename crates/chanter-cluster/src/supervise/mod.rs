@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chanter::ThreadBuilder;
 use chanter::prelude::*;
 
 use child::{Child, Current};

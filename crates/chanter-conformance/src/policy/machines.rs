@@ -5,10 +5,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::Family;
-use chanter::base::Threads;
-use chanter::current_vp;
-use chanter::policy::{Fifo, Policy, Reason, WorkStealing};
 use chanter::prelude::*;
+use chanter::{
+    base::Threads,
+    current_vp,
+    policy::{Fifo, Policy, Reason, WorkStealing},
+};
 
 type Found = Result<(), String>;
 
@@ -165,7 +167,7 @@ pub(super) fn need_thread(families: &Arc<dyn Fn() -> Family + Send + Sync>) -> F
         let ran = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&ran);
         machine.block_on(async move {
-            let busy = spawn_on(0, async move {
+            let busy = Thread::builder().on(0).spawn(async move {
                 // More than one: a single thread is often awaited at once, and
                 // is left alone for a while.
                 for _ in 0..SHARED {

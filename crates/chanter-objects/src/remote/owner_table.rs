@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use chanter::lock::Semaphore;
-use chanter::{after, spawn};
+use chanter::{after, spawn, sync::Semaphore};
 use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Process};

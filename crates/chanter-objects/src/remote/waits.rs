@@ -38,9 +38,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use chanter::base::stack_local;
-use chanter::event::Sync as Synchronizing;
-use chanter::{After, Event, Sender, after, choose, from_future, mailbox, spawn};
+use chanter::{
+    Event, Sender, after,
+    base::stack_local,
+    choose,
+    event::{Sync as Synchronizing, from_future},
+    mailbox, spawn,
+    time::After,
+};
 use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{Caller, Process};

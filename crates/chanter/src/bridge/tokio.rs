@@ -12,6 +12,7 @@
 //!
 //! ```
 //! # use chanter::prelude::*;
+//! # use chanter::event::from_cancel_safe;
 //! # use std::time::Duration;
 //! use chanter::bridge::tokio::{entered, on_tokio, shared_handle};
 //!
@@ -58,7 +59,7 @@ use crate::sched::fiber::Bound;
 /// from a channel.
 /// An output that is there already is dropped. Tasks and blocking calls that it has spawned itself go on. So use this
 /// for work that may be cut short anywhere. For other work spawn a task, and make its handle
-/// [`resumable`](crate::resumable). Then each choice waits for the same task.
+/// [`resumable`](crate::event::resumable). Then each choice waits for the same task.
 ///
 /// **Fails** with a [`JoinError`] that [is a panic](JoinError::is_panic) if the task panics, and one that
 /// [is cancelled](JoinError::is_cancelled) if the runtime shuts down.

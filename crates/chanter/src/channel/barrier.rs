@@ -24,6 +24,7 @@ use crate::sync::{Arc, Lock, spin};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::Barrier;
 /// let barrier = Barrier::new(2);
 /// let other = barrier.clone();
 /// let thread = std::thread::spawn(move || other.wait().sync_blocking());

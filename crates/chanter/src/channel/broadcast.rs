@@ -14,10 +14,11 @@ use crate::sync::Arc;
 /// subscribed, and is told how many it missed if it was too slow.
 ///
 /// Sends never block: the oldest message goes. If all messages matter, use
-/// [`multicast`](super::multicast()).
+/// [`multicast`](crate::sync::multicast()).
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::{BroadcastError, broadcast};
 /// let ticks = broadcast(2);
 /// let slow = ticks.subscribe();
 /// (1..=5).for_each(|tick| { ticks.send(tick).unwrap(); });

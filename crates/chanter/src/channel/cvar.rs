@@ -8,6 +8,7 @@ use super::ivar::{Get, IVar};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::CVar;
 /// let over = CVar::new();
 /// assert_eq!(over.wait().try_sync(), None);
 /// over.set();

@@ -15,52 +15,45 @@
 //! channel, before all others; until it is taken, nobody is told `Closed`. It is
 //! dropped only when no receiver is left.
 //!
-//! What one talks through beside channels waits at *places*: [`MVar`], [`swap()`],
-//! [`multicast()`], [`broadcast()`], [`watch()`], [`Barrier`], [`rpc()`].
+//! Channels of other kinds, with several readers or with answers, are in [`sync`](crate::sync).
 
 mod asend;
-mod barrier;
-mod broadcast;
+pub(crate) mod barrier;
+pub(crate) mod broadcast;
 mod buffer;
 mod cache;
 mod core;
-mod cvar;
+pub(crate) mod cvar;
 mod error;
 mod handle;
-mod ivar;
+pub(crate) mod ivar;
 mod left;
 mod log;
 mod meet;
-mod multicast;
-mod mvar;
+pub(crate) mod multicast;
+pub(crate) mod mvar;
 pub(crate) mod place;
 mod recv;
 mod returned;
-mod rpc;
+pub(crate) mod rpc;
 mod send;
 mod send_from;
 mod state;
-mod swap;
+pub(crate) mod swap;
 mod wait;
-mod watch;
+pub(crate) mod watch;
 
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(all(test, loom))]
 mod place_models;
-pub use barrier::{Barrier, BarrierPass, BarrierWait};
-pub use broadcast::{Broadcast, BroadcastError, Subscriber, SubscriberRecv, broadcast};
 pub(crate) use cache::ChannelCache;
-pub use cvar::CVar;
+pub(crate) use cvar::CVar;
 pub use error::{Closed, SendError, TryRecvError, TrySendError};
-pub use ivar::{Get, IVar};
-pub use multicast::{Multicast, Port, PortRecv, multicast};
-pub use mvar::{MVar, Put, Read, Replace, Take};
+pub(crate) use ivar::IVar;
+pub(crate) use mvar::{MVar, Take};
 pub use recv::{Receiver, RecvEvent, RecvRef};
-pub use rpc::{Accept, CallError, Client, Reply, Server, rpc};
 pub use send::{SendEvent, SendRef, Sender};
-pub use swap::{Exchange, Swap, SwapChannel, Trade, swap};
-pub use watch::{Changed, Watched, Watcher, watch};
 
 /// A rendezvous channel: a send commits together with a receive.
 ///

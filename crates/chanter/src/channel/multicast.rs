@@ -12,10 +12,11 @@ use crate::sync::Arc;
 /// message that is sent after the port was made.
 ///
 /// Sends never block: a message is kept until the slowest port has received it.
-/// For a bound see [`broadcast`](super::broadcast).
+/// For a bound see [`broadcast`](crate::sync::broadcast()).
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::multicast;
 /// let news = multicast();
 /// let (first, second) = (news.port(), news.port());
 /// assert_eq!(news.send("a"), Ok(2));

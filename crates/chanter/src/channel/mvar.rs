@@ -26,6 +26,7 @@ use crate::sync::{Arc, Lock};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::MVar;
 /// let place = MVar::new(1);
 /// assert_eq!(place.read().sync_blocking(), 1);
 /// assert_eq!(place.take().sync_blocking(), 1);

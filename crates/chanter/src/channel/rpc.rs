@@ -23,6 +23,7 @@ use crate::sync::{Arc, Lock};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::rpc;
 /// # use std::time::Duration;
 /// # chanter::block_on(async {
 /// let (client, server) = rpc::<u32, u32>();

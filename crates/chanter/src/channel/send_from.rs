@@ -242,6 +242,7 @@ impl<T> MVar<T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::sync::MVar;
     /// let variable = MVar::new(1);
     /// let mut next = Some(2);
     /// assert_eq!(variable.put_from(&mut next).try_sync(), None);

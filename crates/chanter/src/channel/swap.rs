@@ -19,6 +19,7 @@ use crate::sync::{Arc, Lock};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::swap;
 /// let (left, right) = swap::<u32, &str>();
 /// std::thread::spawn(move || assert_eq!(right.swap("one").sync_blocking(), Ok(1)));
 /// assert_eq!(left.swap(1).sync_blocking(), Ok("one"));
@@ -217,6 +218,7 @@ operation! {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::SwapChannel;
 /// let channel = SwapChannel::new();
 /// let other = channel.clone();
 /// std::thread::spawn(move || assert_eq!(other.swap(1).sync_blocking(), 2));

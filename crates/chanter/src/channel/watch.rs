@@ -14,6 +14,7 @@ use crate::sync::{Arc, Lock};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::sync::watch;
 /// let (tx, rx) = watch(1);
 /// assert_eq!(rx.get(), 1);
 /// tx.send(2);

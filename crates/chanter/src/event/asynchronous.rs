@@ -24,6 +24,8 @@ use crate::sched::budget;
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::AsyncEvent;
+/// # use chanter::event::asend;
 /// # chanter::block_on(async {
 /// let (tx, rx) = channel();
 /// let (log, lines) = mailbox();
@@ -136,11 +138,13 @@ pub trait AsyncEvent: Sized {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::event::AsyncEvent;
+    /// # use chanter::event::arecv;
     /// # chanter::block_on(async {
     /// let (tx, rx) = channel();
     /// let ((), reply) = arecv(&rx).promise().async_sync().await;
-    /// tx.send("later").await.unwrap();
-    /// assert_eq!(reply.recv().await, Ok(Ok("later")));
+    /// tx.send(7).await.unwrap();
+    /// assert_eq!(reply.recv().await, Ok(Ok(7)));
     /// # });
     /// ```
     fn promise(self) -> Promise<Self> {
@@ -197,15 +201,17 @@ where
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::AsyncEvent;
+/// # use chanter::event::{arecv, choose_now};
 /// # chanter::block_on(async {
 /// let (tx, rx) = mailbox();
 /// let (_nobody, silent) = channel::<u32>();
 /// tx.try_send(1).unwrap();
 /// let one = choose_now((
-///     arecv(&rx).wrap_now(|()| "the mailbox").wrap_later(drop),
-///     arecv(&silent).wrap_now(|()| "the other").wrap_later(drop),
+///     arecv(&rx).wrap_now(|()| 1).wrap_later(drop),
+///     arecv(&silent).wrap_now(|()| 2).wrap_later(drop),
 /// ));
-/// assert_eq!(one.async_sync().await, "the mailbox");
+/// assert_eq!(one.async_sync().await, 1, "the mailbox");
 /// # });
 /// ```
 pub fn choose_now<C: AsyncChoices>(events: C) -> ChooseNow<C> {

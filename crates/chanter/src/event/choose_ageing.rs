@@ -35,6 +35,7 @@ use super::{Branch, Choices, Event, into_future};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::Ageing;
 /// # chanter::block_on(async {
 /// let mut ageing = Ageing::new();
 /// let mut taken = [0; 3];
@@ -66,6 +67,7 @@ impl Ageing {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::event::Ageing;
     /// let mut ageing = Ageing::with_patience(3);
     /// let taken: Vec<_> =
     ///     (0..8).map(|_| ageing.choose([always('a'), always('b')]).sync_blocking()).collect();

@@ -25,6 +25,7 @@ use crate::time::{After, at};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::choose_earliest;
 /// # use std::time::{Duration, Instant};
 /// let now = Instant::now();
 /// let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(9));

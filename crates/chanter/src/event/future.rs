@@ -28,6 +28,7 @@ use crate::frame::report::{Waiting, Waits};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::from_cancel_safe;
 /// let name = String::from("in place");
 /// let event = from_cancel_safe(async { name.as_str() });
 /// assert_eq!(choose((event, never())).sync_blocking(), "in place");
@@ -41,6 +42,7 @@ pub fn from_cancel_safe<F: Future>(future: F) -> FromCancelSafe<F> {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::resumable;
 /// # use std::{pin::pin, time::Duration};
 /// # chanter::block_on(async {
 /// let (tx, rx) = mailbox();

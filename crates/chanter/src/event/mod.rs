@@ -294,8 +294,9 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::LocalBoxEvent;
     /// use std::{cell::Cell, rc::Rc};
-    /// # chanter::block_on(async {
+    /// # chanter::Machine::new().unwrap().block_on_local(async {
     /// let total = Rc::new(Cell::new(0));
     /// let (tx, rx) = mailbox::<u32>();
     /// let sum = total.clone();

@@ -14,6 +14,7 @@ use crate::frame::report::Waits;
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::optional;
 /// let full = true;
 /// let (_tx, rx) = channel::<u32>();
 /// let choice = choose((optional((!full).then(|| rx.recv())).wrap(|_| 1), always(2)));

@@ -14,6 +14,7 @@ use crate::channel::{SendError, SendEvent, Sender, TrySendError};
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::repeat;
 /// # use futures::{StreamExt, executor::block_on};
 /// let (tx, rx) = mailbox();
 /// (0..3).for_each(|n| tx.try_send(n).unwrap());

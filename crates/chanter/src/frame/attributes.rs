@@ -10,7 +10,7 @@ use crate::sync::Lock;
 /// What a policy may want to know of a thread: how urgent it is, by when it is
 /// to be done, how large its share is.
 ///
-/// Said at the spawn ([`spawn_with`](crate::spawn_with)), changed by the thread
+/// Said at the spawn ([`Thread::builder`](crate::ThreadBuilder::attributes)), changed by the thread
 /// itself ([`set_attributes`](crate::policy::set_attributes)), and read by
 /// policies ([`Ready::attributes`](crate::policy::Ready::attributes)). They are
 /// kept in the thread's frame, behind its body: threads that have none pay
@@ -26,7 +26,7 @@ use crate::sync::Lock;
 ///     for priority in [-1, 0, 3] {
 ///         let tx = tx.clone();
 ///         let urgency = Attributes::new().priority(priority);
-///         spawn_with(urgency, async move { tx.send(priority).await });
+///         Thread::builder().attributes(urgency).spawn(async move { tx.send(priority).await });
 ///     }
 ///     [rx.recv().await, rx.recv().await, rx.recv().await]
 /// });
@@ -87,14 +87,14 @@ pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Loc
 }
 
 /// Changes the attributes of the thread that runs here, for its next turns.
-/// False: it was spawned without any (see [`spawn_with`](crate::spawn_with)), or there is none.
+/// False: it was spawned without any (see [`Thread::builder`](crate::ThreadBuilder::attributes)), or there is none.
 ///
 /// ```
 /// # use chanter::prelude::*;
 /// use chanter::policy::{Attributes, set_attributes};
 ///
 /// # chanter::block_on(async {
-/// let thread = spawn_with(Attributes::new().priority(3), async {
+/// let thread = Thread::builder().attributes(Attributes::new().priority(3)).spawn(async {
 ///     // The urgent part is done.
 ///     assert!(set_attributes(Attributes::new().priority(-1)));
 ///     yield_now().await;

@@ -90,7 +90,7 @@ impl JoinError {
     /// ```
     /// # use chanter::prelude::*;
     /// # chanter::block_on(async {
-    /// let error = spawn_named("parser", async { panic!("no more input") }).await.unwrap_err();
+    /// let error = Thread::builder().name("parser").spawn(async { panic!("no more input") }).await.unwrap_err();
     /// assert_eq!(error.name(), Some("parser"));
     /// assert_eq!(error.message(), Some("no more input"));
     /// assert!(error.location().unwrap().contains(".rs:"));

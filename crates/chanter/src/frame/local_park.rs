@@ -1,34 +1,29 @@
-//! Threads that rest: idle, without a read-modify-write.
+//! Threads that are parked at home: idle, without a read-modify-write.
 //!
-//! Threads that talk stay on one virtual processor. One that has ended a few
-//! polls in a row on the same is *biased* to it, and *rests* from then on when
-//! a poll ends: its word stays ACTIVE, and the end is noted beside it, in
-//! [`LocalPark`]. The driver of that virtual processor, its *home*, wakes it with
-//! plain stores too. Anyone else revokes the bias first, with the driver's consent,
-//! or at the cost of a barrier on every processor.
+//! Threads that talk stay on one virtual processor. A thread that has ended a few polls in a row on the same one is
+//! *biased* to it. From then on it *rests* when a poll ends: its word stays ACTIVE, and the end is noted beside it, in
+//! [`LocalPark`]. The driver of that virtual processor, its *home*, wakes it with plain stores, too. Anyone else revokes
+//! the bias first, with the driver's consent, or at the cost of a barrier on every processor.
 //!
 //! ```text
-//!   the driver at home:  BUSY := thread;  light fence;  is the word biased to me?
-//!                        yes: look at, and change, `resting`;  BUSY := none
+//!   the driver at home:  mark := thread;  light fence;  is the word biased to me?
+//!                        yes: look at, and change, `resting`;  mark := none
 //!   anyone else:         bias -> REVOKING, with NOTIFIED;  ask the driver; no answer: heavy fence,
-//!                        and wait until BUSY is not the thread;
+//!                        and wait until the mark is not at the thread;
 //!                        does it rest? no more, the token is mine;  REVOKING -> LOST
 //! ```
 //!
-//! * INV-REST: a thread that rests is ACTIVE without a token and a runner. Who
-//!   may make its token is the driver at home while the word is biased to it,
-//!   and the one who has set REVOKING while that is set.
-//! * INV-HOME-BUSY: this is Dekker's protocol with an asymmetric fence, as in
-//!   `sync/biased.rs`: either the driver sees the bias go, or the revoker sees
-//!   BUSY. So `resting` is touched by one of them at a time.
-//! * A driver that agrees, between two turns, looks at no thread's rest, and sees the bias go
-//!   the next time. It may have ceased to be the driver meanwhile: see `Home::driver_agrees`.
+//! * INV-REST: a thread that rests is ACTIVE, with neither a token nor a runner. Its token is made by the driver at home
+//!   while the word is biased to that, or by whoever has set REVOKING, while that is set.
+//! * INV-HOME-BUSY: this is INV-OWNER of `sync/owner.rs`, where the thing is `resting`, and the bias in the word says
+//!   whose it is. Either the driver sees the bias go, or the revoker sees the driver's mark.
+//! * A driver that agrees, between two turns, looks at no thread's rest, and sees the bias go the next time. It may have
+//!   ceased to be the driver meanwhile: see `Home::driver_agrees`.
 //! * A driver that gives its home up itself need not be waited for.
-//! * A driver that was interrupted between its first look at the word and
-//!   BUSY finds the bias gone. One that was interrupted behind its second look
-//!   is waited for: by the revoker, and by whoever biases the thread anew.
-//! * No wake is lost: a waker elsewhere leaves NOTIFIED and no bias. Either
-//!   the end of the poll sees that, or the waker sees the thread rest.
+//! * A late driver, interrupted between its first look at the word and its mark, finds the bias gone. One that is
+//!   interrupted behind its second look is waited for: by the revoker, and by whoever biases the thread anew.
+//! * No wake is lost: a waker elsewhere leaves NOTIFIED and no bias. Either the end of the poll sees that, or the waker
+//!   sees the thread rest.
 //!
 //! Where there is no heavy fence, no thread is ever biased.
 
@@ -38,7 +33,7 @@ use std::ptr;
 use super::state::Begun;
 use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Announcement, Cell, SharedByte, fence_pair, order, spin};
+use crate::sync::{Announcement, Cell, Mark, SharedByte, fence_pair, order};
 
 /// The field of the word that says where the thread rests: 0, [`LOST`],
 /// [`REVOKING`], or a virtual processor's number and 1.
@@ -74,8 +69,8 @@ pub(crate) struct LocalPark {
 pub(crate) struct Home {
     /// What the words of threads say that are biased to it.
     bits: u64,
-    /// BUSY: the thread whose rest the driver looks at.
-    busy: AtomicPtr<State>,
+    /// The thread whose rest the driver looks at, or looks whether it may.
+    mark: Mark,
     /// The driver's, if there is one.
     driver: AtomicPtr<Announcement>,
 }
@@ -127,7 +122,7 @@ impl Home {
     pub(crate) fn new(index: usize) -> Self {
         let number = index as u64 + 1;
         let bits = if number < LOST / UNIT { number * UNIT } else { 0 };
-        Self { bits, busy: AtomicPtr::new(ptr::null_mut()), driver: AtomicPtr::new(ptr::null_mut()) }
+        Self { bits, mark: Mark::new(), driver: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Of one where nothing rests.
@@ -150,16 +145,11 @@ impl Home {
         if state.word() & HOME != self.bits || self.bits == 0 {
             return false;
         }
-        // ORDER: Release: a revoker may read this store rather than the last leave's,
-        // and must see what was done there.
-        self.busy.store(ptr::from_ref(state).cast_mut(), order::home_enter());
-        // ORDER: INV-HOME-BUSY, the driver's side.
-        fence_pair::light();
+        self.mark.enter(state);
         let word = state.word();
         let changed = word & HOME == self.bits && change(word);
-        // ORDER: Release publishes the rest, and the frame with it, to the
-        // revoker. The last touch: the frame may be another's now.
-        self.busy.store(ptr::null_mut(), order::home_leave());
+        // It publishes the rest, and the frame with it, to the revoker. The last touch: the frame may be another's now.
+        self.mark.leave();
         changed
     }
 
@@ -188,16 +178,6 @@ impl Home {
         let agrees = unsafe { driver.as_ref() }.is_some_and(Announcement::request_release);
         // ORDER: Acquire: the driver before is through.
         agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
-    }
-
-    /// Waits until the driver here does not look at `state`'s rest, if it began
-    /// to before a heavy fence of the caller's.
-    fn wait(&self, state: &State) {
-        let mut turn = 0;
-        // ORDER: Acquire pairs with the Release in `at_home`.
-        while ptr::eq(self.busy.load(order::home_wait()), state) {
-            spin(&mut turn);
-        }
     }
 }
 
@@ -277,8 +257,8 @@ impl State {
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
                 // ORDER: INV-HOME-BUSY.
                 Announcement::heavy_fence();
-                silent.wait(self);
-                others.for_each(|other| other.wait(self));
+                silent.mark.await_leave(self);
+                others.for_each(|other| other.mark.await_leave(self));
             }
         }
         rest.rest.set(count);
@@ -306,7 +286,7 @@ impl State {
         } else {
             // ORDER: INV-HOME-BUSY, the revoker's side.
             Announcement::heavy_fence();
-            home.wait(self);
+            home.mark.await_leave(self);
         }
         let rested = rest.wake_local();
         // ORDER: Release: who biases it again sees that we are through.

@@ -163,22 +163,22 @@ fn threads_at_home_are_polled_once_more() {
 
 #[test]
 fn drivers_at_home_need_their_fence() {
-    needs("bias_light", Relaxed, told_at_home_and_elsewhere);
+    needs("owner_light", Relaxed, told_at_home_and_elsewhere);
 }
 
 #[test]
 fn revokers_need_their_fence() {
-    needs("bias_heavy", Relaxed, told_at_home_and_elsewhere);
+    needs("owner_heavy", Relaxed, told_at_home_and_elsewhere);
 }
 
 #[test]
 fn home_leave_is_needed() {
-    needs("home_leave", Relaxed, told_at_home_and_elsewhere);
+    needs("owner_leave", Relaxed, told_at_home_and_elsewhere);
 }
 
 #[test]
 fn home_wait_is_needed() {
-    needs("home_wait", Relaxed, told_at_home_and_elsewhere);
+    needs("owner_observe", Relaxed, told_at_home_and_elsewhere);
 }
 
 /// INV-HOME-BUSY: the driver at home looks at another thread's rest next, and the revoker reads
@@ -204,7 +204,7 @@ fn drivers_go_from_rest_to_rest() {
 
 #[test]
 fn home_enter_is_needed() {
-    needs("home_enter", Relaxed, told_while_the_driver_is_at_another);
+    needs("owner_enter", Relaxed, told_while_the_driver_is_at_another);
 }
 
 /// INV-REST with a second bias: the thread's token is taken to another virtual
@@ -274,12 +274,12 @@ fn drivers_agree_between_turns() {
 
 #[test]
 fn consent_must_release() {
-    needs("entrance_agreed", Relaxed, told_by_consent);
+    needs("consent_given", Relaxed, told_by_consent);
 }
 
 #[test]
 fn consent_must_be_acquired() {
-    needs("entrance_asked", Relaxed, told_by_consent);
+    needs("consent_asked", Relaxed, told_by_consent);
 }
 
 /// INV-REST while the driver at home sleeps, and when it is back.
@@ -303,17 +303,17 @@ fn drivers_may_be_parked() {
 
 #[test]
 fn absence_must_release() {
-    needs("announcement_parked", Relaxed, told_in_absence);
+    needs("consent_parked", Relaxed, told_in_absence);
 }
 
 #[test]
 fn absence_must_be_acquired() {
-    needs("entrance_found", Relaxed, told_in_absence);
+    needs("consent_found", Relaxed, told_in_absence);
 }
 
 #[test]
 fn who_finds_nobody_needs_its_fence() {
-    needs("entrance_find", Relaxed, told_in_absence);
+    needs("consent_find", Relaxed, told_in_absence);
 }
 
 /// INV-REST by consent of one who drives no more, while his successor does.

@@ -33,7 +33,7 @@ pub trait Request {
 /// The event of acquiring a lock or permits of a semaphore.
 ///
 /// Commits when it is polled and finds free what it wants; nothing is granted
-/// to it before (see [the module](super)). Not chosen, or dropped: it leaves the
+/// to it before (see [the module](crate::sync)). Not chosen, or dropped: it leaves the
 /// line, and whoever comes next is told.
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]

@@ -78,12 +78,12 @@ fn gate_excludes_beyond_the_end_of_a_bias() {
 
 #[test]
 fn gate_light_fence_is_needed() {
-    needs("bias_light", Relaxed, revoked);
+    needs("owner_light", Relaxed, revoked);
 }
 
 #[test]
 fn gate_heavy_fence_is_needed() {
-    needs("bias_heavy", Relaxed, revoked);
+    needs("owner_heavy", Relaxed, revoked);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::sync::const_unless_loom;
 /// ```
 /// # use std::sync::Arc;
 /// # use chanter::prelude::*;
-/// # use chanter::lock::{Condvar, Mutex};
+/// # use chanter::sync::{Condvar, Mutex};
 /// # chanter::block_on(async {
 /// let pair = Arc::new((Mutex::new(false), Condvar::new()));
 /// let other = Arc::clone(&pair);
@@ -38,7 +38,7 @@ use crate::sync::const_unless_loom;
 /// news itself.
 ///
 /// A notification, too, is given to nobody who is not polled: see
-/// [the module](super). One who was notified and is dropped before it has the
+/// [the module](crate::sync). One who was notified and is dropped before it has the
 /// mutex passes the notification on.
 pub struct Condvar {
     queue: LazyQueue,
@@ -62,7 +62,7 @@ impl Condvar {
     /// ```
     /// # use std::time::Duration;
     /// # use chanter::prelude::*;
-    /// # use chanter::lock::{Condvar, Mutex};
+    /// # use chanter::sync::{Condvar, Mutex};
     /// # chanter::block_on(async {
     /// # let (mutex, changed) = (Mutex::new(()), Condvar::new());
     /// let guard = mutex.lock().await;

@@ -7,7 +7,7 @@
 //! ```
 //! # use std::time::Duration;
 //! # use chanter::prelude::*;
-//! # use chanter::lock::Mutex;
+//! # use chanter::sync::Mutex;
 //! # chanter::block_on(async {
 //! let count = Mutex::new(0);
 //! let guard = choose((

@@ -17,7 +17,7 @@ use crate::sync::const_unless_loom;
 ///
 /// ```
 /// # use chanter::prelude::*;
-/// # use chanter::lock::Mutex;
+/// # use chanter::sync::Mutex;
 /// # chanter::block_on(async {
 /// let words = Mutex::new(Vec::new());
 /// words.lock().await.push("hello");
@@ -25,7 +25,7 @@ use crate::sync::const_unless_loom;
 /// # });
 /// ```
 ///
-/// There is no poisoning, and no futurelock: see [the module](super).
+/// There is no poisoning, and no futurelock: see [the module](crate::sync).
 pub struct Mutex<T: ?Sized> {
     pub(super) permits: Permits,
     // `std`'s: the value is no part of the protocol.
@@ -72,7 +72,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     /// # use std::sync::Arc;
     /// # use chanter::prelude::*;
-    /// # use chanter::lock::Mutex;
+    /// # use chanter::sync::Mutex;
     /// # chanter::block_on(async {
     /// let shared = Arc::new(Mutex::new(1));
     /// let guard = Arc::clone(&shared).lock_owned().await;

@@ -17,7 +17,7 @@ use crate::sync::const_unless_loom;
 ///
 /// ```
 /// # use chanter::prelude::*;
-/// # use chanter::lock::RwLock;
+/// # use chanter::sync::RwLock;
 /// # chanter::block_on(async {
 /// let map = RwLock::new(vec![1, 2]);
 /// {
@@ -34,7 +34,7 @@ use crate::sync::const_unless_loom;
 /// a thread that reads and wants to read once more may wait for a writer that
 /// waits for it: let the first guard go before. Writers do not starve readers:
 /// those who wait are served in the order of their coming. There is no
-/// poisoning, and no futurelock: see [the module](super).
+/// poisoning, and no futurelock: see [the module](crate::sync).
 pub struct RwLock<T: ?Sized> {
     /// A reader has one, a writer all of them.
     permits: Permits,

@@ -13,7 +13,7 @@ use crate::sync::const_unless_loom;
 ///
 /// ```
 /// # use chanter::prelude::*;
-/// # use chanter::lock::Semaphore;
+/// # use chanter::sync::Semaphore;
 /// # chanter::block_on(async {
 /// let seats = Semaphore::new(2);
 /// let (_a, _b) = (seats.acquire().await, seats.acquire().await);
@@ -23,7 +23,7 @@ use crate::sync::const_unless_loom;
 /// ```
 ///
 /// To acquire many is all or nothing, and cannot starve: see
-/// [the module](super) for who is next.
+/// [the module](crate::sync) for who is next.
 pub struct Semaphore {
     permits: Permits,
 }
@@ -60,7 +60,7 @@ impl Semaphore {
     ///
     /// ```
     /// # use chanter::prelude::*;
-    /// # use chanter::lock::Semaphore;
+    /// # use chanter::sync::Semaphore;
     /// let budget = Semaphore::new(10);
     /// let seven = budget.acquire_many(7).sync_blocking().unwrap();
     /// assert!(budget.acquire_many(7).try_sync().is_none());

@@ -154,6 +154,7 @@ impl Machine {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::block_in_place;
 /// # chanter::block_on(async {
 /// let words = vec!["a", "b"];
 /// // It borrows.

@@ -66,7 +66,7 @@ impl Builder {
     ///
     /// Nothing is [handed over](Self::hand_over_after) on a machine whose workers
     /// drive several: a computation stalls all of its worker's. Let it yield
-    /// ([`yield_if_asked`](crate::yield_if_asked) does not know when, there).
+    /// ([`yield_if_requested`](crate::yield_if_requested) does not know when, there).
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -168,7 +168,7 @@ impl Builder {
 
     /// Whether the machine makes hosts of parasites that turn out to be long,
     /// and of those that a hungry virtual processor could run; by default it
-    /// does. If not, only [`inflate`](crate::inflate) does: every parasite
+    /// does. If not, only [`inflate`](crate::parasite::inflate) does: every parasite
     /// begins where it is spawned, and a spawner waits for each until that ends
     /// or blocks. For programs that rely on it, and for comparison.
     ///

@@ -185,7 +185,7 @@ impl Machine {
     }
 
     /// Spawns a host and tells policies of it; see
-    /// [`spawn_with`](crate::spawn_with). From any OS thread.
+    /// [`Thread::builder`](crate::ThreadBuilder::attributes). From any OS thread.
     #[track_caller]
     pub fn spawn_with<F>(&self, attributes: Attributes, future: F) -> Thread<F::Output>
     where
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// Spawns a host on the virtual processor `vp`, where it stays; see
-    /// [`spawn_on`](crate::spawn_on). From any OS thread.
+    /// [`Thread::builder`](crate::ThreadBuilder::on). From any OS thread.
     ///
     /// # Panics
     /// If there is no virtual processor `vp`.

@@ -77,12 +77,12 @@ impl VirtualProcessor {
     }
 
     /// Another virtual processor of the same machine, if there is one with this
-    /// number: what [`Topology`](crate::Topology) yields.
+    /// number: what [`Topology`](crate::topology::Topology) yields.
     pub fn sibling(&self, index: usize) -> Option<Self> {
         Self::of(&self.machine, index)
     }
 
-    /// Spawns a host here, where it stays; see [`spawn_on`](crate::spawn_on).
+    /// Spawns a host here, where it stays; see [`Thread::builder`](crate::ThreadBuilder::on).
     ///
     /// # Panics
     /// Unless called by a thread of the same machine, or inside of its

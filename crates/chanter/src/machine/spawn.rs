@@ -23,7 +23,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// A [`scope_blocking`](crate::scope_blocking) whose threads run on this machine,
+    /// A [`scope_blocking`](crate::thread::scope_blocking) whose threads run on this machine,
     /// for OS threads.
     ///
     /// ```

@@ -16,8 +16,8 @@ static ASKED: process::AtomicBool = process::AtomicBool::new(false);
 /// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)), or a hungry
 /// virtual processor asks for work and the thread keeps some from it. A thread
 /// that computes for long calls it now and then, and yields when it says so;
-/// [`yield_if_asked`] does both. On a fiber,
-/// [`fiber::yield_if_asked`](crate::fiber::yield_if_asked) does.
+/// [`yield_if_requested`] does both. On a fiber,
+/// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
 ///
 /// It costs one load while nobody in the process is asked anything. Never true
 /// outside of machines, on simulated ones, and where nothing is handed over.
@@ -28,12 +28,13 @@ static ASKED: process::AtomicBool = process::AtomicBool::new(false);
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::{checkpoint, yield_if_requested};
 /// # chanter::block_on(async {
 /// let mut sum = 0_u64;
 /// for n in 0..100_000 {
 ///     sum += n;
 ///     if checkpoint() {
-///         yield_if_asked().await;
+///         yield_if_requested().await;
 ///     }
 /// }
 /// assert_eq!(sum, 4_999_950_000);
@@ -71,20 +72,21 @@ pub(super) fn tell(asked: bool) {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::yield_if_requested;
 /// # chanter::block_on(async {
 /// for _ in 0..1000 {
 ///     // A part of a long computation.
-///     yield_if_asked().await;
+///     yield_if_requested().await;
 /// }
 /// # });
 /// ```
 ///
 /// Featherweight Threads, section 5.3.
-pub fn yield_if_asked() -> Checkpoint {
+pub fn yield_if_requested() -> Checkpoint {
     Checkpoint { done: false }
 }
 
-/// The future of [`yield_if_asked`].
+/// The future of [`yield_if_requested`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Checkpoint {

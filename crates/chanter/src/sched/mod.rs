@@ -53,7 +53,7 @@ use std::time::{Duration, Instant};
 use binding::Binding;
 pub(crate) use blocking::block_here;
 pub(crate) use checkpoint::end_long_turn;
-pub use checkpoint::{Checkpoint, checkpoint, yield_if_asked};
+pub use checkpoint::{Checkpoint, checkpoint, yield_if_requested};
 pub use counters::Stats;
 pub(crate) use pool::{Shared, entered};
 pub(crate) use probe::{let_go, probe, unmasked};
@@ -427,7 +427,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
-        self.announcement.get().agree_outside();
+        self.announcement.get().acknowledge();
         self.has_stack() && self.simulated.is_none() && self.machine().observer.is_none()
     }
 
@@ -527,7 +527,7 @@ impl Vp {
 
     /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
     pub(crate) fn agree_if_asked(&self) -> bool {
-        self.announcement.get().agree_outside();
+        self.announcement.get().acknowledge();
         // ORDER: Relaxed: a request that is overwritten comes again.
         let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
         if is_all {

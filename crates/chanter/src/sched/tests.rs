@@ -156,7 +156,8 @@ fn sync_blocking_on_a_virtual_processor_keeps_it_going() {
 fn every_policy_runs_everything() {
     let machine = Machine::builder().vps(2).policy(|_| Box::new(Fifo::new())).build().unwrap();
     machine.block_on(async {
-        let threads: Vec<_> = (0..100).map(|n| spawn_on(n % 2, async move { yield_now().await })).collect();
+        let threads: Vec<_> =
+            (0..100).map(|n| Thread::builder().on(n % 2).spawn(async move { yield_now().await })).collect();
         for thread in threads {
             thread.join().await.unwrap();
         }

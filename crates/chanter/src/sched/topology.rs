@@ -9,7 +9,7 @@ use std::iter::FusedIterator;
 /// so that places that are near share one or lie on near ones.
 ///
 /// ```
-/// use chanter::Topology;
+/// use chanter::topology::Topology;
 ///
 /// let grid = Topology::torus(4, 3);
 /// assert_eq!(grid.neighbours(0).collect::<Vec<_>>(), [1, 3, 4, 8]);

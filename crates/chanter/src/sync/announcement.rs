@@ -1,23 +1,16 @@
-//! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
-//! to the end of a bias: see `biased.rs`, and `frame/local_park.rs`.
+//! The announcements of OS threads: which of its locks each is inside of, and what it agrees to. See `owner.rs`.
 //!
-//! A turn may be long. So who is asked and does not answer is *reminded*: it agrees at the next spawn of a parasite,
-//! fork or demand in that turn, in front of which its OS thread is as free of locks and rests as it is between two turns.
+//! A turn may be long. So an OS thread that is asked, and does not answer at once, is *reminded*. It agrees at the next
+//! spawn of a parasite, fork or demand in that turn: there it is as free of locks as it is between two turns.
 
 use std::sync::OnceLock;
 
-use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use super::{const_unless_loom, fence_pair, full_fence, order, os_thread, pause, pauses, spin};
+use super::atomic::{AtomicU32, Ordering};
+use super::owner::{Consent, Mark};
+use super::{const_unless_loom, fence_pair, os_thread, pauses};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
-
-/// How often to look whether somebody has agreed: a few microseconds, several turns of
-/// threads that talk.
-const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
-
-/// After so many looks the other one is reminded: it may be in the middle of a long turn.
-const REMINDED: u32 = 8;
 
 /// How an OS thread is reminded, if that is known here.
 static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
@@ -26,14 +19,9 @@ static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Announcement {
-    /// BUSY: the lock that it is inside of, by its bias, or looks whether it may be.
-    inside: AtomicPtr<()>,
-    /// How often others have asked it to agree to the end of a bias.
-    asked: AtomicU64,
-    /// How many of those it has agreed to.
-    agreed: AtomicU64,
-    /// [`SILENT`], [`ATTENTIVE`] or [`PARKED`].
-    presence: AtomicU8,
+    /// The lock that it is inside of by its bias, or looks whether it may be.
+    mark: Mark,
+    consent: Consent,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
     /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
@@ -56,29 +44,20 @@ pub(super) const A_BIAS: u64 = 18;
 /// guards to itself, which crosses back afterwards.
 const CONTENDED_A_PAUSE: u64 = 1;
 
-/// It may never agree.
-const SILENT: u8 = 0;
-/// It is likely to agree soon.
-const ATTENTIVE: u8 = 1;
-/// It is inside of no lock, and will look at no bias before it is not absent any more.
-const PARKED: u8 = 2;
-
 #[cfg(not(loom))]
-static ENTRANCES: [Announcement; MANY] = [const { Announcement::new() }; MANY];
+static ANNOUNCEMENTS: [Announcement; MANY] = [const { Announcement::new() }; MANY];
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref ENTRANCES: [Announcement; MANY] = std::array::from_fn(|_| Announcement::new());
+    static ref ANNOUNCEMENTS: [Announcement; MANY] = std::array::from_fn(|_| Announcement::new());
 }
 
 impl Announcement {
     const_unless_loom! {
         fn new() -> Self {
             Self {
-                inside: AtomicPtr::new(std::ptr::null_mut()),
-                asked: AtomicU64::new(0),
-                agreed: AtomicU64::new(0),
-                presence: AtomicU8::new(SILENT),
+                mark: Mark::new(),
+                consent: Consent::new(),
                 revoked: AtomicU32::new(0),
                 contended: std::sync::atomic::AtomicU64::new(0),
                 revokes: std::sync::atomic::AtomicBool::new(false),
@@ -113,127 +92,56 @@ impl Announcement {
     pub(crate) unsafe fn of(number: u32) -> &'static Self {
         debug_assert!(Self::exists(number));
         // SAFETY: the caller's contract.
-        unsafe { ENTRANCES.get_unchecked(number as usize) }
+        unsafe { ANNOUNCEMENTS.get_unchecked(number as usize) }
     }
 
-    /// The OS thread's own: announces it at `lock`. False: it is inside of another.
+    /// Where it announces its locks.
     #[inline(always)]
-    pub(super) fn enter(&self, lock: *mut ()) -> bool {
-        // Relaxed: nobody else writes here.
-        if !self.inside.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
-        // ORDER: Release: the revoker of the lock before may read this store rather
-        // than that of its `leave`, and must see its critical section.
-        self.inside.store(lock, order::entrance_enter());
-        true
+    pub(super) fn mark(&self) -> &Mark {
+        &self.mark
     }
 
-    /// The OS thread's own: whether it is announced at `lock`.
-    pub(super) fn is_inside_of(&self, lock: *mut ()) -> bool {
-        std::ptr::eq(self.inside.load(Ordering::Relaxed), lock)
-    }
-
-    /// The OS thread's own: it is through.
-    #[inline(always)]
-    pub(super) fn leave(&self) {
-        // ORDER: Release publishes the critical section to `await_leave`.
-        self.inside.store(std::ptr::null_mut(), order::lock_release());
-    }
-
-    /// The OS thread's own, often: it is inside of no lock, and agrees to the end of
-    /// each bias that it has been asked about.
+    /// The OS thread's own, often, between two turns or while it waits for another one: agrees to the end of each bias
+    /// that it was asked about, if it is inside of no lock.
     #[inline(always)]
     pub(crate) fn acknowledge(&self) {
-        // ORDER: Acquire: who asked has taken the bias away, and no later look finds it.
-        let asked = self.asked.load(order::entrance_agree());
-        // (A guard that was kept beyond a turn: it does not agree, and is waited for.)
-        if asked != self.agreed.load(Ordering::Relaxed) && self.inside.load(Ordering::Relaxed).is_null() {
-            // ORDER: Release publishes the critical sections.
-            self.agreed.store(asked, order::entrance_agreed());
-        }
+        self.consent.give(|| self.mark.is_free());
     }
 
-    /// From now on `remind` is called for somebody who has been asked, and does not answer at once. It may do nothing.
+    /// From now on `remind` is called for an OS thread that was asked, and does not answer at once. It may do nothing.
     pub(crate) fn set_reminder(remind: fn(&'static Self)) {
         let _ = REMINDER.set(remind);
     }
 
     /// The OS thread's own: whether it will agree soon, when asked.
     pub(crate) fn set_responsive(&self, is_responsive: bool) {
-        self.presence.store(if is_responsive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
+        self.consent.set_responsive(is_responsive);
     }
 
     /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
-    ///
-    /// Store buffering, with a whole fence on either side: whoever sees it absent has taken the
-    /// bias away before this OS thread looks for it again.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
-        // Relaxed: nobody else writes here.
-        let before = self.presence.load(Ordering::Relaxed);
-        // ORDER: Release publishes what it did by its biases. (A swap, for loom: see `Sleeper`.)
-        self.presence.swap(PARKED, order::announcement_parked());
-        let result = wait();
-        self.presence.swap(before, Ordering::Relaxed);
-        // ORDER: see above.
-        full_fence(order::entrance_return());
-        result
+        self.consent.while_parked(wait)
     }
 
-    /// A heavy fence of the caller's. It takes long, so whoever asks the caller meanwhile need not wait for its end: two who revoke
-    /// each other's biases would else time out, in turns. (Who is not attentive is not asked.)
+    /// A heavy fence of the caller's. It takes long, so an OS thread that asks the caller meanwhile need not wait for its
+    /// end: two that revoke each other's biases would else time out, in turns.
     pub(crate) fn heavy_fence() {
-        let is_asked = |mine: &&Self| {
-            mine.presence.load(Ordering::Relaxed) == ATTENTIVE
-                && mine.inside.load(Ordering::Relaxed).is_null()
-        };
-        match Self::mine().filter(is_asked) {
+        match Self::mine().filter(|mine| mine.consent.is_responsive() && mine.mark.is_free()) {
             Some(mine) => mine.while_parked(fence_pair::heavy),
             None => fence_pair::heavy(),
         }
     }
 
-    /// The OS thread's own, in the middle of a turn, or while it waits for another: as `acknowledge`, if it is inside of no
-    /// lock. It looks at no thread's rest.
-    #[inline]
-    pub(crate) fn agree_outside(&self) {
-        if self.inside.load(Ordering::Relaxed).is_null() {
-            self.acknowledge();
-        }
-    }
-
-    /// The caller has taken a bias of this OS thread's away. True: that is not inside of
-    /// the lock by its bias, and will not be. False: it does not answer.
+    /// The caller has taken a bias of this OS thread's away. True: the OS thread is not inside by it, and will not be.
+    /// False: it does not answer.
     pub(crate) fn request_release(&'static self) -> bool {
-        if self.presence.load(Ordering::Relaxed) == SILENT {
-            return false;
-        }
-        // ORDER: see `while_parked`; Acquire pairs with the Release there.
-        full_fence(order::entrance_find());
-        match self.presence.load(order::entrance_found()) {
-            PARKED => return true,
-            ATTENTIVE => (),
-            _ => return false,
-        }
         let mine = Self::mine();
-        // ORDER: Relaxed: the fence above publishes that the bias is gone; see `acknowledge`.
-        let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        for look in 0..PATIENCE {
-            if look == REMINDED
-                && let Some(remind) = REMINDER.get()
-            {
-                remind(self);
-            }
-            // ORDER: Acquire pairs with the Release in `acknowledge`.
-            if self.agreed.load(order::entrance_asked()) >= ticket {
-                return true;
-            }
-            if let Some(mine) = mine {
-                mine.agree_outside();
-            }
-            pause();
-        }
-        false
+        let remind = || {
+            REMINDER.get().inspect(|remind| remind(self));
+        };
+        self.consent.ask(remind, || {
+            mine.inspect(|mine| mine.acknowledge());
+        })
     }
 
     /// A bias of its own ends.
@@ -283,14 +191,5 @@ impl Announcement {
     /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
     pub(crate) fn contended(&self) -> u64 {
         self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
-    }
-
-    /// Waits until the OS thread is not announced at `lock`.
-    pub(super) fn await_leave(&self, lock: *mut ()) {
-        let mut turn = 0;
-        // ORDER: Acquire pairs with the Releases above.
-        while self.inside.load(order::lock_acquire()) == lock {
-            spin(&mut turn);
-        }
     }
 }

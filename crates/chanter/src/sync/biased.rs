@@ -9,38 +9,20 @@
 //! revocations are cheap beside what the biases save.
 //!
 //! ```text
-//!   owner:    BUSY := lock;  light fence;  is the bias mine?  yes: enter
-//!   revoker:  take HELD;  bias := none;  heavy fence;  wait until the owner's BUSY is not the lock
+//!   owner:    mark := lock;  light fence;  is the bias mine?  yes: enter
+//!   revoker:  take HELD;  bias := none;  heavy fence;  wait until the owner's mark is not at the lock
 //! ```
 //!
-//! INV-BIAS: this is Dekker's protocol with an asymmetric fence. The heavy
-//! fence (`membarrier`) runs a full barrier on every OS thread of the process
-//! at some point of its program. If that point lies before the owner's store to
-//! BUSY, its look at the bias comes later and finds none. If it lies behind the
-//! store, the revoker's look at BUSY finds it set, and waits. Either way only
-//! one of them is inside. The bias is set and revoked under HELD, and set by
-//! nobody but its owner; a lock that nobody else knows yet may be born with one ([`History`]).
+//! INV-BIAS: this is INV-OWNER of `owner.rs`, where the thing is the lock, and its owner is the OS thread that it is
+//! biased to. The bias is set and revoked under HELD, and nobody but its owner sets it; a lock that nobody else knows yet
+//! may be born with one ([`History`]). The mark is the OS thread's ([`Announcement`]).
 //!
-//! BUSY is the OS thread's, not the lock's ([`Announcement`]): an owner that was interrupted
-//! before its store may make it, and take it back, long after it has been
-//! revoked, when the lock is biased to another. It cannot wipe out that one's
-//! mark. It finds the bias another's, or, if it is its own again, had set that before.
-//!
-//! An OS thread that is inside of one lock by its bias takes others by HELD, those that
-//! are biased to it as well: whoever wants to revoke that bias waits for HELD.
+//! An OS thread that is inside of one lock by its bias takes others by HELD, those that are biased to it as well. An OS
+//! thread that revokes such a bias waits for HELD.
 //!
 //! INV-ONCE: one OS thread never has two guards of a lock. It may try: user code might run under a guard of our other crates'. Whoever
 //! is inside by HELD is seen by the owner's way in, which looks at HELD too: its own store comes before that look. Whoever is inside by its bias
 //! finds itself announced at the lock, when it has taken HELD. Then the second attempt panics; with HELD it waits for ever.
-//!
-//! Where there is no such barrier, no lock is ever biased.
-//!
-//! The barrier interrupts every processor, which took 13 us on a virtual machine. So the owner
-//! is *asked* first, once the bias is gone ([`Announcement::request_release`]). A driver of a virtual processor
-//! *agrees* between two turns, when it is inside of no lock. It reads the question with Acquire,
-//! so no later look of its finds the bias, and answers with Release, so who asked sees all that
-//! it did by it. Who does not answer in time is revoked as above. Whoever is in such a barrier itself cannot answer for
-//! as long, and counts as absent ([`Announcement::heavy_fence`]).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -176,23 +158,19 @@ impl<T> BiasedLock<T> {
         }
         // SAFETY: locks are biased to those who have one.
         let announcement = unsafe { Announcement::of(me) };
-        if !announcement.enter(self.name()) {
+        let mark = announcement.mark();
+        if !mark.is_free() {
             return None;
         }
-        // ORDER: INV-BIAS, the owner's side.
-        fence_pair::light();
-        // ORDER: Relaxed: only we set this mark, under HELD, so what others did before it is seen. A
-        // revoker whom this look misses waits for BUSY: nothing that moves up to the fence meets it.
+        mark.enter(self);
+        // ORDER: Relaxed: only we set this bias, under HELD, so what others did before it is seen. A
+        // revoker whom this look misses waits for the mark: nothing that moves up to the fence meets it.
         // HELD is another's, who revokes the bias, or our own: INV-ONCE. (Models try no second time.)
         if self.owner.load(Ordering::Relaxed) == me && (cfg!(loom) || !self.held.load(Ordering::Relaxed)) {
             return Some(announcement);
         }
-        announcement.leave();
+        mark.leave();
         None
-    }
-
-    fn name(&self) -> *mut () {
-        ptr::from_ref(self).cast_mut().cast()
     }
 
     /// Everybody else's way in.
@@ -240,7 +218,7 @@ impl<T> BiasedLock<T> {
         } else {
             // It is inside of another lock, mostly.
             // SAFETY: locks are biased to those who have one.
-            return !unsafe { Announcement::of(me) }.is_inside_of(self.name());
+            return !unsafe { Announcement::of(me) }.mark().is_at(self);
         }
         true
     }
@@ -255,7 +233,7 @@ impl<T> BiasedLock<T> {
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // It may be us who are waited for.
             if let Some(mine) = Announcement::mine() {
-                mine.agree_outside();
+                mine.acknowledge();
             }
             // SAFETY: it exists.
             is_for_bias |= Announcement::exists(holder()) && unsafe { Announcement::of(holder()) }.revokes();
@@ -315,7 +293,7 @@ impl<T> BiasedLock<T> {
         count!(HEAVY);
         // ORDER: INV-BIAS, the revoker's side.
         Announcement::heavy_fence();
-        announcement.await_leave(self.name());
+        announcement.mark().await_leave(self);
     }
 
     /// The end of a lock whose value has nothing to drop.
@@ -343,7 +321,7 @@ impl<T> BiasedLock<T> {
     /// Nobody else knows the lock.
     pub(super) fn bias_to_me(&self) {
         // SAFETY: a model has few OS threads. (All announcements are made now.)
-        unsafe { Announcement::of(os_thread()) }.leave();
+        unsafe { Announcement::of(os_thread()) }.mark().leave();
         self.owner.store(os_thread(), Ordering::Relaxed);
     }
 
@@ -438,7 +416,7 @@ impl<T> Drop for BiasedGuard<'_, T> {
         // the lock is given up.
         unsafe { ManuallyDrop::drop(&mut self.value) };
         match self.announcement {
-            Some(announcement) => announcement.leave(),
+            Some(announcement) => announcement.mark().leave(),
             // ORDER: Release publishes what this holder wrote to the next one.
             // SAFETY: borrowed until now.
             None => unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) },

@@ -8,7 +8,7 @@
 #[inline(always)]
 pub(crate) fn light() {
     #[cfg(loom)]
-    super::full_fence(super::order::bias_light());
+    super::full_fence(super::order::owner_light());
     #[cfg(not(loom))]
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
@@ -17,7 +17,7 @@ pub(crate) fn light() {
 #[cold]
 pub(crate) fn heavy() {
     #[cfg(loom)]
-    super::full_fence(super::order::bias_heavy());
+    super::full_fence(super::order::owner_heavy());
     #[cfg(not(loom))]
     {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

@@ -20,6 +20,7 @@ mod lock;
 pub mod op_count;
 pub(crate) mod order;
 mod os_thread;
+mod owner;
 mod process_fork;
 mod shared_cell;
 mod stack;
@@ -27,6 +28,8 @@ pub mod stack_local;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;
+#[cfg(all(test, loom))]
+mod owner_models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -37,6 +40,7 @@ pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
+pub(crate) use owner::Mark;
 pub(crate) use process_fork::Process;
 pub(crate) use shared_cell::{SharedByte, SharedCell};
 pub(crate) use stack::{Linked, Stack, Taken};

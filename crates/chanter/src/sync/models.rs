@@ -20,7 +20,6 @@ use std::task::{Context, Poll, Waker};
 use loom::sync::Arc;
 use loom::thread;
 
-use super::atomic::AtomicBool;
 use super::atomic::Ordering::{self, AcqRel, Relaxed};
 use super::order::weakened;
 use super::{Announcement, BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
@@ -249,12 +248,12 @@ fn biased_locks_are_given_up_by_consent() {
 
 #[test]
 fn bias_light_fence_is_needed() {
-    needs("bias_light", Relaxed, revoked_bias);
+    needs("owner_light", Relaxed, revoked_bias);
 }
 
 #[test]
 fn bias_heavy_fence_is_needed() {
-    needs("bias_heavy", Relaxed, revoked_bias);
+    needs("owner_heavy", Relaxed, revoked_bias);
 }
 
 /// INV-BIAS with two locks in turn: whoever revokes the bias of the first may read that its
@@ -278,96 +277,7 @@ fn biased_locks_are_taken_in_turn() {
 
 #[test]
 fn entering_the_next_lock_must_release() {
-    needs("entrance_enter", Relaxed, two_locks_in_turn);
-}
-
-/// A bias by consent, without the light fence, which is none to the processor: only
-/// `acknowledge`, or `while_parked`, comes between a use by the bias and the next look for it.
-struct Bias {
-    is_there: AtomicBool,
-    value: Cell<u32>,
-}
-
-// SAFETY: who has the bias, or has ended it, uses the value: that is what the models are about.
-unsafe impl Sync for Bias {}
-// SAFETY: as above.
-unsafe impl Send for Bias {}
-
-impl Bias {
-    fn use_once(&self) {
-        self.value.set(self.value.get() + 1);
-    }
-}
-
-/// The owner uses the value, does `between`, and uses it again if the bias is there.
-fn ended_by_consent(between: impl FnOnce(&Announcement)) {
-    let bias = Arc::new(Bias { is_there: AtomicBool::new(true), value: Cell::new(0) });
-    let mine = Announcement::mine().expect("a model has few OS threads");
-    mine.set_responsive(true);
-    let asker = {
-        let bias = Arc::clone(&bias);
-        thread::spawn(move || {
-            bias.is_there.swap(false, Relaxed);
-            let has_agreed = mine.request_release();
-            if has_agreed {
-                bias.use_once();
-            }
-            has_agreed
-        })
-    };
-    let mut uses = 1;
-    bias.use_once();
-    between(mine);
-    if bias.is_there.load(Relaxed) {
-        bias.use_once();
-        uses += 1;
-    }
-    // Not to be asked any more.
-    uses += u32::from(asker.join().unwrap());
-    assert_eq!(bias.value.get(), uses);
-}
-
-fn ended_between_turns() {
-    ended_by_consent(Announcement::acknowledge);
-}
-
-fn ended_in_absence() {
-    ended_by_consent(|mine| mine.while_parked(|| ()));
-}
-
-/// Its own revocation of another's bias is such a time.
-fn ended_in_a_fence() {
-    ended_by_consent(|_| Announcement::heavy_fence());
-}
-
-#[test]
-fn who_fences_has_no_bias() {
-    check(ended_in_a_fence);
-}
-
-#[test]
-fn who_agrees_has_no_bias() {
-    check(ended_between_turns);
-}
-
-#[test]
-fn who_agrees_must_acquire() {
-    needs("entrance_agree", Relaxed, ended_between_turns);
-}
-
-#[test]
-fn who_comes_back_has_no_bias() {
-    check(ended_in_absence);
-}
-
-#[test]
-fn who_comes_back_needs_a_fence() {
-    needs("entrance_return", AcqRel, ended_in_absence);
-}
-
-#[test]
-fn who_finds_nobody_needs_a_whole_fence() {
-    needs("entrance_find", AcqRel, ended_in_absence);
+    needs("owner_enter", Relaxed, two_locks_in_turn);
 }
 
 /// A node with contents, to see that they travel with it.

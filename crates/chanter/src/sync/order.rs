@@ -27,34 +27,34 @@ orders! {
     lock_acquire = Acquire;
     /// `Guard::drop`: publishes what the holder wrote.
     lock_release = Release;
-    /// `BiasedLock`: the owner is announced before it looks for its bias.
+    /// `Mark::enter`: the owner is announced before it looks at the thing.
     #[cfg(loom)]
-    bias_light = SeqCst;
-    /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
+    owner_light = SeqCst;
+    /// The thing is taken away before the revoker looks at the owner's mark.
     #[cfg(loom)]
-    bias_heavy = SeqCst;
-    /// `Announcement::enter`: publishes what the last `leave` did, to who reads this store instead.
-    entrance_enter = Release;
-    /// `Announcement::acknowledge`: the bias that it is asked about is gone from its next look.
-    entrance_agree = Acquire;
-    /// `Announcement::while_parked`: who found it absent has taken the bias from its next look.
-    entrance_return = SeqCst;
-    /// `Announcement::acknowledge`: publishes what its OS thread did by its biases.
-    entrance_agreed = Release;
-    /// `Announcement::request_release`: sees what was done by the bias.
-    entrance_asked = Acquire;
-    /// `Announcement::while_parked`: publishes what its OS thread did by its biases.
-    announcement_parked = Release;
-    /// `Announcement::request_release`: the bias is gone before the look whether its owner is parked.
-    entrance_find = SeqCst;
-    /// `Announcement::request_release`: sees what the absent one did by its biases.
-    entrance_found = Acquire;
+    owner_heavy = SeqCst;
+    /// `Mark::enter`: publishes what came before the last `leave`, to a revoker that reads this store instead.
+    owner_enter = Release;
+    /// `Mark::leave`: publishes what the owner did.
+    owner_leave = Release;
+    /// `Mark::is_still_at`: sees what the owner did.
+    owner_observe = Acquire;
+    /// `Consent::give`: the thing that it is asked about is gone from its next look.
+    consent_give = Acquire;
+    /// `Consent::give`: publishes what the owner did.
+    consent_given = Release;
+    /// `Consent::ask`: sees what the owner did.
+    consent_asked = Acquire;
+    /// `Consent::while_parked`: publishes what the owner did.
+    consent_parked = Release;
+    /// `Consent::while_parked`: an asker that found it parked has taken the thing from its next look.
+    consent_return = SeqCst;
+    /// `Consent::ask`: the thing is gone before the look whether its owner is parked.
+    consent_find = SeqCst;
+    /// `Consent::ask`: sees what the parked owner did.
+    consent_found = Acquire;
     /// `Sitter::enter`: sees what was done with the seat before.
     seat_enter = Acquire;
-    /// `Sitter::exit`: publishes what the holder did.
-    seat_exit = Release;
-    /// `Seat::pass`: sees what the holder did.
-    seat_observe = Acquire;
     /// `Seat::pass`: publishes it to the new holder.
     seat_pass = Release;
     /// `Group::publish`: the result is complete before the owner looks.
@@ -134,12 +134,6 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
-    /// `Home::at_home`: publishes the last rest, to who reads this store instead of the last leave's.
-    home_enter = Release;
-    /// `Home::at_home`: publishes a thread's rest, and the thread, to the revoker.
-    home_leave = Release;
-    /// `Home::wait`: sees what the driver did at home.
-    home_wait = Acquire;
     /// `Home::set_driver`: the driver before is through.
     home_drive = Release;
     /// `Home::driver_agrees`: sees what the drivers before did.

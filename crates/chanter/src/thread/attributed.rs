@@ -2,19 +2,18 @@
 //! or a thread that they are to run near to.
 
 use std::future::Future;
-use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Context;
 
 use super::join::{HostFrame, Thread};
-use super::spawn::{OUTSIDE, new_host};
+use super::spawn::new_host;
 use crate::frame::body::{Evaluated, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
-use crate::sched::{Shared, Vp, entered};
+use crate::sched::{Shared, Vp};
 use crate::sync::Lock;
 
 /// A host's frame, and what is said of its thread. Behind a lock: a policy may
@@ -30,10 +29,33 @@ struct AttributedFrame<F: Future> {
 /// What is said of a thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpawnOptions {
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: Option<Attributes>,
     pub(crate) name: Option<Arc<str>>,
     /// The virtual processor on which it stays.
     pub(crate) on: Option<usize>,
+    /// The virtual processor on which it begins, if nothing is said of where it stays.
+    pub(crate) near: Option<Near>,
+}
+
+/// Where another thread ran last: an address to compare with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near(usize);
+
+impl Near {
+    pub(super) fn to<T>(thread: &Thread<T>) -> Self {
+        Self(thread.header().vp().addr())
+    }
+
+    fn is(self, vp: &Vp) -> bool {
+        self.0 == ptr::from_ref(vp).addr()
+    }
+}
+
+impl SpawnOptions {
+    /// Whether nothing is said but where it is.
+    fn is_only_placed(&self) -> bool {
+        self.attributes.is_none() && self.name.is_none()
+    }
 }
 
 impl<F: Future> AttributedFrame<F> {
@@ -106,29 +128,6 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
     };
 }
 
-/// Spawns a host, and tells policies of it; see [`spawn`](crate::spawn).
-///
-/// The attributes cost the thread their own size; threads without them pay
-/// nothing.
-///
-/// # Panics
-/// Outside of a machine (use [`Machine::spawn_with`](crate::Machine::spawn_with)
-/// there).
-///
-/// STING, section 4: the policy manager "establishes a priority and quantum"
-/// for threads.
-#[track_caller]
-pub fn spawn_with<F>(attributes: Attributes, future: F) -> Thread<F::Output>
-where
-    F: IntoFuture,
-    F::IntoFuture: Send + 'static,
-    F::Output: Send + 'static,
-{
-    let future = future.into_future();
-    let said = SpawnOptions { attributes, ..SpawnOptions::default() };
-    spawn_said_in(&entered().expect(OUTSIDE), said, future, Location::caller())
-}
-
 /// Spawns a host of which something is said, from anywhere.
 ///
 /// # Panics
@@ -145,7 +144,9 @@ where
 {
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
     let vps = machine.vps.len();
-    let home = match (said.on, here) {
+    let near = said.near.filter(|_| said.on.is_none());
+    let near = near.and_then(|near| machine.vps.iter().position(|vp| near.is(vp)));
+    let home = match (said.on.or(near), here) {
         (Some(index), _) => machine
             .vps
             .get(index)
@@ -156,6 +157,12 @@ where
         },
         (None, None) => machine.any_vp(),
     };
+    if said.is_only_placed() {
+        let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
+        // SAFETY: the body is 'static and `Send`.
+        let make = |arena: &Arena| unsafe { new_host::<false, _>(arena, home, future, kind) };
+        return spawn_at(machine, here, home, make, site);
+    }
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<false, _>(arena, home, said, future) };
     spawn_at(machine, here, home, make, site)
@@ -195,46 +202,6 @@ where
     };
     machine.spawned(frame, site);
     thread
-}
-
-/// Spawns a host near `thread`: on the virtual processor on which that ran
-/// last, or is to run. Nothing keeps it there: see
-/// [`spawn_on`](crate::spawn_on) for that. If `thread` is of another machine,
-/// as [`spawn`](crate::spawn).
-///
-/// # Panics
-/// Outside of a machine.
-///
-/// ```
-/// # use chanter::prelude::*;
-/// # chanter::block_on(async {
-/// let (tx, rx) = channel();
-/// let sender = spawn(async move { tx.send(1).await });
-/// // They talk: to be neighbours saves time.
-/// let receiver = spawn_near(&sender, async move { rx.recv().await });
-/// assert_eq!(receiver.join().await.unwrap(), Ok(1));
-/// # });
-/// ```
-///
-/// STING, section 4: a thread "known to communicate closely with Q (which is
-/// executing on VP V) should also run on a VP topologically near V".
-#[track_caller]
-pub fn spawn_near<T, F>(thread: &Thread<T>, future: F) -> Thread<F::Output>
-where
-    F: IntoFuture,
-    F::IntoFuture: Send + 'static,
-    F::Output: Send + 'static,
-{
-    let future = future.into_future();
-    let machine = entered().expect(OUTSIDE);
-    let there = thread.vp();
-    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), &*machine));
-    let Some(home) = machine.vps.iter().find(|vp| ptr::eq(&***vp, there)) else {
-        return super::spawn_in(&machine, None, future, Location::caller());
-    };
-    // SAFETY: the body is 'static and `Send`.
-    let make = |arena: &Arena| unsafe { new_host::<false, _>(arena, home, future, Kind::Host) };
-    spawn_at(&machine, here, home, make, Location::caller())
 }
 
 /// Makes a host and gives it to `home`; `here` is driven by the caller.
@@ -320,16 +287,9 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
     unsafe {
         let frame = arena.take(class_of(size_of::<AttributedFrame<F>>()));
         let place = frame.cast::<AttributedFrame<F>>().as_ptr();
-        (&raw mut (*place).attributes).write(Lock::new(said.attributes));
+        (&raw mut (*place).attributes).write(Lock::new(said.attributes.unwrap_or_default()));
         (&raw mut (*place).name).write(said.name);
         HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
         frame
-    }
-}
-
-impl<T> Thread<T> {
-    /// Where it ran last, or is to run.
-    fn vp(&self) -> *const Vp {
-        self.header().vp()
     }
 }

@@ -116,7 +116,7 @@ impl<T> Thread<T> {
     }
 
     /// Schedules a thread that is delayed on virtual processor `vp` of its
-    /// machine. As with [`spawn_near`](crate::spawn_near), nothing keeps it there.
+    /// machine. As with [`Thread::builder`](crate::ThreadBuilder::near), nothing keeps it there.
     /// Else as [`Thread::run`]: one that has begun goes on where it was.
     ///
     /// # Panics

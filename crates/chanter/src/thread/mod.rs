@@ -5,7 +5,7 @@
 
 pub(crate) mod attributed;
 mod builder;
-mod demand;
+pub(crate) mod demand;
 pub mod fiber;
 mod fork;
 pub(crate) mod join;
@@ -14,8 +14,7 @@ pub(crate) mod request;
 pub(crate) mod scope;
 pub(crate) mod spawn;
 
-pub use attributed::{spawn_near, spawn_with};
-pub use builder::{ThreadBuilder, spawn_named};
+pub use builder::ThreadBuilder;
 pub use demand::Demand;
 pub use fork::fork_join;
 pub(crate) use fork::{ForkScope, Forks, Shares, steal_job};
@@ -23,5 +22,5 @@ pub use join::{Join, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify};
 pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
-pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
+pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_parasite};
 pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};

@@ -27,6 +27,7 @@ use crate::sync::Lock;
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::parasite::{attach, prepare, reify};
 /// # use std::sync::{Arc, Mutex};
 /// # chanter::block_on(async {
 /// let parked = Arc::new(Mutex::new(None));

@@ -60,21 +60,6 @@ where
     }
 }
 
-/// Spawns a host on the virtual processor `vp` of this machine, where it stays.
-///
-/// # Panics
-/// Outside of a machine, or if it has no virtual processor `vp`.
-#[track_caller]
-pub fn spawn_on<F>(vp: usize, future: F) -> Thread<F::Output>
-where
-    F: IntoFuture,
-    F::IntoFuture: Send + 'static,
-    F::Output: Send + 'static,
-{
-    let future = future.into_future();
-    spawn_in(&entered().expect(OUTSIDE), Some(vp), future, Location::caller())
-}
-
 /// Spawns a fiber, whose `body` makes one, from a thread of a machine.
 #[inline]
 pub(super) fn spawn_fiber_here<F>(on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
@@ -227,6 +212,7 @@ unsafe fn spawn_any_in<F: Future>(
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::thread::Progress;
 /// # chanter::block_on(async {
 /// let sum = delay(async { (1..=100).sum::<u32>() });
 /// assert_eq!(sum.progress(), Progress::Delayed);

@@ -1,7 +1,6 @@
 //! Time as events.
 //!
-//! Each virtual processor has its own [`Timers`]; elsewhere one OS thread,
-//! started when first needed, keeps the time.
+//! Each virtual processor keeps its own timers. Elsewhere one OS thread, started when first needed, keeps the time.
 
 mod alarm;
 mod clock;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use apart::apart;
-use chanter::{Activity, Machine, Thread};
+use chanter::{Machine, Thread, thread::Activity};
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use ledger::{Ledger, Payload};
 #[allow(unused_imports, reason = "each test binary uses some of it")]

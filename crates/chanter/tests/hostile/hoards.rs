@@ -5,10 +5,13 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use chanter::policy::{Attributes, Fifo, Policy, Ready, ReadyQueue, Reason};
 use chanter::prelude::*;
-use chanter::simulation::{Outcome, Simulation};
-use chanter::{scope_blocking, spawn_local};
+use chanter::{
+    policy::{Attributes, Fifo, Policy, Ready, ReadyQueue, Reason},
+    simulation::{Outcome, Simulation},
+    spawn_local,
+    thread::scope_blocking,
+};
 
 use crate::common::watchdog;
 

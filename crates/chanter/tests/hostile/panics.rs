@@ -8,9 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use chanter::policy::{Bands, Fifo, Lifo, Others, Policy, Ready, Reason, WorkStealing};
 use chanter::prelude::*;
-use chanter::{fiber, scope_blocking, spawn_local};
+use chanter::{
+    fiber,
+    policy::{Bands, Fifo, Lifo, Others, Policy, Ready, Reason, WorkStealing},
+    spawn_local,
+    thread::scope_blocking,
+};
 
 use crate::common::watchdog;
 

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chanter::channel::{Client, Server};
-use chanter::lock::{self, Condvar, RwLock, Semaphore};
 use chanter::prelude::*;
+use chanter::sync::{
+    Barrier, Broadcast, Client, Condvar, MVar, Multicast, Mutex as ChanterMutex, RwLock, Semaphore, Server,
+    Subscriber, Swap, SwapChannel, Watched, Watcher, broadcast, multicast, rpc, swap, watch,
+};
 
 use crate::common::{Payload, Random};
 
@@ -30,7 +32,7 @@ pub(crate) struct Larder {
     barrier: Barrier,
     calls: Mutex<(Client<Payload, Payload>, Server<Payload, Payload>)>,
     semaphore: Arc<Semaphore>,
-    mutex: Arc<lock::Mutex<()>>,
+    mutex: Arc<ChanterMutex<()>>,
     /// Somebody has the mutex.
     locked: Arc<AtomicBool>,
     rwlock: Arc<RwLock<()>>,
@@ -43,7 +45,7 @@ pub(crate) struct Larder {
 const WRITES: usize = 1 << 20;
 
 struct Readers {
-    port: Arc<chanter::channel::Port<Arc<Payload>>>,
+    port: Arc<chanter::sync::Port<Arc<Payload>>>,
     subscriber: Arc<Subscriber<Arc<Payload>>>,
     watcher: Arc<Watcher<Payload>>,
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use chanter::prelude::*;
+use chanter::sync::CVar;
 use chanter_cluster::{ANYONE, Function, Inbox, Process, Service, ThreadName};
 use clap::Args;
 

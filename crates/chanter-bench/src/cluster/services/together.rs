@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chanter::prelude::*;
+use chanter::sync::Barrier;
 use chanter_cluster::Process;
 use chanter_cluster::group::Group;
 use chanter_mpi::Mpi;

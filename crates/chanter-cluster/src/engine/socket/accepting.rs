@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 
 use super::hello;

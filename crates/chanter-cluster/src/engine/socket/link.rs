@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use chanter::prelude::*;
+use chanter::yield_if_requested;
 
 use super::Config;
 use super::frame::{Frame, Frames, LONGEST};
@@ -142,7 +143,7 @@ impl Link {
                 match self.go_on(inbox) {
                     Phase::Closed(_) => return,
                     _ if !lock(&self.outbox).blocked => break,
-                    _ => yield_if_asked().await,
+                    _ => yield_if_requested().await,
                 }
             }
         }
@@ -243,7 +244,7 @@ impl Link {
                     return End::Eof;
                 }
             } else {
-                yield_if_asked().await;
+                yield_if_requested().await;
             }
             let room = frames.room();
             let most = room.len();

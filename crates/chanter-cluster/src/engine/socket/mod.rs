@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 
 use self::accepting::{Accepting, Cancelled};

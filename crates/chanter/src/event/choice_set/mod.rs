@@ -36,6 +36,7 @@ pub use next::Next;
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::ChoiceSet;
 /// # use std::time::Duration;
 /// let (ask, asked) = mailbox();
 /// let (stop, stopped) = channel::<()>();
@@ -148,6 +149,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::ChoiceSet;
     /// let (tx, rx) = channel();
     /// let other = std::thread::spawn(move || [rx.recv().sync_blocking(), rx.recv().sync_blocking()]);
     /// let mut set = ChoiceSet::new();
@@ -177,6 +179,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::ChoiceSet;
     /// let answer = IVar::new();
     /// let mut set = ChoiceSet::new();
     /// let asked = answer.clone();
@@ -267,6 +270,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::ChoiceSet;
     /// # use std::time::Duration;
     /// let channels: Vec<_> = (0..100).map(|_| bounded(1)).collect();
     /// let mut set = ChoiceSet::new();

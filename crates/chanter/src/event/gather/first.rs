@@ -24,6 +24,7 @@ use crate::frame::catch_panic;
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::gather_k;
 /// # chanter::block_on(async {
 /// let queues: Vec<_> = (0..5).map(|_| mailbox()).collect();
 /// for (tx, _) in &queues {
@@ -168,6 +169,7 @@ impl<E: Event + Clone> GatherK<E> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::event::gather_k;
     /// # use std::time::Duration;
     /// let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
     /// queues[2].0.try_send("one").unwrap();
@@ -187,6 +189,7 @@ impl<E: Event + Clone> GatherK<E> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::event::gather_k;
     /// let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
     /// queues[2].0.try_send(1).unwrap();
     /// let two = gather_k(2, queues.iter().map(|(_, rx)| rx.recv().wrap(Result::unwrap)));

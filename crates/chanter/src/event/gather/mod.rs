@@ -106,6 +106,7 @@ pub fn gather_on_hosts<P: Gathers>(events: P) -> Gather<P> {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::event::from_future;
 /// # use std::time::Duration;
 /// # chanter::block_on(async {
 /// let slow = from_future(async {

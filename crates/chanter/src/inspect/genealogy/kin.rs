@@ -8,7 +8,7 @@ use super::{Genealogy, Progress};
 use crate::frame::{Kind, Site};
 
 /// What is known of a thread, at the moment when it was asked for: of a parent, a
-/// child, a sibling, or of [the one that runs](crate::current_thread). It is a value: it
+/// child, a sibling, or of [the one that runs](crate::thread::current_thread). It is a value: it
 /// keeps nothing alive, and may be kept for as long as one likes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kin {
@@ -40,7 +40,7 @@ impl Kin {
     }
 
     /// The path of the function in which its body was written, as the compiler names its type: for people to read. It is
-    /// known of [the thread that runs](crate::current_thread) and of [handles](crate::Thread::kin), unless the body is wrapped
+    /// known of [the thread that runs](crate::thread::current_thread) and of [handles](crate::Thread::kin), unless the body is wrapped
     /// into another one.
     pub fn body(&self) -> Option<&'static str> {
         self.body

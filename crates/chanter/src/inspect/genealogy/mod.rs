@@ -38,20 +38,22 @@ const NAMED: usize = 8;
 ///
 /// ```standalone_crate
 /// # use chanter::prelude::*;
+/// # use chanter::thread::current_thread;
 /// std::panic::set_hook(Box::new(|info| {
 ///     let thread = current_thread();
 ///     let name = thread.as_ref().and_then(|thread| thread.name()).unwrap_or("nobody's");
 ///     eprintln!("{name} panic: {info}");
 /// }));
 /// # chanter::block_on(async {
-/// assert!(spawn_named("parser", async { panic!("no more input") }).await.is_err());
+/// assert!(Thread::builder().name("parser").spawn(async { panic!("no more input") }).await.is_err());
 /// # });
 /// ```
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::thread::current_thread;
 /// # chanter::block_on(async {
-/// let thread = spawn_named("parser", async { current_thread().unwrap() });
+/// let thread = Thread::builder().name("parser").spawn(async { current_thread().unwrap() });
 /// assert_eq!(thread.join().await.unwrap().name(), Some("parser"));
 /// # });
 /// ```
@@ -93,7 +95,7 @@ impl<T> Thread<T> {
     /// # use chanter::prelude::*;
     /// let machine = Machine::builder().vps(1).genealogy(true).build()?;
     /// machine.block_on(async {
-    ///     let child = spawn_named("parent", async { spawn(async {}) }).await.unwrap();
+    ///     let child = Thread::builder().name("parent").spawn(async { spawn(async {}) }).await.unwrap();
     ///     let parent = child.parent().unwrap();
     ///     assert_eq!(parent.name(), Some("parent"));
     ///     assert!(!parent.is_alive());
@@ -147,8 +149,8 @@ impl Machine {
     /// # use chanter::prelude::*;
     /// let machine = Machine::builder().vps(1).genealogy(true).build()?;
     /// machine.block_on(async {
-    ///     spawn_named("clock", async { never::<()>().await });
-    ///     spawn_named("server", async { spawn(async { never::<()>().await }).await });
+    ///     Thread::builder().name("clock").spawn(async { never::<()>().await });
+    ///     Thread::builder().name("server").spawn(async { spawn(async { never::<()>().await }).await });
     ///     yield_now().await;
     /// });
     /// let threads = machine.threads().unwrap();

@@ -209,7 +209,7 @@ fn seats_are_looked_at() {
 
 #[test]
 fn looks_need_the_light_fence() {
-    needs("bias_light", Relaxed, looked_at);
+    needs("owner_light", Relaxed, looked_at);
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn looks_need_release() {
 
 #[test]
 fn seat_light_fence_is_needed() {
-    needs("bias_light", Relaxed, handed_over);
+    needs("owner_light", Relaxed, handed_over);
 }
 
 #[test]
 fn seat_heavy_fence_is_needed() {
-    needs("bias_heavy", Relaxed, handed_over);
+    needs("owner_heavy", Relaxed, handed_over);
 }
 
 #[test]
@@ -239,10 +239,10 @@ fn seat_pass_needs_release() {
 
 #[test]
 fn seat_exit_needs_release() {
-    needs("seat_exit", Relaxed, handed_over);
+    needs("owner_leave", Relaxed, handed_over);
 }
 
 #[test]
 fn seat_observe_needs_acquire() {
-    needs("seat_observe", Relaxed, handed_over);
+    needs("owner_observe", Relaxed, handed_over);
 }

@@ -1,50 +1,35 @@
 //! The seat of a virtual processor: who may use what is ready on it.
 //!
-//! What a virtual processor has to schedule (its policy, the threads to run
-//! soon, its sleeper and poller, its inbox) is used by one *holder* at a time:
-//! its own driver, or a stand-in when that does not come back. The holder uses
-//! it a few dozen times a microsecond, and another takes the seat some
-//! hundred times a second at most. So the holder announces itself with plain
-//! stores, and the price is paid by who passes the seat on:
+//! What a virtual processor schedules is used by one *holder* at a time: its policy, the threads to run soon, its sleeper,
+//! poller and inbox. The holder is its own driver, or a stand-in while that does not come back. It uses these things a few
+//! dozen times a microsecond, and another one takes the seat a few hundred times a second at most.
 //!
 //! ```text
-//!   holder:  inside := 1;  light fence;  is the seat mine?  yes: use it
-//!            inside := 0, if nothing is nested               no: I am away
+//!   holder:  inside := seat;  light fence;  is the seat mine?  yes: use it
+//!            inside := none, if nothing is nested              no: I am away
 //!   passer:  (one at a time)  seat := NOBODY;  heavy fence;  is the holder inside?
 //!            yes: seat := the holder, and nothing has happened
 //!            no:  move what is its own;  seat := the new one
 //! ```
 //!
-//! INV-SEAT: what the seat stands for is touched by its holder while that is
-//! inside, and by the passer between the heavy fence and its last store; never
-//! by two of them at a time. It is Dekker's protocol with an asymmetric fence,
-//! as INV-BIAS of `sync/biased.rs`. The heavy fence runs a full barrier on each
-//! OS thread at some point of its program. If that point lies before the
-//! holder's store to `inside`, its look at the seat comes later and does not
-//! find itself. If it lies behind the store, the passer finds the holder inside
-//! and gives up. The passer's look reads what `exit` stored at the latest, with
-//! Acquire, so it sees all that the holder did; the new holder sees it through
-//! the seat, likewise.
+//! INV-SEAT: this is INV-OWNER of `sync/owner.rs`, where the thing is the seat. What the seat stands for is touched by its
+//! holder while that is inside, and by the passer between the heavy fence and its last store. A passer does not wait: it
+//! gives the seat back. What the passer did reaches the new holder through the seat, with Release and Acquire.
 //!
-//! A holder that was interrupted between the store and the look finds NOBODY,
-//! somebody else, or itself again if the passer gave up, or if the seat has
-//! come back: in that last case Acquire shows it all that happened meanwhile.
-//! `inside` has one writer, the OS thread that drives its owner; unlike the mark
-//! of a biased lock it is not shared by several who could wipe it out, so the
-//! seat may change hands any number of times.
+//! A late holder, interrupted between its mark and its look, finds NOBODY, somebody else, or itself. It finds itself if
+//! the passer gave up, or if the seat has come back. In the last case Acquire shows it all that happened meanwhile.
 //!
-//! Uses nest: a policy that is called may spawn threads, and what fires timers
-//! wakes some. Such outer uses are counted (`nest`), and while there are any
-//! nobody lowers `inside`. (Only they are: a count of all uses would be a chain of
-//! loads and stores through one place, which takes longer than the switch of a
-//! thread.) A fiber may be suspended in the middle of one; the seat stays then.
+//! Uses nest: a policy that is called may spawn threads, and whoever fires timers wakes some. Such outer uses are counted
+//! (`nest`), and while there are any nobody lowers `inside`. Only these are counted: a count of all uses would be a chain
+//! of loads and stores through one place, which takes longer than the switch of a thread. A fiber may be suspended in the
+//! middle of one; the seat stays then.
 //!
-//! Who finds itself away must not wait for the seat in the middle of an outer use.
+//! A driver that finds itself away must not wait for the seat in the middle of an outer use.
 
 use std::ptr;
 
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::sync::{Cell, Lock, fence_pair, order, spin};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::{Cell, Lock, Mark, fence_pair, order, spin};
 
 /// The seat of one virtual processor.
 #[derive(Debug)]
@@ -59,7 +44,7 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 pub(crate) struct Sitter {
     /// A use of the seat is under way. The driver writes.
-    inside: AtomicBool,
+    inside: Mark,
     /// The driver's: how many outer uses are under way: calls of policies, and
     /// in units of [`HOLD`] all others.
     nest: Cell<u32>,
@@ -73,15 +58,13 @@ const HOLD: u32 = 1 << 16;
 
 impl Sitter {
     pub(crate) fn new() -> Self {
-        Self { inside: AtomicBool::new(false), nest: Cell::new(0) }
+        Self { inside: Mark::new(), nest: Cell::new(0) }
     }
 
     /// Begins a use of the seat. True: it is ours until [`exit`](Self::exit).
     #[inline(always)]
     pub(crate) fn enter(&self, seat: &Seat) -> bool {
-        self.inside.store(true, Ordering::Relaxed);
-        // ORDER: INV-SEAT, the holder's side.
-        fence_pair::light();
+        self.inside.enter(seat);
         // ORDER: Acquire sees what the former holder and the passer did.
         if ptr::eq(seat.holder.load(order::seat_enter()), self) {
             return true;
@@ -107,8 +90,7 @@ impl Sitter {
     #[inline(always)]
     pub(crate) fn exit(&self) {
         if self.nest.get() == 0 {
-            // ORDER: Release publishes what was done to the passer.
-            self.inside.store(false, order::seat_exit());
+            self.inside.leave();
         }
     }
 
@@ -154,7 +136,7 @@ impl Sitter {
 
     /// Whether it uses its seat now (a hint).
     pub(crate) fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Relaxed)
+        !self.inside.is_free()
     }
 }
 
@@ -198,8 +180,7 @@ impl Seat {
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
         // ORDER: INV-SEAT, the passer's side.
         fence_pair::heavy();
-        // ORDER: Acquire pairs with `exit`.
-        if from.inside.load(order::seat_observe()) {
+        if from.inside.is_still_at(self) {
             // ORDER: Relaxed: the heavy fence publishes what the last passer did, and we nothing.
             self.holder.store(ptr::from_ref(from).cast_mut(), Ordering::Relaxed);
             return false;

@@ -112,19 +112,6 @@ where
     Builder::new().spawn(closure)
 }
 
-/// Spawns a fiber on the virtual processor `vp` of this machine.
-///
-/// # Panics
-/// Outside of a machine, or if it has no virtual processor `vp`.
-#[track_caller]
-pub fn spawn_fiber_on<F, T>(vp: usize, closure: F) -> Thread<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    Builder::new().on(vp).spawn(closure)
-}
-
 /// How a fiber is to be spawned.
 ///
 /// ```
@@ -304,7 +291,7 @@ pub fn yield_now() {
 
 /// Yields, as a thread that has used up its quantum, if
 /// [`checkpoint`](crate::checkpoint) says so: the blocking form of
-/// [`yield_if_asked`](crate::yield_if_asked). Whether it did. On an OS thread
+/// [`yield_if_requested`](crate::yield_if_requested). Whether it did. On an OS thread
 /// that drives nothing it never does.
 ///
 /// ```
@@ -312,7 +299,7 @@ pub fn yield_now() {
 /// # chanter::block_on(async {
 /// let fiber = spawn_fiber(|| {
 ///     (0..1000_u64).fold(0, |sum, n| {
-///         chanter::fiber::yield_if_asked();
+///         chanter::fiber::yield_if_requested();
 ///         sum + n
 ///     })
 /// });
@@ -320,7 +307,7 @@ pub fn yield_now() {
 /// # });
 /// ```
 #[inline]
-pub fn yield_if_asked() -> bool {
+pub fn yield_if_requested() -> bool {
     let is_asked = crate::sched::checkpoint();
     if is_asked {
         crate::sched::end_long_turn();

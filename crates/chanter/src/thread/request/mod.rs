@@ -158,7 +158,7 @@ impl<T> Thread<T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
-    /// # use chanter::Activity;
+    /// # use chanter::thread::Activity;
     /// # chanter::block_on(async {
     /// let (tx, rx) = channel();
     /// let thread = spawn(async move { rx.recv().await });
@@ -188,6 +188,7 @@ impl<T> Thread<T> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::sync::CVar;
     /// # chanter::block_on(async {
     /// let (tx, rx) = channel();
     /// let go = CVar::new();

@@ -40,6 +40,7 @@ pub struct Speculation<T> {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::thread::speculate;
 /// # use std::time::Duration;
 /// # chanter::block_on(async {
 /// let slow = spawn(async { after(Duration::from_secs(3600)).await; "slow" });

@@ -97,6 +97,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// ```
     /// # use chanter::prelude::*;
+    /// # use chanter::thread::scope_blocking;
     /// # chanter::block_on(async {
     /// let words = ["to", "be"];
     /// let mut lengths = [0; 2];
@@ -220,6 +221,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 ///
 /// ```
 /// # use chanter::prelude::*;
+/// # use chanter::thread::scope_blocking;
 /// # chanter::block_on(async {
 /// # spawn_fiber(|| {
 /// let mut numbers = [1, 2, 3];
@@ -238,6 +240,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 ///
 /// ```compile_fail,E0373
 /// # use chanter::prelude::*;
+/// # use chanter::thread::scope_blocking;
 /// scope_blocking(|s| {
 ///     let local = 1;
 ///     s.spawn(async { local + 1 });
@@ -248,12 +251,14 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 ///
 /// ```compile_fail
 /// # use chanter::prelude::*;
+/// # use chanter::thread::scope_blocking;
 /// let mut kept = None;
 /// scope_blocking(|s| kept = Some(s.spawn(async { 1 })));
 /// ```
 ///
 /// ```compile_fail,E0499
 /// # use chanter::prelude::*;
+/// # use chanter::thread::scope_blocking;
 /// let mut number = 1;
 /// scope_blocking(|s| {
 ///     s.spawn(async { number += 1 });
@@ -263,6 +268,7 @@ impl<T> fmt::Debug for ScopedThread<'_, T> {
 ///
 /// ```compile_fail,E0277
 /// # use chanter::prelude::*;
+/// # use chanter::thread::scope_blocking;
 /// let shared = std::rc::Rc::new(1);
 /// scope_blocking(|s| {
 ///     s.spawn(async { *shared + 1 });

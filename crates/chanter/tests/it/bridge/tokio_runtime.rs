@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use chanter::bridge::tokio::{entered, on_runtime, on_tokio, shared_handle};
 use chanter::prelude::*;
+use chanter::{
+    TryRecvError,
+    bridge::tokio::{entered, on_runtime, on_tokio, shared_handle},
+};
 use common::{machine, until_blocked, watchdog};
 use futures::FutureExt;
 use tokio::runtime::{Builder, Handle, Runtime};

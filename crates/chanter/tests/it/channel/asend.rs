@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 
 use chanter::prelude::*;
+use chanter::{ChoiceSet, TryRecvError};
 use common::{Ledger, Payload, machine, watchdog};
 use futures::StreamExt;
 

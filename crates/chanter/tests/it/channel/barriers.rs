@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::{Barrier, CVar};
 use common::waits::{SHAPES, shapes};
 use common::{Random, machine, poll, watchdog};
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use chanter::prelude::*;
+use chanter::{TryRecvError, TrySendError};
 use common::{Ledger, machine, watchdog};
 
 #[test]

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::{CallError, rpc};
 use common::waits::{SHAPES, shapes};
 use common::{Ledger, Random, machine, poll, watchdog};
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use chanter::prelude::*;
+use chanter::{TryRecvError, TrySendError};
 use common::{Ledger, Payload, machine, millis, poll, watchdog};
 use futures::StreamExt;
 

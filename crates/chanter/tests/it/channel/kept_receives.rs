@@ -13,6 +13,7 @@ use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use chanter::TryRecvError;
 use chanter::prelude::*;
 use common::{machine, millis, poll, watchdog};
 use futures::future::{Either, join, select};

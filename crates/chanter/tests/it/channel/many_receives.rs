@@ -11,6 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use chanter::prelude::*;
+use chanter::{
+    ChoiceSet, TryRecvError,
+    event::{AsyncEvent, arecv},
+    sync::multicast,
+};
 use common::{Random, alone, poll, watchdog};
 
 type Pair<T> = (Sender<T>, Receiver<T>);

@@ -7,6 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{
+    TryRecvError,
+    sync::{BroadcastError, broadcast, multicast},
+};
 use common::waits::{SHAPES, shapes};
 use common::{Random, machine, poll, watchdog};
 

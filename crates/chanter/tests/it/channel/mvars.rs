@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::MVar;
 use common::waits::{SHAPES, shapes};
 use common::{Ledger, Payload, Random, machine, poll, watchdog};
 

@@ -6,6 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{
+    TrySendError,
+    sync::{SwapChannel, swap},
+};
 use common::waits::{SHAPES, shapes};
 use common::{Ledger, Random, Wakes, poll, watchdog};
 

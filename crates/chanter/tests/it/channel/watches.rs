@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::{CVar, watch};
 use common::waits::{SHAPES, shapes};
 use common::{Random, machine, poll, watchdog};
 

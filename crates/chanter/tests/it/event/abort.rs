@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use chanter::event::{Ageing, choose_earliest, optional, wrap_abort};
 use chanter::prelude::*;
 use common::{Ledger, machine, millis, poll, watchdog};
 

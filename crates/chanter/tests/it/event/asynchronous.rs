@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
+use chanter::{
+    TryRecvError,
+    event::{AsyncEvent, arecv, asend, asynchronously, choose_later, choose_now, guard_later, guard_now},
+};
 use common::{Ledger, eventually, machine, millis, poll, watchdog};
 
 /// A list that closures write to.

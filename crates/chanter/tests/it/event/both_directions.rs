@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use chanter::prelude::*;
+use chanter::sync::MVar;
 use common::{machine, watchdog};
 use tokio::runtime::Runtime;
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{TryRecvError, TrySendError};
 use common::{machine, millis, watchdog};
 
 fn is_send<T: Send>(_: &T) {}

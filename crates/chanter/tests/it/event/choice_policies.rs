@@ -4,6 +4,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
+use chanter::event::{Ageing, choose_earliest, optional};
 use chanter::prelude::*;
 use common::{Random, machine, millis, poll, watchdog};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use chanter::event::Key;
 use chanter::prelude::*;
+use chanter::{ChoiceSet, TrySendError, event::Key};
 use common::{Ledger, Payload, Random, Wakes, alone, eventually, machine, millis, watchdog};
 
 type Got<T> = Result<T, Closed>;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use chanter::prelude::*;
+use chanter::{TryRecvError, TrySendError};
 use common::waits::{FLAVOURS, Make, RECEIVES, Receive, SENDS, receives, sends};
 use common::{Ledger, Payload, Random, Wakes, poll, watchdog};
 

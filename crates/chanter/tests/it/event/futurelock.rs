@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use chanter::lock::{Condvar, Mutex, RwLock, Semaphore};
 use chanter::prelude::*;
+use chanter::sync::{Condvar, Mutex, RwLock, Semaphore};
 use common::{machine, millis, poll, watchdog};
 use futures::future::{Either, join, poll_fn, select};
 use futures::stream::{self, FuturesUnordered, StreamExt};
@@ -26,7 +26,7 @@ trait Lock: Send + Sync + 'static {
 }
 
 impl Lock for Mutex<u32> {
-    type Guard = chanter::lock::OwnedMutexGuard<u32>;
+    type Guard = chanter::sync::OwnedMutexGuard<u32>;
     fn new() -> Arc<Self> {
         Arc::default()
     }

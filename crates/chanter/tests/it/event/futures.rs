@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use chanter::event::{Ageing, choose_earliest, from_cancel_safe, from_future, optional, repeat, resumable};
 use chanter::prelude::*;
 use common::{Ledger, Wakes, machine, millis, poll, watchdog};
 use futures::{SinkExt, StreamExt};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use chanter::event::{gather_k, gather_on_hosts};
 use chanter::prelude::*;
 use common::{Ledger, Random, eventually, machine, millis, poll, until, watchdog};
 

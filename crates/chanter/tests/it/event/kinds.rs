@@ -5,6 +5,9 @@
 use crate::common;
 
 use chanter::prelude::*;
+use chanter::sync::{
+    Barrier, BroadcastError, CVar, MVar, SwapChannel, broadcast, multicast, rpc, swap, watch,
+};
 use common::kinds::{KINDS, World};
 use common::watchdog;
 

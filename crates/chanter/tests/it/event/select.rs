@@ -4,6 +4,7 @@ use crate::common;
 
 use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use common::{Ledger, machine, millis, poll, watchdog};
 

@@ -4,6 +4,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use common::{Ledger, Random, machine, millis, poll, watchdog};
 

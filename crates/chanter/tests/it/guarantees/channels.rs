@@ -1,6 +1,12 @@
 //! The base events of channels and of what else carries messages.
 
 use chanter::prelude::*;
+use chanter::{
+    ChoiceSet,
+    sync::{
+        Barrier, BroadcastError, CVar, CallError, MVar, SwapChannel, broadcast, multicast, rpc, swap, watch,
+    },
+};
 
 use super::kit::{Facts, Kit, Message, Partner, Row};
 
@@ -336,7 +342,7 @@ pub(crate) fn watcher(
     Row::new(move || events.changed(), move || drop(value.send(kit.message())), verify)
 }
 
-pub(crate) fn barrier(_: &Kit) -> Row<impl Event<Output = chanter::channel::BarrierPass> + Send + use<>> {
+pub(crate) fn barrier(_: &Kit) -> Row<impl Event<Output = chanter::sync::BarrierPass> + Send + use<>> {
     let barrier = Barrier::new(2);
     let partner = Partner::new();
     let (events, theirs, far) = (barrier.clone(), partner.clone(), barrier.clone());
@@ -387,7 +393,7 @@ pub(crate) fn call(kit: &Kit) -> Row<impl Event<Output = Called> + Send + use<>>
         .used_up()
 }
 
-pub(crate) type Accepted = Result<(Message, chanter::channel::Reply<Message>), Closed>;
+pub(crate) type Accepted = Result<(Message, chanter::sync::Reply<Message>), Closed>;
 
 pub(crate) fn accept(kit: &Kit) -> Row<impl Event<Output = Accepted> + Send + use<>> {
     let (client, server) = rpc::<Message, Message>();

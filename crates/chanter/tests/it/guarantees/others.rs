@@ -6,9 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chanter::lock::{Condvar, Mutex, OwnedMutexGuard, OwnedPermit, OwnedReadGuard, OwnedWriteGuard, RwLock};
-use chanter::lock::{Semaphore, SemaphoreClosed};
 use chanter::prelude::*;
+use chanter::{
+    event::{from_cancel_safe, from_future},
+    sync::{
+        Condvar, Mutex, OwnedMutexGuard, OwnedPermit, OwnedReadGuard, OwnedWriteGuard, RwLock, Semaphore,
+        SemaphoreClosed,
+    },
+};
 
 use super::kit::{Facts, Kit, Message, Row};
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chanter::event::{Ageing, choose_earliest, optional};
 use chanter::prelude::*;
 use futures::FutureExt;
 

@@ -8,8 +8,11 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
+use chanter::{
+    event::from_cancel_safe,
+    io::{TcpListener, TcpStream},
+};
 use futures::{AsyncReadExt, AsyncWriteExt};
 
 const LONG: Duration = Duration::from_secs(240);
@@ -266,7 +269,7 @@ fn a_socket_that_moves_loses_no_edge() {
     };
     with_client(2, client, async |mut stream| {
         for leg in 0..4 {
-            let there = spawn_on(leg % 2, async move {
+            let there = Thread::builder().on(leg % 2).spawn(async move {
                 for round in leg as u64 * ROUNDS..(leg as u64 + 1) * ROUNDS {
                     let mut bytes = [0; 8];
                     let read = from_cancel_safe(stream.read_exact(&mut bytes)).timeout(LONG).await;

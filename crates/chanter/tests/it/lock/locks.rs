@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-use chanter::lock::{Condvar, Mutex, OwnedMutexGuard, RwLock, Semaphore, SemaphoreClosed, TryAcquireError};
 use chanter::prelude::*;
+use chanter::{
+    event::{Ageing, choose_earliest, optional},
+    sync::{Condvar, Mutex, OwnedMutexGuard, RwLock, Semaphore, SemaphoreClosed, TryAcquireError},
+};
 use common::{Wakes, machine, millis, poll, watchdog};
 
 /// As the documentation says.
@@ -117,7 +120,7 @@ fn downgrade_keeps_writers_out() {
     let guard = lock.try_write().unwrap();
     let mut writer = Box::pin(lock.write().sync());
     assert!(poll(&mut writer).is_pending());
-    let guard = chanter::lock::WriteGuard::downgrade(guard);
+    let guard = chanter::sync::WriteGuard::downgrade(guard);
     assert!(poll(&mut writer).is_pending());
     assert_eq!(*guard, 1);
     drop(guard);

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{block_in_place, fiber, thread::scope_blocking};
 use common::{alone, machine, watchdog};
 
 #[test]
@@ -331,13 +332,13 @@ fn a_call_that_uses_a_machine_that_ends_gets_an_answer() {
         assert!(old.recv().sync_blocking().is_err(), "who could send has ended");
         let cancelled = |error: JoinError| assert!(error.is_cancelled(), "{error}");
         cancelled(spawn(async {}).join().sync_blocking().unwrap_err());
-        cancelled(spawn_on(0, async {}).join().sync_blocking().unwrap_err());
-        cancelled(spawn_named("late", async {}).join().sync_blocking().unwrap_err());
+        cancelled(Thread::builder().on(0).spawn(async {}).join().sync_blocking().unwrap_err());
+        cancelled(Thread::builder().name("late").spawn(async {}).join().sync_blocking().unwrap_err());
         cancelled(delay(async {}).join().sync_blocking().unwrap_err());
         cancelled(spawn_blocking(|| ()).join().sync_blocking().unwrap_err());
         if cfg!(not(miri)) {
             cancelled(spawn_fiber(|| ()).join().sync_blocking().unwrap_err());
-            cancelled(spawn_fiber_on(0, || ()).join().sync_blocking().unwrap_err());
+            cancelled(fiber::Builder::new().on(0).spawn(|| ()).join().sync_blocking().unwrap_err());
         }
         // Delayed, and never demanded.
         drop(delay(async {}));

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::{ThreadBuilder, block_in_place};
 use common::apart::{is_apart, run_apart, said};
 use common::watchdog;
 

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use chanter::policy::{Deque, Fifo, GlobalQueue, Lifo, Policy, Priority, RoundRobin, WorkStealing};
 use chanter::prelude::*;
-use chanter::{checkpoint, current_vp, yield_if_asked};
+use chanter::{
+    checkpoint, current_vp,
+    policy::{Deque, Fifo, GlobalQueue, Lifo, Policy, Priority, RoundRobin, WorkStealing},
+    yield_if_requested,
+};
 
 const QUANTUM: Duration = Duration::from_millis(5);
 /// Machines that share a core with other tests are late.
@@ -497,7 +500,7 @@ fn checkpoints_end_turns_after_a_quantum() {
             let (mut yields, begun) = (0, Instant::now());
             while yields < 3 && begun.elapsed() < LATE {
                 if checkpoint() {
-                    yield_if_asked().await;
+                    yield_if_requested().await;
                     yields += 1;
                 }
                 std::hint::spin_loop();
@@ -521,7 +524,7 @@ fn parasites_past_their_quantum_become_hosts() {
             while !checkpoint() && begun.elapsed() < LATE {
                 std::hint::spin_loop();
             }
-            yield_if_asked().await;
+            yield_if_requested().await;
             tx.send(begun.elapsed()).await.unwrap();
         });
         assert!(rx.recv().await.unwrap() < LATE);
@@ -537,7 +540,7 @@ fn fibers_yield_at_checkpoints() {
             let begun = Instant::now();
             let mut yields = 0;
             while yields < 2 && begun.elapsed() < LATE {
-                yields += u32::from(chanter::fiber::yield_if_asked());
+                yields += u32::from(chanter::fiber::yield_if_requested());
             }
             yields
         });

@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use chanter::deadlock::{Deadlock, ThreadState, Waiting, holding, partial};
-use chanter::policy::{Policy, Ready, Reason};
 use chanter::prelude::*;
+use chanter::{
+    deadlock::{Deadlock, ThreadState, Waiting, holding, partial},
+    event::from_cancel_safe,
+    policy::{Policy, Ready, Reason},
+};
 use common::{Random, eventually, watchdog};
 
 fn machine(vps: usize) -> Machine {
@@ -191,7 +194,7 @@ fn what_is_not_known_is_not_said() {
         ("a timer", || Box::pin(async { after(Duration::from_secs(3600)).await })),
         ("an ivar", || Box::pin(async { IVar::<()>::new().get().await })),
         ("a lock", || {
-            let lock = Arc::new(chanter::lock::Mutex::new(()));
+            let lock = Arc::new(chanter::sync::Mutex::new(()));
             let held = lock.clone().try_lock_owned();
             Box::pin(async move {
                 drop(lock.lock().await);

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chanter::base::{Pump, PumpRest, wake_first};
 use chanter::prelude::*;
+use chanter::{
+    base::{Pump, PumpRest, wake_first},
+    sync::CVar,
+};
 
 /// Messages that nobody is told of: they lie there until somebody looks.
 #[derive(Default)]

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use chanter::prelude::*;
+use chanter::{
+    ThreadBuilder,
+    sync::{MVar, rpc},
+};
 
 fn on_one_processor<F: Future + Send>(main: F) -> F::Output
 where

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use chanter::current_vp;
-use chanter::policy::{Fifo, RoundRobin};
 use chanter::prelude::*;
+use chanter::{
+    current_vp,
+    policy::{Fifo, RoundRobin},
+};
 
 fn machine(vps: usize, workers: usize) -> Machine {
     Machine::builder().vps(vps).workers(workers).build().unwrap()
@@ -117,7 +119,7 @@ fn a_busy_processor_does_not_keep_its_crew_waiting() {
     // Threads, timers, and what is sent, on another one of the same worker.
     let late = machine.spawn_on(3, async {
         let (tx, rx) = channel();
-        spawn_on(2, async move { tx.send(1).await.unwrap() });
+        Thread::builder().on(2).spawn(async move { tx.send(1).await.unwrap() });
         after(Duration::from_millis(5)).await;
         rx.recv().await.unwrap()
     });
@@ -130,7 +132,7 @@ fn blocking_on_one_runs_the_others_of_its_worker() {
     let machine = machine(3, 1);
     let answer = machine.block_on(async {
         let (tx, rx) = channel();
-        spawn_on(2, async move { tx.send(42).await.unwrap() });
+        Thread::builder().on(2).spawn(async move { tx.send(42).await.unwrap() });
         // Nested: the OS thread that would run the sender is this one.
         rx.recv().sync_blocking().unwrap()
     });
@@ -180,7 +182,7 @@ fn sockets_are_served_on_every_processor() {
         let address = listener.local_addr().unwrap();
         let clients: Vec<_> = (0..6)
             .map(|vp| {
-                spawn_on(vp, async move {
+                Thread::builder().on(vp).spawn(async move {
                     let mut stream = chanter::io::TcpStream::connect(address).await.unwrap();
                     stream.write_all(&[vp as u8]).await.unwrap();
                     let mut byte = [0];
@@ -191,7 +193,7 @@ fn sockets_are_served_on_every_processor() {
             .collect();
         for vp in 0..6 {
             let (mut stream, _) = listener.accept().await.unwrap();
-            spawn_on(vp, async move {
+            Thread::builder().on(vp).spawn(async move {
                 let mut byte = [0];
                 stream.read_exact(&mut byte).await.unwrap();
                 byte[0] += 1;
@@ -230,8 +232,8 @@ fn block_on_takes_turns_with_workers() {
         let at = machine.spawn_on(2, async { here().0 });
         assert_eq!(at.join().sync_blocking().unwrap(), 2);
         let sum = machine.block_on(async {
-            let one = spawn_on(2, async { 1 });
-            let two = spawn_on(3, async { 2 });
+            let one = Thread::builder().on(2).spawn(async { 1 });
+            let two = Thread::builder().on(3).spawn(async { 2 });
             one.join().await.unwrap() + two.join().await.unwrap()
         });
         assert_eq!(sum, 3);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use chanter::parasite::inflate;
 use chanter::prelude::*;
 use common::{Ledger, Random, alone, machine, millis, watchdog};
 

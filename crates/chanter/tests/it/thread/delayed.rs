@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::thread::Progress;
 
 fn machine(vps: usize) -> Machine {
     // On one processor nothing runs beside who is demanded.

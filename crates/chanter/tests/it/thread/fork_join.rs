@@ -134,7 +134,7 @@ fn who_becomes_idle_later_takes_a_half_that_was_forked_before() {
             let (occupied, free) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let occupant = {
                 let (occupied, free) = (Arc::clone(&occupied), Arc::clone(&free));
-                spawn_on(1, async move {
+                Thread::builder().on(1).spawn(async move {
                     occupied.store(true, Ordering::SeqCst);
                     await_flag(&free);
                 })
@@ -497,7 +497,7 @@ fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
     let here = machine.block_on(async {
         let (begin, begun) = mailbox();
         let (tx, rx) = channel::<()>();
-        let fiber = chanter::spawn_fiber_on(0, move || {
+        let fiber = chanter::fiber::Builder::new().on(0).spawn(move || {
             let (half, part) = (AtomicBool::new(false), AtomicBool::new(false));
             fork_join(
                 || await_flag(&half),
@@ -545,7 +545,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
         let occupy = |vp| {
             let [busy, free] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
             let (occupied, freed) = (Arc::clone(&busy), Arc::clone(&free));
-            spawn_on(vp, async move {
+            Thread::builder().on(vp).spawn(async move {
                 occupied.store(true, Ordering::SeqCst);
                 await_flag(&freed);
             });
@@ -557,7 +557,7 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
         let other = {
             let (begun, taken, forked) = (Arc::clone(&begun), Arc::clone(&taken), Arc::clone(&forked));
             let (over, strange) = (Arc::clone(&over), Arc::clone(&strange));
-            spawn_on(1, async move {
+            Thread::builder().on(1).spawn(async move {
                 fork_join(
                     || {
                         free.store(true, Ordering::SeqCst);
@@ -610,7 +610,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
     let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
     machine.block_on(async {
         let machine = Machine::current().unwrap();
-        let fiber = chanter::spawn_fiber_on(0, move || {
+        let fiber = chanter::fiber::Builder::new().on(0).spawn(move || {
             let [begun, ready] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
             let wait = |flag: &AtomicBool| {
                 while !flag.load(Ordering::SeqCst) {
@@ -626,7 +626,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
                         chanter::fiber::yield_now();
                     }
                     // It is ready here, and may run nowhere else.
-                    spawn_on(0, async move { theirs.store(true, Ordering::SeqCst) });
+                    Thread::builder().on(0).spawn(async move { theirs.store(true, Ordering::SeqCst) });
                 },
                 || {
                     begun.store(true, Ordering::SeqCst);

@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{Kin, Threads};
+use chanter::{
+    ThreadBuilder,
+    thread::{Kin, Threads, current_thread},
+};
 use common::{eventually, machine, watchdog};
 
 const MANY: usize = if cfg!(miri) {
@@ -62,10 +65,13 @@ fn a_family() {
         machine.block_on(async {
             let (tx, rx) = mailbox();
             let line = line!() + 1;
-            let parent = spawn_named("parent", async move {
-                let eldest = spawn_named("eldest", forever());
-                let middle = spawn_named("middle", async {
-                    [spawn_named("one", forever()), spawn_named("two", forever())]
+            let parent = Thread::builder().name("parent").spawn(async move {
+                let eldest = Thread::builder().name("eldest").spawn(forever());
+                let middle = Thread::builder().name("middle").spawn(async {
+                    [
+                        Thread::builder().name("one").spawn(forever()),
+                        Thread::builder().name("two").spawn(forever()),
+                    ]
                 });
                 let youngest = ThreadBuilder::new().name("youngest").delay(async { 7 });
                 tx.send((eldest, middle, youngest)).await.unwrap();
@@ -105,10 +111,10 @@ fn one_branch_takes_the_place_of_the_dead() {
     machine.block_on(async {
         let (tx, rx) = channel::<()>();
         let (tx2, rx2) = mailbox();
-        spawn_named("grandparent", async move {
-            spawn_named("parent", async move {
-                spawn_named("short", async move { rx.recv().await });
-                let long = spawn_named("long", forever());
+        Thread::builder().name("grandparent").spawn(async move {
+            Thread::builder().name("parent").spawn(async move {
+                Thread::builder().name("short").spawn(async move { rx.recv().await });
+                let long = Thread::builder().name("long").spawn(forever());
                 tx2.send(long).await.unwrap();
             });
         });
@@ -144,7 +150,7 @@ fn every_kind_has_a_number_and_a_site() {
             let site = line!();
             let kin = [
                 spawn(async { current_thread().unwrap() }).join().await.unwrap(),
-                spawn_on(0, async { current_thread().unwrap() }).join().await.unwrap(),
+                Thread::builder().on(0).spawn(async { current_thread().unwrap() }).join().await.unwrap(),
                 spawn_local(async { current_thread().unwrap() }).join().await.unwrap(),
                 spawn_fiber(|| current_thread().unwrap()).join().await.unwrap(),
                 delay(async { current_thread().unwrap() }).await.unwrap(),
@@ -172,7 +178,7 @@ fn every_kind_has_a_number_and_a_site() {
 fn names_work_without_it() {
     watchdog!();
     machine(1).block_on(async {
-        let thread = spawn_named("named", async { current_thread().unwrap() });
+        let thread = Thread::builder().name("named").spawn(async { current_thread().unwrap() });
         assert_eq!((thread.name(), thread.id(), thread.parent()), (Some("named"), None, None));
         assert_eq!((thread.children(), thread.siblings(), thread.site()), (vec![], vec![], None));
         assert_eq!(format!("{thread:?}"), "Thread { name: \"named\", progress: Scheduled, .. }");
@@ -185,7 +191,7 @@ fn names_work_without_it() {
         assert_eq!(fiber.await.unwrap(), (Some("fiber".into()), Some("fiber".into())));
         // Large bodies, delayed ones, and both.
         let large = [1u8; 5000];
-        let thread = spawn_named("large", async move { (yield_now().await, large).1 });
+        let thread = Thread::builder().name("large").spawn(async move { (yield_now().await, large).1 });
         assert_eq!(thread.name(), Some("large"));
         assert_eq!(thread.await.unwrap()[4999], 1);
         for evaluates in [false, true] {
@@ -312,7 +318,8 @@ fn it_may_be_read_while_it_changes() {
 fn a_handle_may_outlive_the_machine() {
     watchdog!();
     let machine = keeping(2);
-    let child = machine.block_on(async { spawn_named("parent", async { spawn(async {}) }).await.unwrap() });
+    let child = machine
+        .block_on(async { Thread::builder().name("parent").spawn(async { spawn(async {}) }).await.unwrap() });
     child.join().sync_blocking().unwrap();
     drop(machine);
     assert_eq!(child.parent().unwrap().name(), Some("parent"));
@@ -340,12 +347,14 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
     if std::env::var_os(CHILD).is_some() {
         for machine in [keeping(1), machine(1)] {
             machine.block_on(async {
-                spawn_named("server", async {
-                    drop(spawn_named("worker", async { panic!("oh") }));
-                    spawn_parasite(async { panic!("ah") });
-                })
-                .await
-                .unwrap();
+                Thread::builder()
+                    .name("server")
+                    .spawn(async {
+                        drop(Thread::builder().name("worker").spawn(async { panic!("oh") }));
+                        spawn_parasite(async { panic!("ah") });
+                    })
+                    .await
+                    .unwrap();
                 // The ancestor stays until they have run.
                 after(Duration::from_millis(50)).await;
             });

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chanter::parasite::{Par, attach, prepare, reify};
 use chanter::prelude::*;
 use common::{Ledger, eventually, machine, millis, poll, watchdog};
 
@@ -314,7 +315,7 @@ fn a_machine_that_is_dropped_leaks_nothing() {
                         spawn_parasite(body(n));
                     }
                     drop(spawn_local(body(n)));
-                    drop(spawn_on(n % vps, body(n)));
+                    drop(Thread::builder().on(n % vps).spawn(body(n)));
                 }
                 for _ in 0..round {
                     yield_now().await;
@@ -664,7 +665,7 @@ async fn the_test_attribute() {
 #[chanter::test(vps = 2)]
 async fn the_test_attribute_with_processors() -> Result<(), JoinError> {
     let local = std::rc::Rc::new(5);
-    let thread = spawn_on(1, async { 5 });
+    let thread = Thread::builder().on(1).spawn(async { 5 });
     assert_eq!(thread.join().await?, *local);
     Ok(())
 }

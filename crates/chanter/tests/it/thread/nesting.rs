@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use chanter::parasite::{Par, attach, prepare, reify};
 use chanter::prelude::*;
 use common::{alone, machine, watchdog};
 

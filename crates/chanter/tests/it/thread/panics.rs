@@ -154,7 +154,8 @@ fn an_error_says_who_panicked_and_where() {
     let machine = Machine::builder().vps(2).genealogy(true).build().unwrap();
     machine.block_on(async {
         let line = line!() + 1;
-        let error = spawn_named("parser", async { panic!("no more input") }).await.unwrap_err();
+        let error =
+            Thread::builder().name("parser").spawn(async { panic!("no more input") }).await.unwrap_err();
         assert_eq!(error.name(), Some("parser"));
         assert_eq!(error.body(), Some("it::thread::panics::an_error_says_who_panicked_and_where"));
         assert_eq!(error.site().unwrap().line(), line);
@@ -207,7 +208,7 @@ fn an_error_never_names_the_place_of_another_panic() {
 fn a_cancelled_thread_has_its_name() {
     watchdog!();
     machine(1).block_on(async {
-        let thread = spawn_named("idler", async { chanter::never::<()>().await });
+        let thread = Thread::builder().name("idler").spawn(async { chanter::never::<()>().await });
         thread.cancel().await.unwrap();
         let error = thread.await.unwrap_err();
         assert!(error.is_cancelled());

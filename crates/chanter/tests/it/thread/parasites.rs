@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
+use chanter::parasite::{Par, attach, inflate, prepare, reify};
 use chanter::prelude::*;
 use common::{Ledger, alone, machine, watchdog};
 
@@ -101,7 +102,7 @@ fn the_unblocker_is_host_to_the_parasite() {
             *place.lock().unwrap() = Some(std::thread::current().id());
         });
         // Unblocked on the other processor: it goes on there.
-        let unblocker = spawn_on(1, async move {
+        let unblocker = Thread::builder().on(1).spawn(async move {
             tx.send(()).await.unwrap();
             (std::thread::current().id(), *seen.lock().unwrap())
         });

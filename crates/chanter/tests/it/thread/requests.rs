@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter::{Activity, Refused, Request, speculate};
+use chanter::{
+    sync::CVar,
+    thread::{Activity, Progress, Refused, Request, speculate},
+};
 use common::{machine, until_blocked};
 
 fn on_machines(body: impl AsyncFn()) {

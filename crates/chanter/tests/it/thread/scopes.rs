@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use chanter::prelude::*;
+use chanter::{fiber, thread::scope_blocking};
 use common::{eventually, machine, millis, poll, watchdog};
 
 /// What is lent. It says when it goes, and those who look at it later are noticed.
@@ -105,7 +106,7 @@ const BODIES: [Body; 8] = [
 ];
 
 impl Body {
-    async fn run<'s>(self, s: &'s chanter::Scope<'s, '_>, borrow: Borrow<'s>, lent: &'s Lent) {
+    async fn run<'s>(self, s: &'s chanter::thread::Scope<'s, '_>, borrow: Borrow<'s>, lent: &'s Lent) {
         borrow.look();
         match self {
             Self::Returns => (),
@@ -224,7 +225,7 @@ fn a_fiber_that_is_ended_ends_its_scope_first() {
                             if vps > 1 && turns == 5 {
                                 // It may also begin elsewhere.
                                 let own = Arc::clone(&record);
-                                drop(spawn_fiber_on(1, move || lend(&own, [other, body])));
+                                drop(fiber::Builder::new().on(1).spawn(move || lend(&own, [other, body])));
                             }
                             for _ in 0..turns {
                                 yield_now().await;

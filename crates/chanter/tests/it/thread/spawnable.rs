@@ -5,6 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use chanter::sync::rpc;
 use common::{alone, watchdog};
 
 /// The compiler forgets that the text is `'static` when it asks whether the future is `Send`

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chanter::lock::Mutex;
 use chanter::prelude::*;
+use chanter::sync::Mutex;
 use common::{machine, watchdog};
 
 /// Work that splits, by demand.

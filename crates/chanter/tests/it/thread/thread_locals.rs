@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
-use chanter::fiber;
-use chanter::lock::Mutex;
 use chanter::prelude::*;
+use chanter::{
+    fiber,
+    sync::{MVar, Mutex},
+};
 use common::{apart, eventually, machine, millis};
 
 type Last = Box<dyn FnOnce()>;

@@ -32,7 +32,7 @@ fn order(
             .into_iter()
             .map(|(name, attributes)| {
                 let (log, tx) = (Arc::clone(&log), tx.clone());
-                spawn_with(attributes, async move {
+                Thread::builder().attributes(attributes).spawn(async move {
                     let _end = tx;
                     for turn in 0..turns {
                         if turn > 0 {
@@ -154,7 +154,7 @@ fn bands_hold_what_their_policies_let_run() {
     machine(bands).block_on(async {
         let (tx, rx) = channel();
         let (low, high) = (Arc::clone(&log), Arc::clone(&log));
-        let woken = spawn_with(Attributes::new().priority(-1), async move {
+        let woken = Thread::builder().attributes(Attributes::new().priority(-1)).spawn(async move {
             rx.recv().await.unwrap();
             low.lock().unwrap().push('w');
         });
@@ -180,7 +180,7 @@ fn threads_change_their_own_attributes() {
         let (tx, rx) = mailbox::<()>();
         let threads = names.map(|(name, later)| {
             let (log, tx) = (Arc::clone(&log), tx.clone());
-            spawn_with(Attributes::new(), async move {
+            Thread::builder().attributes(Attributes::new()).spawn(async move {
                 let _end = tx;
                 assert!(set_attributes(Attributes::new().priority(later)));
                 yield_now().await;
@@ -208,7 +208,7 @@ fn large_threads_have_attributes_too() {
         let make = |name, priority| {
             let (log, tx) = (Arc::clone(&log), tx.clone());
             let large = [name as u8; 4096];
-            spawn_with(Attributes::new().priority(priority), async move {
+            Thread::builder().attributes(Attributes::new().priority(priority)).spawn(async move {
                 let _end = tx;
                 yield_now().await;
                 log.lock().unwrap().push(name);
@@ -245,7 +245,7 @@ fn attributes_cost_nothing_but_their_own_size() {
     machine.block_on_local(async {
         spawn(async {}).join().await.unwrap();
         spawn_local(async {}).join().await.unwrap();
-        spawn_with(Attributes::new().tickets(9), async {}).join().await.unwrap();
+        Thread::builder().attributes(Attributes::new().tickets(9)).spawn(async {}).join().await.unwrap();
     });
     machine.spawn_with(Attributes::new().priority(9), async {}).join().sync_blocking().unwrap();
     let seen = seen.lock().unwrap();

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use chanter::policy::{Bands, Fifo, Policy, Ready, Reason};
 use chanter::prelude::*;
-use chanter::{Topology, current_vp};
+use chanter::{
+    current_vp,
+    policy::{Bands, Fifo, Policy, Ready, Reason},
+    topology::Topology,
+};
 
 use crate::common::FOREVER;
 use crate::common::watchdog;
@@ -104,7 +107,7 @@ fn more_virtual_processors_than_cores() {
         let threads: Vec<_> = (0..64)
             .map(|n| {
                 let ran = Arc::clone(&ran);
-                spawn_on(n % 16, async move {
+                Thread::builder().on(n % 16).spawn(async move {
                     assert_eq!(current_vp().unwrap().index(), n % 16);
                     ran.fetch_add(1, Ordering::SeqCst);
                 })
@@ -126,22 +129,22 @@ fn spawned_near_another_thread() {
     machine.block_on(async move {
         for home in [0, 1, 2] {
             let (tx, rx) = channel::<()>();
-            let thread = spawn_on(home, async move {
+            let thread = Thread::builder().on(home).spawn(async move {
                 let _ = rx.recv().await;
             });
             // To await a thread that has not run would steal it.
             let (there_tx, there_rx) = mailbox();
             let tell = |tx: Sender<usize>| async move { tx.send(current_vp().unwrap().index()).await };
-            drop(spawn_near(&thread, tell(there_tx.clone())));
+            drop(Thread::builder().near(&thread).spawn(tell(there_tx.clone())));
             assert_eq!(there_rx.recv().await, Ok(home));
             drop(tx);
             thread.join().await.unwrap();
             // Ended threads still say where they were.
-            drop(spawn_near(&thread, tell(there_tx)));
+            drop(Thread::builder().near(&thread).spawn(tell(there_tx)));
             assert_eq!(there_rx.recv().await, Ok(home));
         }
         // Of another machine, which may be gone.
-        assert_eq!(spawn_near(&elsewhere, async { 1 }).join().await.unwrap(), 1);
+        assert_eq!(Thread::builder().near(&elsewhere).spawn(async { 1 }).join().await.unwrap(), 1);
     });
 }
 
@@ -205,7 +208,7 @@ fn a_topology_over_a_machine() {
             .map(|place| {
                 let next: Vec<_> = torus.neighbours(place).map(|n| channels[n].0.clone()).collect();
                 let rx = channels[place].1.clone();
-                spawn_on(torus.vp_of(place, 3), async move {
+                Thread::builder().on(torus.vp_of(place, 3)).spawn(async move {
                     let mut known = [false; 16];
                     let mut news = vec![(place, place)];
                     while let Some((from, value)) = news.pop() {

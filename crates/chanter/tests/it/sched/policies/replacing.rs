@@ -291,9 +291,11 @@ fn a_policy_is_not_freed_in_the_middle_of_a_call() {
             });
             let spawns = move || {
                 let blocks = Blocks(Some(rx));
-                drop(spawn_with(chanter::policy::Attributes::new().priority(1), async move {
-                    let _blocks = blocks;
-                }));
+                drop(Thread::builder().attributes(chanter::policy::Attributes::new().priority(1)).spawn(
+                    async move {
+                        let _blocks = blocks;
+                    },
+                ));
             };
             if on_fiber {
                 spawn_fiber(spawns).join().await.unwrap();

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use chanter::prelude::*;
-use chanter::{fiber, lock};
+use chanter::{
+    fiber, sync as lock,
+    sync::{Barrier, MVar, rpc},
+};
 
 use crate::common::{alone, machine, millis, watchdog};
 

@@ -173,7 +173,7 @@ fn it_is_cancelled_terminated_and_suspended_while_a_fiber_waits_for_it() {
         let (tell, begun, _dropped, inner, outer) = pair();
         begun.recv().await.unwrap();
         inner.suspend().await.unwrap();
-        assert_eq!(inner.activity(), chanter::Activity::Suspended);
+        assert_eq!(inner.activity(), chanter::thread::Activity::Suspended);
         tell.send(8).await.unwrap();
         for _ in 0..10 {
             yield_now().await;
@@ -237,7 +237,7 @@ fn a_fiber_that_is_ended_does_not_go_on_when_what_it_waits_for_has_ended_with_it
             result.is_err()
         });
         begun.recv().await.unwrap();
-        until("it blocks", || outer.activity() == chanter::Activity::Blocked).await;
+        until("it blocks", || outer.activity() == chanter::thread::Activity::Blocked).await;
         outer.cancel().await.unwrap();
         assert!(outer.await.unwrap_err().is_cancelled());
         assert_eq!(dropped.load(Ordering::SeqCst), 1);

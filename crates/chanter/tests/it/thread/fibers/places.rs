@@ -29,7 +29,7 @@ fn a_fiber_stays_on_its_os_thread() {
                     tx.send(n).await.unwrap();
                 }
             });
-            fibers.push(spawn_fiber_on(n as usize % 4, move || {
+            fibers.push(fiber::Builder::new().on(n as usize % 4).spawn(move || {
                 let (place, own) = (os_thread(), Rc::new(n));
                 for n in 0..20 {
                     assert_eq!(rx.recv().sync_blocking(), Ok(n));
@@ -63,7 +63,7 @@ fn a_fiber_runs_where_it_is_told_to() {
         let expected = Some(format!("placed-{vp}"));
         let outside = fiber::Builder::new().on(vp).spawn_in(&machine, where_am_i);
         assert_eq!(outside.join().sync_blocking().unwrap(), expected);
-        let inside = machine.block_on(async move { spawn_fiber_on(vp, where_am_i).await });
+        let inside = machine.block_on(async move { fiber::Builder::new().on(vp).spawn(where_am_i).await });
         assert_eq!(inside.unwrap(), expected);
     }
     let wrong = AssertUnwindSafe(|| drop(fiber::Builder::new().on(3).spawn_in(&machine, || ())));

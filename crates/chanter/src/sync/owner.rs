@@ -1,0 +1,206 @@
+//! Revocable ownership: one OS thread uses a thing at the price of plain stores, and another one may take it away.
+//!
+//! Three things are owned like this:
+//!
+//! * a channel's lock (`sync/biased.rs`),
+//! * the right to wake a thread that is parked (`frame/local_park.rs`),
+//! * the ready threads of a virtual processor (`sched/hand_off/seat.rs`).
+//!
+//! In all three the owner comes thousands of times for each time that another OS thread does. So the owner pays two plain
+//! stores for a use, and the *revoker*, which takes the thing away, pays for a barrier on every OS thread.
+//!
+//! ```text
+//!   owner:    mark := thing;  light fence;  is the thing mine?   yes:  use it;  mark := none
+//!                                                                no:   mark := none
+//!   revoker:  thing := not the owner's;  heavy fence;  is the mark at the thing?   yes:  wait, or give it back
+//!                                                                                  no:   the thing is the revoker's
+//! ```
+//!
+//! INV-OWNER: the owner uses the thing while its mark is at it and the thing is its own. The revoker uses it once it has
+//! seen the mark elsewhere. They never do so at the same time, and each sees what the other did before.
+//!
+//! *The argument.* This is Dekker's protocol with an asymmetric pair of fences (`sync/fence_pair.rs`). The heavy fence
+//! runs a full barrier on every OS thread, at some point of that thread's program. Take the point in the owner's:
+//!
+//! * It lies before the store to the mark. Then the owner's look at the thing comes after the barrier, and finds that
+//!   the thing is not its own.
+//! * It lies behind the store. Then the revoker finds the mark at the thing, since it looks after the barrier. Or it
+//!   finds a later value: the owner has left, or is at another thing.
+//!
+//! Both `leave` and `enter` are Releases, since the revoker may read the next `enter` in place of the last `leave`. The
+//! revoker's look is an Acquire. It sees all that was done with the thing.
+//!
+//! *Late owners.* An owner may be interrupted between its decision to enter and the store. Then it sets its mark long
+//! after the thing was taken away, looks, finds that the thing is another's, and leaves. That touches its own mark only.
+//! If the thing has become its own again meanwhile, it has set that up itself, or Acquire shows it what happened.
+//! This is why the mark belongs to the owner, and not to the thing: a late owner cannot wipe out another one's mark.
+//!
+//! *Consent.* The heavy fence interrupts every processor; it took 13 us on a virtual machine. So the owner is asked
+//! first, once the thing is not its own any more ([`Consent`]). An owner answers between two turns, when it is at
+//! nothing. It reads the question with Acquire, so no later look of its finds the thing its own. It answers with
+//! Release, so the asker sees what it did. One that does not answer in time is revoked by the fence.
+//!
+//! An owner that waits in the kernel says that it is *parked*, and need not be asked. That is store buffering, with a
+//! full fence on each side: either the asker sees it parked, or it sees, when it returns, that the thing is gone.
+//!
+//! Where the OS has no such barrier, nothing is ever owned like this.
+
+use std::ptr;
+
+use super::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use super::{const_unless_loom, fence_pair, full_fence, order, pause, spin};
+
+/// Where one owner announces which of its things it is at. The owner alone writes.
+#[derive(Debug)]
+pub(crate) struct Mark(AtomicPtr<()>);
+
+impl Mark {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self(AtomicPtr::new(ptr::null_mut()))
+        }
+    }
+
+    /// The owner's: it is at `thing` from now on, if that is its own. It looks at that next.
+    #[inline(always)]
+    pub(crate) fn enter<T>(&self, thing: *const T) {
+        // ORDER: Release: a revoker of the thing before may read this store rather than that of its `leave`.
+        self.0.store(thing.cast_mut().cast(), order::owner_enter());
+        // ORDER: INV-OWNER, the owner's side.
+        fence_pair::light();
+    }
+
+    /// The owner's: it is at nothing.
+    #[inline(always)]
+    pub(crate) fn leave(&self) {
+        // ORDER: Release publishes what it did to the revoker.
+        self.0.store(ptr::null_mut(), order::owner_leave());
+    }
+
+    /// Whether the owner is at `thing`: exact for the owner itself, a hint for others.
+    #[inline(always)]
+    pub(crate) fn is_at<T>(&self, thing: *const T) -> bool {
+        ptr::eq(self.0.load(Ordering::Relaxed), thing.cast())
+    }
+
+    /// Whether the owner is at nothing: exact for the owner itself, a hint for others.
+    #[inline(always)]
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.load(Ordering::Relaxed).is_null()
+    }
+
+    /// The revoker's, after its heavy fence: whether the owner is still at `thing`.
+    pub(crate) fn is_still_at<T>(&self, thing: *const T) -> bool {
+        // ORDER: Acquire pairs with the Releases of `enter` and `leave`.
+        ptr::eq(self.0.load(order::owner_observe()), thing.cast())
+    }
+
+    /// The revoker's, after its heavy fence: waits until the owner is not at `thing`.
+    pub(crate) fn await_leave<T>(&self, thing: *const T) {
+        let mut turn = 0;
+        while self.is_still_at(thing) {
+            spin(&mut turn);
+        }
+    }
+}
+
+/// Where an OS thread is asked to agree that something is not its own any more.
+#[derive(Debug)]
+pub(super) struct Consent {
+    /// How often it was asked.
+    asked: AtomicU64,
+    /// How many of these questions it has agreed to.
+    agreed: AtomicU64,
+    /// [`SILENT`], [`RESPONSIVE`] or [`PARKED`].
+    presence: AtomicU8,
+}
+
+/// The OS thread may never agree.
+const SILENT: u8 = 0;
+/// The OS thread is likely to agree soon.
+const RESPONSIVE: u8 = 1;
+/// The OS thread is at nothing, and looks at nothing before it has returned.
+const PARKED: u8 = 2;
+
+/// Looks for an answer before an asker gives up: a few microseconds, several turns of threads that talk.
+const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// Looks for an answer before the owner is reminded: it may be in the middle of a long turn.
+const REMINDED: u32 = 8;
+
+impl Consent {
+    const_unless_loom! {
+        pub(super) fn new() -> Self {
+            Self { asked: AtomicU64::new(0), agreed: AtomicU64::new(0), presence: AtomicU8::new(SILENT) }
+        }
+    }
+
+    /// The owner's, often: agrees to all that it was asked, if it `is_free`: its marks are at nothing.
+    #[inline(always)]
+    pub(super) fn give(&self, is_free: impl FnOnce() -> bool) {
+        // ORDER: Acquire: the asker has taken the thing away, and no later look finds it.
+        let asked = self.asked.load(order::consent_give());
+        // (A guard may be kept beyond a turn. Then the owner does not agree, and the asker waits for it.)
+        if asked != self.agreed.load(Ordering::Relaxed) && is_free() {
+            // ORDER: Release publishes what it did.
+            self.agreed.store(asked, order::consent_given());
+        }
+    }
+
+    /// The owner's: whether it will agree soon, when asked.
+    pub(super) fn set_responsive(&self, is_responsive: bool) {
+        self.presence.store(if is_responsive { RESPONSIVE } else { SILENT }, Ordering::Relaxed);
+    }
+
+    /// Whether the owner has said that it will agree soon.
+    pub(super) fn is_responsive(&self) -> bool {
+        self.presence.load(Ordering::Relaxed) == RESPONSIVE
+    }
+
+    /// The owner's, at nothing: waits for something. Nobody need ask it meanwhile.
+    pub(super) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
+        // Relaxed: nobody else writes here.
+        let before = self.presence.load(Ordering::Relaxed);
+        // ORDER: Release publishes what it did. (A swap, for loom: see `Sleeper`.)
+        self.presence.swap(PARKED, order::consent_parked());
+        let result = wait();
+        self.presence.swap(before, Ordering::Relaxed);
+        // ORDER: the owner's side of the store buffering: see above.
+        full_fence(order::consent_return());
+        result
+    }
+
+    /// The asker's, who has taken something away. True: the owner is not at it, and will not be. False: it does not
+    /// answer.
+    ///
+    /// `remind` is called when the owner takes long, and `meanwhile` all the time: the asker may be asked itself.
+    pub(super) fn ask(&self, remind: impl FnOnce(), meanwhile: impl Fn()) -> bool {
+        if self.presence.load(Ordering::Relaxed) == SILENT {
+            return false;
+        }
+        // ORDER: the asker's side of the store buffering. Acquire pairs with the Release of `while_parked`.
+        full_fence(order::consent_find());
+        match self.presence.load(order::consent_found()) {
+            PARKED => return true,
+            RESPONSIVE => (),
+            _ => return false,
+        }
+        let mut remind = Some(remind);
+        // ORDER: Relaxed: the fence above publishes that the thing is gone; see `give`.
+        let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        for look in 0..PATIENCE {
+            if look == REMINDED
+                && let Some(remind) = remind.take()
+            {
+                remind();
+            }
+            // ORDER: Acquire pairs with the Release in `give`.
+            if self.agreed.load(order::consent_asked()) >= ticket {
+                return true;
+            }
+            meanwhile();
+            pause();
+        }
+        false
+    }
+}
