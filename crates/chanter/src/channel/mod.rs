@@ -21,7 +21,6 @@ mod asend;
 pub(crate) mod barrier;
 pub(crate) mod broadcast;
 mod buffer;
-mod cache;
 mod core;
 pub(crate) mod cvar;
 mod error;
@@ -47,7 +46,7 @@ pub(crate) mod watch;
 mod models;
 #[cfg(all(test, loom))]
 mod place_models;
-pub(crate) use cache::ChannelCache;
+pub(crate) use core::CHANNEL;
 pub(crate) use cvar::CVar;
 pub use error::{Closed, SendError, TryRecvError, TrySendError};
 pub(crate) use ivar::IVar;
