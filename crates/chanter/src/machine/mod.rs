@@ -30,6 +30,7 @@ use crate::frame::{self, Arena, catch_panic, deferred_drop};
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::counters::Counters;
+use crate::sched::fork::Shares;
 use crate::sched::hand_off::{self, Record};
 use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{Entered, SendArena, SharedRef};
@@ -40,7 +41,7 @@ use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
-use crate::thread::{self, Shares, Thread, ThreadBuilder};
+use crate::thread::{self, Thread, ThreadBuilder};
 
 /// A machine: virtual processors that run threads.
 ///

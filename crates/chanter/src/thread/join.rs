@@ -13,7 +13,7 @@ use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
 use crate::sched::release;
-use crate::sched::run::{demand, schedule};
+use crate::sched::run::{FrameRef, demand, schedule};
 use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
@@ -70,9 +70,10 @@ impl<T> Thread<T> {
         Join { thread: self.again(), owner_waiter: false }
     }
 
-    /// Whether it has not run yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.header().state.is_fresh()
+    /// The handle's reference.
+    pub(super) fn into_ref(self) -> FrameRef {
+        // SAFETY: the handle's reference goes over.
+        unsafe { FrameRef::from_frame(ManuallyDrop::new(self).frame) }
     }
 
     /// Another handle.

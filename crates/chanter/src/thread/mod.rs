@@ -17,7 +17,6 @@ pub(crate) mod spawn;
 pub use builder::ThreadBuilder;
 pub use demand::Demand;
 pub use fork::fork_join;
-pub(crate) use fork::{ForkScope, Forks, Shares, steal_job};
 pub use join::{Join, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify};
 pub use request::{Refused, Request, Speculation, speculate};

@@ -1,14 +1,12 @@
 //! Jobs that were shared, and by which other one each was forked.
 
-use std::panic::Location;
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::sched::{Vp, run};
+use crate::sched::Vp;
+use crate::sched::run::{self, FrameRef};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::thread::join::Thread;
-use crate::thread::spawn::delay_body;
 
 /// A shared job, and those within which it was forked.
 #[derive(Debug)]
@@ -46,27 +44,8 @@ impl ForkScope {
 
 /// A job that has become a thread: its owner's part.
 pub(super) struct Share {
-    pub(super) thread: Thread<()>,
+    pub(super) thread: FrameRef,
     pub(super) fork_scope: Arc<ForkScope>,
-}
-
-/// A pointer to a job, for the thread that runs it.
-struct Sent(*const Job);
-
-// SAFETY: its closure is `Send`, and INV-FORK says who uses it.
-unsafe impl Send for Sent {}
-
-impl Sent {
-    /// # Safety
-    /// The job is shared, and this is called once.
-    unsafe fn run(self, fork_scope: Arc<ForkScope>) {
-        let vp = Vp::current().expect("threads run on virtual processors");
-        let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
-        // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
-        unsafe { ((*self.0).run)(self.0) };
-        // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
-        vp.forks.change_context(outer);
-    }
 }
 
 impl Share {
@@ -76,10 +55,8 @@ impl Share {
     /// The caller drives `vp`. The job stays until the thread is determined.
     pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
-        let (sent, own) = (Sent(job), Arc::clone(&fork_scope));
-        // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job
-        // outlives it. It is polled once, since it does not block.
-        let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
+        // SAFETY: the caller's contract.
+        let thread = unsafe { Job::delay(job, vp, Arc::clone(&fork_scope)) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
         vp.machine().shares.add(&fork_scope, &thread);
@@ -88,7 +65,7 @@ impl Share {
 }
 
 /// The thread of a shared job becomes ready here, unless a waiter has taken it already.
-pub(super) fn enqueue(thread: &Thread<()>) {
+pub(super) fn enqueue(thread: &FrameRef) {
     // SAFETY: the handle is a reference.
     unsafe { run::schedule(thread.frame(), None) };
 }
@@ -96,7 +73,7 @@ pub(super) fn enqueue(thread: &Thread<()>) {
 /// The shared jobs of a machine.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    all: Lock<Vec<(Arc<ForkScope>, Thread<()>)>>,
+    all: Lock<Vec<(Arc<ForkScope>, FrameRef)>>,
     /// How many there have ever been: who waits for one looks here, rather than under the lock.
     count: AtomicUsize,
 }
@@ -112,18 +89,18 @@ impl Shares {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn add(&self, fork_scope: &Arc<ForkScope>, thread: &Thread<()>) {
-        self.all.lock().push((Arc::clone(fork_scope), thread.again()));
+    fn add(&self, fork_scope: &Arc<ForkScope>, thread: &FrameRef) {
+        self.all.lock().push((Arc::clone(fork_scope), thread.clone()));
         // ORDER: Relaxed: whoever sees it takes the lock.
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A job that nobody has begun, and that was forked within `ancestor`.
-    pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
+    pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
         let all = self.all.lock();
         all.iter()
-            .find(|(fork_scope, thread)| thread.is_fresh() && fork_scope.is_within(ancestor))
-            .map(|(_, thread)| thread.again())
+            .find(|(fork_scope, thread)| thread.header().state.is_fresh() && fork_scope.is_within(ancestor))
+            .map(|(_, thread)| thread.clone())
     }
 
     /// Whether what is forked within the job of that name is forked within `ancestor`.

@@ -1,19 +1,15 @@
 //! Jobs: second halves that nobody has begun, on the stacks of their owners.
 
-use std::cell::{Cell, UnsafeCell};
-use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
 use super::fork_scope::{ForkScope, Share, enqueue};
 use super::published::Published;
-use super::wait;
-use crate::frame::catch_panic;
 use crate::sched::Vp;
+use crate::sched::run::FrameRef;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
-use crate::thread::join::Thread;
 
 /// A second half, whose types are forgotten.
 ///
@@ -22,14 +18,49 @@ use crate::thread::join::Thread;
 /// was stolen. The oldest one there is published, or stolen. One that is shared
 /// belongs to the thread that runs it, until that is determined; its owner stays
 /// until then.
-pub(super) struct Job {
+pub(crate) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
-    /// Calls it: only for the thread that it is shared with.
-    pub(super) run: unsafe fn(*const Self),
+    /// What can be done with it.
+    table: &'static JobTable,
     pub(super) share: Shared<Share>,
     /// Within which shared job it was forked; null: within none. See [`Forks::context`].
     context: Cell<*const ForkScope>,
+}
+
+/// What can be done with a job whose types are forgotten.
+pub(crate) struct JobTable {
+    /// Calls it: only for the thread that it is shared with.
+    pub(crate) run: unsafe fn(*const Job),
+    /// Makes a delayed thread that runs it, within that scope.
+    ///
+    /// The caller drives the virtual processor, and the job is its to share. The job outlives the thread's run.
+    pub(crate) delay: unsafe fn(&Vp, *const Job, Arc<ForkScope>) -> FrameRef,
+}
+
+impl Job {
+    #[inline(always)]
+    pub(crate) fn new(table: &'static JobTable) -> Self {
+        Self { older: Cell::new(ptr::null()), table, share: Shared::new(), context: Cell::new(ptr::null()) }
+    }
+
+    /// Calls the job.
+    ///
+    /// # Safety
+    /// It is shared with the caller's thread, and runs once.
+    pub(crate) unsafe fn run(this: *const Self) {
+        // SAFETY: the caller's contract.
+        unsafe { ((*this).table.run)(this) };
+    }
+
+    /// Makes a delayed thread that runs the job.
+    ///
+    /// # Safety
+    /// As for [`JobTable::delay`].
+    pub(super) unsafe fn delay(this: *const Self, vp: &Vp, fork_scope: Arc<ForkScope>) -> FrameRef {
+        // SAFETY: the caller's contract.
+        unsafe { ((*this).table.delay)(vp, this, fork_scope) }
+    }
 }
 
 /// In the place of an older job: this one is in no list any more, since it is shared.
@@ -106,7 +137,7 @@ impl Forks {
     /// # Safety
     /// The caller is the driver; the job stays where it is until it is taken.
     #[inline(always)]
-    pub(super) unsafe fn push(&self, job: *const Job) {
+    pub(crate) unsafe fn push(&self, job: *const Job) {
         let older = self.newest.replace(job);
         // SAFETY: the caller's contract.
         unsafe {
@@ -133,7 +164,7 @@ impl Forks {
     /// # Safety
     /// The caller is the driver; the job is in the list, or was, and is shared.
     #[inline(always)]
-    unsafe fn take(&self, job: *const Job) -> bool {
+    pub(crate) unsafe fn take(&self, job: *const Job) -> bool {
         if !ptr::eq(self.newest.get(), job) {
             // SAFETY: the caller's contract.
             return unsafe { self.take_from_below(job) };
@@ -247,7 +278,7 @@ impl Forks {
 /// who may steal it.
 #[cold]
 #[inline(never)]
-pub(super) fn look_closer(vp: &Vp) {
+pub(crate) fn look_closer(vp: &Vp) {
     if vp.agree_if_asked() || vp.simulated.is_some() || !vp.has_stack() {
         return;
     }
@@ -273,7 +304,7 @@ pub(crate) fn steal(stealer: &Vp) -> bool {
 /// returns its thread, which has not begun. (If it has found another one, that is ready here.)
 ///
 /// The caller drives `stealer`.
-pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
+pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
     let shares = &stealer.machine().shares;
     let seems_within = |victim: &Vp| {
         let within = victim.forks.within.load(Ordering::Relaxed);
@@ -296,7 +327,7 @@ fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
 }
 
 /// Steals the job that is published: its thread, which is delayed, and its fork scope.
-fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
+fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(FrameRef, Arc<ForkScope>)> {
     let job = victim.forks.published.steal();
     if job.is_null() {
         return None;
@@ -308,97 +339,9 @@ fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)>
     // context, which outlives what is forked within it. The callers drive `stealer`.
     unsafe {
         let share = Share::new(stealer, job, ForkScope::again((*job).context.get()));
-        let stolen = (share.thread.again(), Arc::clone(&share.fork_scope));
+        let stolen = (share.thread.clone(), Arc::clone(&share.fork_scope));
         // From here on its owner waits for it, whatever becomes of the thread.
         Shared::set(&raw const (*job).share, Box::new(share));
         Some(stolen)
-    }
-}
-
-/// A job with its closure and, once a thread has run it, its result.
-#[repr(C)]
-pub(super) struct StackJob<B, R> {
-    job: Job,
-    body: UnsafeCell<ManuallyDrop<B>>,
-    /// Written by the thread that it is shared with.
-    result: UnsafeCell<Option<std::thread::Result<R>>>,
-}
-
-impl<B: FnOnce() -> R, R> StackJob<B, R> {
-    #[inline(always)]
-    pub(super) fn new(body: B) -> Self {
-        Self {
-            job: Job {
-                older: Cell::new(ptr::null()),
-                run: Self::run,
-                share: Shared::new(),
-                context: Cell::new(ptr::null()),
-            },
-            body: UnsafeCell::new(ManuallyDrop::new(body)),
-            result: UnsafeCell::new(None),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn job(&self) -> *const Job {
-        ptr::from_ref(self).cast()
-    }
-
-    /// # Safety
-    /// `job` is one of ours, shared, and runs once.
-    unsafe fn run(job: *const Job) {
-        let this = job.cast::<Self>();
-        // SAFETY: it belongs to the caller until its thread is determined.
-        unsafe {
-            let body = ManuallyDrop::take(&mut *(*this).body.get());
-            *(*this).result.get() = Some(catch_unwind(AssertUnwindSafe(body)));
-        }
-    }
-
-    /// The value of the second half: calls it, if nobody else has.
-    ///
-    /// # Safety
-    /// The caller owns the job and drives `vp`, in whose list it is or was; once.
-    #[inline(always)]
-    pub(super) unsafe fn join(&self, vp: &Vp) -> R {
-        // SAFETY: the job is the driver's as long as it is not shared, and ours
-        // when its thread is determined.
-        unsafe {
-            if vp.forks.take(self.job()) {
-                return ManuallyDrop::take(&mut *self.body.get())();
-            }
-            match self.wait(vp) {
-                Some(Ok(value)) => value,
-                Some(Err(payload)) => resume_unwind(payload),
-                // Its thread was dropped, by a policy or by the end of the machine.
-                None => ManuallyDrop::take(&mut *self.body.get())(),
-            }
-        }
-    }
-
-    /// As [`StackJob::join`], but nobody wants the value.
-    ///
-    /// # Safety
-    /// As for [`StackJob::join`].
-    pub(super) unsafe fn abandon(&self, vp: &Vp) {
-        // SAFETY: as in `join`.
-        unsafe {
-            if !vp.forks.take(self.job())
-                && let Some(result) = self.wait(vp)
-            {
-                // One panic is on its way already.
-                return catch_panic(|| drop(result));
-            }
-            catch_panic(|| ManuallyDrop::drop(&mut *self.body.get()));
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait(&self, vp: &Vp) -> Option<std::thread::Result<R>> {
-        let share = wait::until_shared(&self.job);
-        wait::until_determined(vp, &share);
-        // SAFETY: its thread is determined, and was the only other user.
-        unsafe { (*self.result.get()).take() }
     }
 }

@@ -15,8 +15,16 @@ const LOOKS_A_STEAL: u32 = 64;
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
+/// The owner of a job that is not its own any more waits until the thread is determined that has it.
+///
+/// The caller drives `vp`.
+pub(crate) fn wait_for(vp: &Vp, job: &Job) {
+    let share = until_shared(job);
+    until_determined(vp, &share);
+}
+
 /// The share of a job that somebody has: a stealer makes it as soon as it has stolen the job.
-pub(super) fn until_shared(job: &Job) -> Box<Share> {
+fn until_shared(job: &Job) -> Box<Share> {
     let mut looks = 0;
     while !job.share.is_set() {
         looks += 1;
@@ -32,13 +40,13 @@ pub(super) fn until_shared(job: &Job) -> Box<Share> {
 
 /// Runs `share`'s job if nobody has begun it, and waits for its end otherwise:
 /// helps with what it has forked itself.
-pub(super) fn until_determined(vp: &Vp, share: &Share) {
+fn until_determined(vp: &Vp, share: &Share) {
     let machine = vp.machine();
     // SAFETY: the handle is a reference.
     unsafe { demand(share.thread.frame()) };
-    if !share.thread.is_determined() {
+    if !share.thread.header().state.is_complete() {
         let (mut looks, mut nap, mut seen) = (0, NAP, None);
-        while !share.thread.is_determined() {
+        while !share.thread.header().state.is_complete() {
             let mut part = None;
             if looks % LOOKS_A_STEAL == 0 {
                 part = steal_within(vp, &share.fork_scope);
