@@ -74,7 +74,14 @@ mod select;
 pub mod signal;
 #[path = "thread/mod.rs"]
 mod threads;
-pub mod time;
+
+/// Time as events.
+///
+/// Each virtual processor keeps its own timers. Elsewhere one OS thread, started when first needed, keeps the time.
+pub mod time {
+    pub use crate::event::after::{After, after, at};
+    pub use crate::sched::clock::now;
+}
 
 /// Simulated machines: what explorers of schedules are built on, such as the
 /// crate `chanter-explore`.

@@ -26,6 +26,8 @@
 //! The protocol is in `protocol.rs`.
 
 mod abort;
+pub(crate) mod after;
+mod alarm;
 mod asynchronous;
 mod asynchronous_choose;
 mod asynchronous_send;
@@ -50,6 +52,7 @@ pub(crate) mod protocol;
 mod stream;
 mod sync;
 mod timeout;
+mod timer_offer;
 mod tuples;
 mod wait_queue;
 mod walk;
@@ -66,6 +69,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 pub use abort::{OnAbort, wrap_abort};
+pub(crate) use alarm::Alarm;
 pub use asynchronous::{
     AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asynchronously,
     choose_later, choose_now, guard_later, guard_now,

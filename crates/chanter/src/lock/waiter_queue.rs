@@ -41,9 +41,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::event::WakeList;
+use crate::sched::timers::MayHelp;
 use crate::sync::atomic::Ordering;
 use crate::sync::{self, Cell, UnsafeCell};
-use crate::time::MayHelp;
 
 /// How long the called may take to answer before others are called as well.
 pub(super) const ANSWER: Duration = Duration::from_millis(1);

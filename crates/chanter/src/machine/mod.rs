@@ -296,7 +296,7 @@ impl Shared {
                 drop(unsafe { Ready::from_frame(frame) });
             }
         });
-        crate::time::adopt(self);
+        sched::time_keeper::adopt(self);
         self.each_vp(&mut |vp| {
             vp.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing.

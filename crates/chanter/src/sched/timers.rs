@@ -4,7 +4,7 @@
 //! time-outs do, takes constant time; in general both are logarithmic. The
 //! heap holds live timers only.
 //!
-//! An offer refers to the timers that it was set with, wherever its owner goes,
+//! The owner of a timer refers to the timers that it was set with, wherever it goes,
 //! and has no reference to their machine, whose count all processors would
 //! share. Instead the timers count those who will come back ([`Heap::lent`]):
 //! a machine that ends while somebody will is kept by the time keeper.
@@ -14,34 +14,28 @@ use std::marker::PhantomPinned;
 use std::ptr::NonNull;
 use std::time::Instant;
 
-use super::keeper;
-use crate::event::protocol::Group;
-use crate::event::{Offering, WakeList};
-use crate::sched::Vp;
+use super::wake_list::WakeList;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{BiasedLock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
-/// A timer's entry, pinned by its owner.
-pub(super) struct TimerOffer {
+/// A timer, pinned by its owner, who knows what is to happen when it is due.
+pub(crate) struct Timer {
     /// Its index in the heap, or `OUT`: under the heap's lock.
     index: Cell<usize>,
     /// Of an alarm: whether its ring may help somebody. `None`: a timer, which does.
     may_help: Option<MayHelp>,
+    /// Called when it is due, under the heap's lock: its owner has not removed it.
+    ring: unsafe fn(NonNull<Self>, &mut WakeList),
     _pinned: PhantomPinned,
 }
 
-aliased!(TimerOffer);
+aliased!(Timer);
 
-impl TimerOffer {
-    pub(super) fn new() -> Self {
-        Self { index: Cell::new(OUT), may_help: None, _pinned: PhantomPinned }
-    }
-
-    /// That of an alarm.
-    pub(super) fn of_alarm(may_help: MayHelp) -> Self {
-        Self { may_help: Some(may_help), ..Self::new() }
+impl Timer {
+    pub(crate) fn new(may_help: Option<MayHelp>, ring: unsafe fn(NonNull<Self>, &mut WakeList)) -> Self {
+        Self { index: Cell::new(OUT), may_help, ring, _pinned: PhantomPinned }
     }
 }
 
@@ -54,9 +48,7 @@ pub(crate) type MayHelp = std::sync::Arc<AtomicBool>;
 #[derive(Clone, Copy)]
 struct Entry {
     due: Instant,
-    offer: *const TimerOffer,
-    group: *const Group,
-    leaf: u32,
+    timer: NonNull<Timer>,
 }
 
 /// The timers of one driver.
@@ -67,7 +59,7 @@ pub(crate) struct Timers {
 
 struct Heap {
     entries: Vec<Entry>,
-    /// How many offers were set here whose owners have not removed them, be they
+    /// How many timers were set here whose owners have not removed them, be they
     /// in the heap or not.
     lent: usize,
 }
@@ -78,7 +70,7 @@ impl Heap {
     }
 }
 
-// SAFETY: the pointers are to pinned offers and groups whose owners remove
+// SAFETY: the pointers are to pinned timers whose owners remove
 // them under the same lock.
 unsafe impl Send for Heap {}
 
@@ -100,8 +92,8 @@ impl Timers {
 
     /// Whether one of them may help a thread that waits. (All do, but for alarms that say that they do not.)
     pub(crate) fn may_help(&self) -> bool {
-        // SAFETY: offers in the heap are alive.
-        let of = |entry: &Entry| unsafe { (*entry.offer).may_help.as_ref() };
+        // SAFETY: timers in the heap are alive.
+        let of = |entry: &Entry| unsafe { entry.timer.as_ref().may_help.as_ref() };
         // ORDER: Relaxed: who asks knows by other means that whoever wrote it has gone to sleep.
         self.heap.lock().entries.iter().any(|entry| of(entry).is_none_or(|flag| flag.load(Ordering::Relaxed)))
     }
@@ -111,7 +103,7 @@ impl Timers {
         self.heap.lock().entries.iter().map(|entry| entry.due).max()
     }
 
-    /// Whether somebody will come back to remove an offer.
+    /// Whether somebody will come back to remove a timer.
     pub(crate) fn is_lent(&self) -> bool {
         self.heap.lock().lent > 0
     }
@@ -123,36 +115,33 @@ impl Timers {
             heap.remove(0);
             // SAFETY: the entry was in the heap, so its owner has not
             // removed it, which needs the lock that we hold.
-            unsafe {
-                if (*entry.group).take_patiently() {
-                    wakes.push(Group::publish(entry.group, entry.leaf));
-                }
-            }
+            unsafe { (entry.timer.as_ref().ring)(entry.timer, wakes) };
         }
     }
 
-    /// True: the new timer is the first to be due.
+    /// Calls `arm` under the lock, and sets the timer. True: it is the first to be due.
     ///
     /// # Safety
-    /// The offer is pinned and not in a heap; its owner removes it from this
-    /// one before it or its group dies.
-    pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) -> bool {
+    /// The timer is pinned and not in a heap; its owner removes it from this one before its end. The pointer is good
+    /// for what the timer's function does with it.
+    pub(crate) unsafe fn insert(&self, timer: NonNull<Timer>, due: Instant, arm: impl FnOnce()) -> bool {
         let mut heap = self.heap.lock();
-        at.arm();
+        arm();
         let index = heap.entries.len();
         heap.lent += 1;
-        heap.entries.push(Entry { due, offer, group: at.group, leaf: at.leaf });
+        heap.entries.push(Entry { due, timer });
         heap.rise(index);
-        offer.index.get() == 0
+        // SAFETY: the caller's contract.
+        unsafe { timer.as_ref() }.index.get() == 0
     }
 
     /// The owner's last access: afterwards the timers may be gone. True: nobody
     /// else will come back.
-    fn remove(&self, offer: &TimerOffer) -> bool {
+    pub(crate) fn remove(&self, timer: &Timer) -> bool {
         let mut heap = self.heap.lock();
         heap.lent -= 1;
         let last = heap.lent == 0;
-        let index = offer.index.get();
+        let index = timer.index.get();
         if index != OUT {
             heap.remove(index);
         }
@@ -160,11 +149,19 @@ impl Timers {
     }
 }
 
+impl Timers {
+    /// Calls `f` while no timer can ring.
+    pub(crate) fn locked(&self, f: &mut dyn FnMut()) {
+        let _heap = self.heap.lock();
+        f();
+    }
+}
+
 impl Heap {
     fn place(&mut self, index: usize, entry: Entry) {
         self.entries[index] = entry;
-        // SAFETY: offers in the heap are alive.
-        unsafe { (*entry.offer).index.set(index) };
+        // SAFETY: timers in the heap are alive.
+        unsafe { entry.timer.as_ref() }.index.set(index);
     }
 
     /// Moves the entry at `index` up to where it belongs.
@@ -201,7 +198,7 @@ impl Heap {
     fn remove(&mut self, index: usize) {
         let entry = self.entries.swap_remove(index);
         // SAFETY: as in `place`.
-        unsafe { (*entry.offer).index.set(OUT) };
+        unsafe { entry.timer.as_ref() }.index.set(OUT);
         if index < self.entries.len() {
             self.sink(index);
             self.rise(index);
@@ -209,86 +206,6 @@ impl Heap {
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 4 {
             let keep = self.entries.len() * 2;
             self.entries.shrink_to(keep);
-        }
-    }
-}
-
-/// Which timers an offer was set with, and has not been removed from.
-pub(super) enum Place {
-    None,
-    /// Those of a virtual processor; they are there while the offer is lent.
-    Vp(NonNull<Timers>),
-    Keeper,
-}
-
-impl Place {
-    /// The timers of the present driver.
-    pub(super) fn here() -> Self {
-        match Vp::current() {
-            Some(vp) => Self::Vp(NonNull::from(&vp.principal().timers)),
-            None => Self::Keeper,
-        }
-    }
-
-    /// The same for a timer that nothing else makes up for.
-    ///
-    /// # Panics
-    /// If it is the keeper's, and that is in the process that this one was forked from.
-    pub(super) fn here_unless_forked() -> Self {
-        let place = Self::here();
-        if matches!(place, Self::Keeper) {
-            keeper::assert_is_here();
-        }
-        place
-    }
-
-    fn timers(&self) -> Option<&Timers> {
-        match self {
-            Self::None => None,
-            // SAFETY: the caller is about to insert, and drives the processor;
-            // or its offer is lent, and the machine stays: see `keeper::adopt`.
-            Self::Vp(timers) => Some(unsafe { timers.as_ref() }),
-            Self::Keeper => Some(keeper::timers()),
-        }
-    }
-
-    /// # Safety
-    /// As for [`Timers::insert`]; the place is new, from [`Place::here`], and is
-    /// given to [`Place::remove`] once.
-    pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) {
-        let Some(timers) = self.timers() else { return };
-        // SAFETY: the caller keeps the offer in place until `remove`, which it calls once.
-        let first = unsafe { timers.insert(offer, due, at) };
-        if first {
-            match self {
-                Self::Keeper => keeper::wake(),
-                // Somebody else may sleep until the next one.
-                _ => Vp::notify_if_away(),
-            }
-        }
-    }
-
-    /// The offer leaves, if it was set, and with it the place.
-    #[inline]
-    pub(super) fn remove(&mut self, offer: &TimerOffer) {
-        let Some(timers) = self.timers() else { return };
-        let last = timers.remove(offer);
-        if last
-            && let Self::Vp(timers) = *self
-            && !Vp::current().is_some_and(|vp| std::ptr::eq(&vp.principal().timers, timers.as_ptr()))
-        {
-            keeper::look_again();
-        }
-        *self = Self::None;
-    }
-
-    pub(super) fn locked(&self, f: &mut dyn FnMut()) {
-        match self.timers() {
-            Some(timers) => {
-                let _heap = timers.heap.lock();
-                f();
-            }
-            None => f(),
         }
     }
 }
