@@ -37,6 +37,7 @@ mod returned;
 pub(crate) mod rpc;
 mod send;
 mod send_from;
+pub(crate) mod sink;
 mod state;
 pub(crate) mod swap;
 mod wait;

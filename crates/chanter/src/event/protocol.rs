@@ -524,7 +524,7 @@ impl Offer {
     /// Whether a counted offer is complete: it is the owner's, who sees what
     /// its partner left.
     #[inline]
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         // ORDER: Acquire pairs with `end_with_share`.
         self.place.load(order::count_observe()) == ENDED
     }

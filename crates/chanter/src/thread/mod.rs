@@ -3,11 +3,15 @@
 //!
 //! A thread's memory, its rules and the code that polls it are in `frame/`.
 
+pub(crate) mod asynchronous;
+pub(crate) mod asynchronous_choose;
+pub(crate) mod asynchronous_send;
 pub(crate) mod attributed;
 mod builder;
 pub(crate) mod demand;
 pub mod fiber;
 mod fork;
+pub(crate) mod gather;
 pub(crate) mod join;
 mod par;
 pub(crate) mod request;

@@ -4,7 +4,7 @@
 //! - `member` is one of the events, and where the next one comes from.
 //! - `next` is the event of the set.
 
-pub(in crate::event) mod kept;
+pub(in crate::events) mod kept;
 mod member;
 mod next;
 

@@ -29,8 +29,8 @@ pub(crate) use shared::Kind;
 use self::direct::Direct;
 use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
-use super::walk::{Walk, What};
-use super::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
+use crate::event::walk::{Walk, What};
+use crate::event::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
@@ -49,7 +49,7 @@ use crate::sched::Vp;
 /// that an explorer drives: there each is a step of its own.)
 ///
 /// **Commit point**: when the last result is there. What is gathered begins
-/// when somebody synchronizes, as a [`guard`](super::guard) does.
+/// when somebody synchronizes, as a [`guard`](crate::event::guard) does.
 ///
 /// **Not chosen, or dropped**: what has not committed never happens: it is
 /// retracted (nacks are enabled) before the drop returns, unless another
@@ -96,7 +96,7 @@ pub fn gather_on_hosts<P: Gathers>(events: P) -> Gather<P> {
 /// not chosen, or the synchronization is dropped, it is aborted: dropped where
 /// it waits. If it had ended by then, its output is dropped, or goes to
 /// [`reclaim`](Gather::reclaim). For futures that should be polled in place
-/// instead see [`from_cancel_safe`](super::from_cancel_safe).
+/// instead see [`from_cancel_safe`](crate::event::from_cancel_safe).
 ///
 /// # Panics
 /// Synchronizing resumes a panic of the future. Outside of a machine it
