@@ -11,6 +11,7 @@ use std::task::Waker;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::Completion;
 use super::header::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
@@ -798,8 +799,11 @@ impl Joined {
             }
             Completed::Awaited { inherited } => {
                 let mut wakes = WakeList::new();
-                // SAFETY: as in `run::complete`.
-                unsafe { self.joiners.complete_all(inherited, &mut wakes) };
+                if inherited {
+                    // SAFETY: as in `run::complete`.
+                    wakes.push(unsafe { Joiners::complete_heir(&self.joiners) });
+                }
+                self.joiners.queue.complete_all(&mut wakes);
                 wakes.queue();
                 let _ = self.state.release();
             }
@@ -894,7 +898,7 @@ fn count_waker() -> (Arc<AtomicU32>, Waker) {
 fn joined() -> Arc<Joined> {
     Arc::new(Joined {
         state: State::new_host(),
-        joiners: Joiners::new(),
+        joiners: Completion::new(),
         result: Cell::new(0),
         deed: Cell::new(0),
     })

@@ -277,7 +277,7 @@ impl Joiners {
     /// The caller completed the thread and found HEIR; once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
+    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: HEIR says that the offer waits.
         unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }

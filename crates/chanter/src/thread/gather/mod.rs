@@ -13,7 +13,7 @@ mod shared;
 mod slot;
 
 #[cfg(all(test, loom))]
-pub(super) mod models;
+pub(crate) mod models;
 
 use std::fmt;
 use std::future::Future;
