@@ -136,7 +136,7 @@ impl Machine {
     /// threads meanwhile).
     ///
     /// # Panics
-    /// If the machine was not built with [`Builder::report_deadlocks`].
+    /// If the machine was not built with [`Builder::report_deadlocks`](crate::Builder::report_deadlocks).
     #[track_caller]
     pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
         assert!(self.shared().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
