@@ -53,24 +53,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Vp {
-    /// Whether a snapshot is being taken.
-    pub(crate) fn is_asking(&self) -> bool {
-        !self.asking.get().is_null()
-    }
-
     /// Whom the next answers go to; returns whom they went to before.
     pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
         self.asking.replace(waits)
-    }
-
-    /// Called by what may be polled for a snapshot. True: it is, and the thread
-    /// goes on.
-    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
-        // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
-        // borrow ends with the call, which runs no other answer.
-        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
-        answer(waits);
-        waits.went_on
     }
 
     /// Asks every thread of this virtual processor's machine that blocks what
