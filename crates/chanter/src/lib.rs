@@ -58,7 +58,8 @@ pub mod bridge;
 pub mod channel;
 #[cfg(all(test, not(loom)))]
 mod child;
-pub mod event;
+#[path = "event/mod.rs"]
+mod events;
 mod frame;
 mod inspect;
 pub mod io;
@@ -75,7 +76,54 @@ mod select;
 pub mod signal;
 #[path = "thread/mod.rs"]
 mod threads;
-pub mod time;
+
+pub mod event {
+    //! Events: first-class synchronous operations.
+    //!
+    //! An event is a value that describes an operation that may block. Nothing
+    //! happens until a thread *synchronizes* on it: with `.await`, with
+    //! [`Event::sync_blocking`] on an OS thread, or with [`Event::try_sync`]. Then
+    //! the operation commits once, whole; or, in a [`choose`], exactly one of
+    //! several does, and the others never happened.
+    //!
+    //! The combinators are those of Concurrent ML (Parallel CML, section 2):
+    //! [`wrap`](Event::wrap), [`guard`], [`with_nack`], [`choose`], with
+    //! [`always`] and [`never()`] as units; and more:
+    //!
+    //! * when an event is not chosen: [`on_abort`](Event::on_abort);
+    //! * over many events, again and again: [`ChoiceSet`];
+    //! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
+    //!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
+    //! * all of several, or the first few: [`gather`], [`gather_k`];
+    //! * two results, now and later: [`AsyncEvent`];
+    //! * futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`];
+    //!   events as streams and sinks: [`repeat`],
+    //!   [`Sender::into_sink`](crate::Sender::into_sink).
+    //!
+    //! Like iterators they nest as types: no allocation unless
+    //! [`boxed`](Event::boxed).
+
+    pub use crate::channel::sink::SendSink;
+    pub use crate::events::*;
+    pub use crate::threads::asynchronous::{
+        AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asynchronously,
+        choose_later, choose_now, guard_later, guard_now,
+    };
+    pub use crate::threads::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
+    pub use crate::threads::asynchronous_send::{AsyncSend, asend};
+    pub use crate::threads::gather::{
+        Alone, Discard, Fewer, Gather, GatherK, Gathers, Reclaim, To, from_future, gather, gather_k,
+        gather_on_hosts,
+    };
+}
+
+/// Time as events.
+///
+/// Each virtual processor keeps its own timers. Elsewhere one OS thread, started when first needed, keeps the time.
+pub mod time {
+    pub use crate::event::after::{After, after, at};
+    pub use crate::sched::clock::now;
+}
 
 /// Simulated machines, the base of explorers of schedules such as the crate `chanter-explore`.
 pub mod simulation {
@@ -218,8 +266,7 @@ pub use machine::entry as __main;
 pub use machine::{
     Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
 };
-pub use sched::yield_now;
-pub use sched::{Stats, checkpoint, yield_if_requested};
+pub use sched::{Stats, checkpoint, yield_if_requested, yield_now};
 #[doc(hidden)]
 pub use select::arms as __arms;
 pub use threads::fiber::{self, spawn_fiber};
@@ -236,7 +283,8 @@ pub mod base {
     pub use crate::machine::threads::{Random, Threads};
     #[cfg(op_count)]
     pub use crate::primitives::op_count;
-    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock, stack_local};
+    pub use crate::primitives::stack_local;
+    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock};
     pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
 

@@ -17,7 +17,7 @@ const FLOORS: [(u32, &[&str]); 12] = [
     (8, &["machine"]),
     (7, &["io", "process", "signal"]),
     (6, &["thread"]),
-    (5, &["channel", "lock", "time"]),
+    (5, &["channel", "lock"]),
     (4, &["event"]),
     (3, &["sched"]),
     (2, &["policy"]),

@@ -21,6 +21,7 @@
 //! **The end.** A message that was committed to a waiting receiver may still come back. Until it is taken, no thread
 //! is told that the channel is closed.
 
+use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -44,12 +45,21 @@ pub(super) struct Core<T>(BiasedLock<State<T>>, #[allow(dead_code, reason = "for
 /// them. To align them would cost five times the memory.
 type Apart = MaybeUninit<[u8; 32]>;
 
+/// The layout of the channels whose memory is kept for the next ones.
+pub(crate) const CHANNEL: Layout = Layout::new::<Core<()>>();
+
 impl<T> Core<T> {
+    const IS_KEPT: bool = {
+        let layout = Layout::new::<Self>();
+        layout.size() == CHANNEL.size() && layout.align() == CHANNEL.align()
+    };
+
     /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
-        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>(me, vp.revoked())) {
-            Some(spare) => spare,
+        let spare = || Vp::current().and_then(|vp| vp.channels.take(me, vp.revoked()));
+        let (place, history) = match if Self::IS_KEPT { spare() } else { None } {
+            Some((block, history)) => (block.cast::<Self>(), history),
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
         };
         // Built in place, since a copy would wait for the stores.
@@ -68,7 +78,8 @@ impl<T> Core<T> {
         // been taken out, and nothing else in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
-            let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
+            let kept =
+                Self::IS_KEPT && Vp::current().is_some_and(|vp| vp.channels.keep(core.cast(), history));
             if !kept {
                 drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
             }

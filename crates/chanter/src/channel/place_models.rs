@@ -8,11 +8,11 @@ use std::task::Poll;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{CVar, Closed, MVar};
+use super::Closed;
 use crate::Event;
 use crate::event::choose_biased;
 use crate::sync::models::{Message, block_on, check, check_wide, poll_once};
-use crate::sync::{Barrier, multicast, rpc, swap, watch};
+use crate::sync::{Barrier, CVar, MVar, multicast, rpc, swap, watch};
 
 /// A wait that passes, or is called off.
 fn party(barrier: &Barrier, off: &CVar) -> impl Event<Output = bool> + use<> {

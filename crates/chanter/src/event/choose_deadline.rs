@@ -4,13 +4,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Instant;
 
+use super::after::{After, at};
 use super::choose::choose_biased;
 use super::ordered::{Order, OrderedBranch};
 use super::walk::{Walk, What};
 use super::{Branch, Choices, Choose, Event, Offered, Offering, WakeList, Wrap, into_future};
 use crate::frame::report::Waits;
 use crate::sync::random::random;
-use crate::time::{After, at};
 
 /// The event that commits one of `events`: among ready events, the one that is due first.
 ///

@@ -11,11 +11,11 @@ use loom::sync::Arc as LoomArc;
 use loom::sync::atomic::AtomicU32;
 use loom::thread;
 
-use super::gather::models::Bare;
 use super::{Event, choose};
 use crate::channel::{Closed, SendError, TrySendError, channel};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
+use crate::thread::gather::models::Bare;
 
 /// Two partners end two members. The owner is told once, when both messages are there, however the three meet.
 fn both() {

@@ -1,29 +1,11 @@
-//! Events: first-class synchronous operations.
-//!
-//! An event is a value that describes an operation that may block. Nothing happens until a thread *synchronizes* on
-//! it: with `.await`, with [`Event::sync_blocking`] on an OS thread, or with [`Event::try_sync`]. Then the operation
-//! commits once, whole. In a [`choose`], exactly one of several operations commits, and the others never happened.
-//!
-//! The combinators are those of Concurrent ML (Parallel CML, section 2): [`wrap`](Event::wrap), [`guard`],
-//! [`with_nack`], [`choose`], with [`always`] and [`never()`] as units. There are more:
-//!
-//! * An action for an event that is not chosen: [`on_abort`](Event::on_abort).
-//! * One choice over many events, again and again: [`ChoiceSet`].
-//! * A rule for which of several is taken: [`choose_biased`], [`Ageing`], [`choose_earliest`], [`by`](Event::by) a
-//!   deadline, [`optional`], [`select!`](crate::select).
-//! * All of several events, or the first few: [`gather`], [`gather_k`].
-//! * Two results, now and later: [`AsyncEvent`].
-//! * Futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`].
-//! * Events as streams and sinks: [`repeat`], [`Sender::into_sink`](crate::Sender::into_sink).
-//!
-//! Events nest as types, as iterators do. Nothing is allocated unless an event is [`boxed`](Event::boxed).
+//! The protocol of events, what is waited for, and combinators. `lib.rs` shows them with what stands above them: events
+//! that are gathered, and those with two results.
 //!
 //! The protocol is in `protocol.rs`.
 
 mod abort;
-mod asynchronous;
-mod asynchronous_choose;
-mod asynchronous_send;
+pub(crate) mod after;
+mod alarm;
 mod basic;
 mod blocking;
 mod boxed;
@@ -34,7 +16,6 @@ mod choose_ageing;
 mod choose_deadline;
 mod choose_vec;
 mod future;
-mod gather;
 mod gather_latch;
 mod guard;
 mod nack;
@@ -45,9 +26,10 @@ pub(crate) mod protocol;
 mod stream;
 mod sync;
 mod timeout;
+mod timer_offer;
 mod tuples;
 mod wait_queue;
-mod walk;
+pub(crate) mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
@@ -61,12 +43,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 pub use abort::{OnAbort, wrap_abort};
-pub use asynchronous::{
-    AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asynchronously,
-    choose_later, choose_now, guard_later, guard_now,
-};
-pub use asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
-pub use asynchronous_send::{AsyncSend, asend};
+pub(crate) use alarm::Alarm;
 pub use basic::{Always, Never, always, never};
 pub use boxed::{BoxEvent, LocalBoxEvent};
 pub use choice_set::{BaseEvent, ChoiceSet, Key, Next};
@@ -74,14 +51,10 @@ pub use choose::{Choices, Choose, choose, choose_biased};
 pub use choose_ageing::{Aged, Ageing};
 pub use choose_deadline::{By, Due, Earliest, choose_earliest};
 pub use future::{FromCancelSafe, Resumable, Resume, from_cancel_safe, resumable};
-pub use gather::{
-    Alone, Discard, Fewer, Gather, GatherK, Gathers, Reclaim, To, from_future, gather, gather_k,
-    gather_on_hosts,
-};
 pub use guard::{Guard, guard};
 pub use nack::{Nack, WithNack, with_nack};
 pub use optional::{Optional, optional};
-pub use stream::{Repeat, SendSink, repeat};
+pub use stream::{Repeat, repeat};
 pub use sync::{Sync, Synchronization};
 pub use timeout::Timeout;
 pub use wrap::Wrap;

@@ -519,7 +519,7 @@ impl Offer {
 
     /// Whether a counted offer is complete. Then it belongs to its owner, which sees what the partner left.
     #[inline]
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         // ORDER: Acquire pairs with `end_with_share`.
         self.place.load(order::count_observe()) == ENDED
     }

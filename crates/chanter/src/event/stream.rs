@@ -1,14 +1,12 @@
-//! Events as streams and sinks, on any executor.
+//! Events as streams, on any executor.
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_core::{FusedStream, Stream};
-use futures_sink::Sink;
 
 use super::{Event, Sync};
-use crate::channel::{SendError, SendEvent, Sender, TrySendError};
 
 /// The endless stream of the results of `make`'s events, one after another.
 ///
@@ -88,99 +86,5 @@ impl<E: Event> Drop for Clear<'_, E> {
 impl<F: FnMut() -> E, E: Event> FusedStream for Repeat<F, E> {
     fn is_terminated(&self) -> bool {
         false
-    }
-}
-
-/// A sender as a [`Sink`]. Made by [`Sender::into_sink`].
-pub struct SendSink<T> {
-    sender: Sender<T>,
-    /// The item that the channel has no room for yet.
-    sending: Option<Pin<Box<Sync<SendEvent<T>>>>>,
-}
-
-impl<T> Sender<T> {
-    /// Turns this sender into a [`Sink`], for `forward` and its like.
-    ///
-    /// The sink takes one item more than the channel has room for. That item is offered at once, and is sent when a
-    /// receiver takes it, whether the sink is polled or not. The sink is *ready* and *flushed* when that item has
-    /// been sent. *Closing* flushes, and does not close the channel for others. To give up this sender, drop the
-    /// sink. An item that no receiver has taken is dropped with it.
-    ///
-    /// An error gives the item back: see [`SendError`].
-    ///
-    /// ```
-    /// # use chanter::prelude::*;
-    /// # use futures::{SinkExt, executor::block_on};
-    /// let (tx, rx) = bounded(2);
-    /// let mut sink = tx.into_sink();
-    /// block_on(async {
-    ///     sink.send(1).await.unwrap();
-    ///     sink.send(2).await.unwrap();
-    /// });
-    /// assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(1), Ok(2)));
-    /// ```
-    pub fn into_sink(self) -> SendSink<T> {
-        SendSink { sender: self, sending: None }
-    }
-}
-
-impl<T> SendSink<T> {
-    /// The sender of the sink.
-    pub fn sender(&self) -> &Sender<T> {
-        &self.sender
-    }
-
-    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(())) };
-        let sent = ready!(sending.as_mut().poll(cx));
-        self.sending = None;
-        Poll::Ready(sent)
-    }
-}
-
-// The item lies in a box, so the sink itself may move.
-impl<T> Unpin for SendSink<T> {}
-
-impl<T> fmt::Debug for SendSink<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendSink").field("sending", &self.sending.is_some()).finish_non_exhaustive()
-    }
-}
-
-impl<T> Sink<T> for SendSink<T> {
-    type Error = SendError<T>;
-
-    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        self.poll_sent(cx)
-    }
-
-    /// # Panics
-    /// Panics if `poll_ready` has not returned that the sink is ready.
-    fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<(), SendError<T>> {
-        assert!(self.sending.is_none(), "the sink is not ready for an item");
-        match self.sender.try_send(item) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Closed(item)) => Err(SendError(item)),
-            Err(TrySendError::Full(item)) => {
-                let mut sending = Box::pin(self.sender.send(item).sync());
-                // The item is offered here. A later flush leaves a waker.
-                let mut cx = Context::from_waker(std::task::Waker::noop());
-                match sending.as_mut().poll(&mut cx) {
-                    Poll::Ready(sent) => sent,
-                    Poll::Pending => {
-                        self.sending = Some(sending);
-                        Ok(())
-                    }
-                }
-            }
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        self.poll_sent(cx)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        self.poll_sent(cx)
     }
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+use super::after::{After, after};
 use super::choose::shifted;
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
-use crate::time::{After, after};
 
 /// An event with a time limit; see [`Event::timeout`].
 #[derive(Clone)]

@@ -9,12 +9,12 @@ use std::time::Instant;
 /// One pass over the leaves, in the order of the source. No lock is held, and user code may run.
 pub(crate) struct Walk<'a> {
     /// The number of the next leaf.
-    pub(super) leaf: usize,
-    pub(super) what: What<'a>,
+    pub(crate) leaf: usize,
+    pub(crate) what: What<'a>,
 }
 
 /// The purpose of the pass.
-pub(super) enum What<'a> {
+pub(crate) enum What<'a> {
     /// The synchronization is settled: branches that lost run their abort actions.
     Abort,
     /// The synchronization is polled with this waker, which futures store.
@@ -26,21 +26,21 @@ pub(super) enum What<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(what: What<'a>) -> Self {
+    pub(crate) fn new(what: What<'a>) -> Self {
         Self { leaf: 0, what }
     }
 
-    pub(super) fn abort() -> Self {
+    pub(crate) fn abort() -> Self {
         Self::new(What::Abort)
     }
 
     /// Whether the pass uses the leaves' numbers.
-    pub(super) fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         matches!(self.what, What::Poll(_) | What::Due(_))
     }
 
     /// Skips `leaves` leaves.
-    pub(super) fn skip(&mut self, leaves: usize) {
+    pub(crate) fn skip(&mut self, leaves: usize) {
         self.leaf += leaves;
     }
 }

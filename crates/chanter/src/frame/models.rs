@@ -10,11 +10,12 @@ use std::task::Waker;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::body::Completion;
+use super::Completion;
 use super::header::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
 use crate::event::{Offer, Offered, Offering};
+use crate::sched::WakeList;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, check_wide, needs};
@@ -798,8 +799,13 @@ impl Joined {
                 unsafe { Joiners::complete_owner(NonNull::from(&self.joiners)) };
             }
             Completed::Awaited { inherited } => {
-                // SAFETY: the thread is complete, and the joiners live as long as `self`.
-                unsafe { self.joiners.complete_all(inherited) };
+                let mut wakes = WakeList::new();
+                if inherited {
+                    // SAFETY: as in `run::complete`.
+                    wakes.push(unsafe { Joiners::complete_heir(&self.joiners) });
+                }
+                self.joiners.queue.complete_all(&mut wakes);
+                wakes.queue();
                 let _ = self.state.release();
             }
         }
@@ -894,7 +900,7 @@ fn count_waker() -> (Arc<AtomicU32>, Waker) {
 fn joined() -> Arc<Joined> {
     Arc::new(Joined {
         state: State::new_host(),
-        joiners: Joiners::new(),
+        joiners: Completion::new(),
         result: Cell::new(0),
         deed: Cell::new(0),
     })

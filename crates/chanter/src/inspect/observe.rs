@@ -51,24 +51,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Vp {
-    /// Whether a snapshot is being taken.
-    pub(crate) fn is_asking(&self) -> bool {
-        !self.asking.get().is_null()
-    }
-
     /// Sets where the next answers go, and returns where they went before.
     pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
         self.asking.replace(waits)
-    }
-
-    /// Answers a snapshot; called by code that may be polled for one. True: it is being polled for one, and the
-    /// thread goes on.
-    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
-        // SAFETY: `ask` set the pointer on this OS thread, for the time of a poll. The borrow ends with the call,
-        // which runs no other answer.
-        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
-        answer(waits);
-        waits.went_on
     }
 
     /// Asks every blocked thread of this virtual processor's machine what it waits on. Threads that are bound to

@@ -145,7 +145,7 @@ fn is_alone(machine: &Shared) -> bool {
         .sum();
     threads
         <= known
-            + crate::time::idle_keepers()
+            + crate::sched::time_keeper::idle_keepers()
             + super::deadlock::watchdog::watchers()
             + super::dump::listeners()
 }

@@ -7,15 +7,12 @@
 //! Sockets are made on a thread of a machine, or inside of `block_on`.
 
 mod listener;
-mod poller;
-mod reactor;
 mod source;
 mod stream;
 
 pub use listener::TcpListener;
 #[cfg(unix)]
 pub use listener::UnixListener;
-pub(crate) use reactor::Reactor;
 pub use source::Readiness;
 #[cfg(unix)]
 pub(crate) use source::Source;

@@ -8,10 +8,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::reactor::Watched;
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::pool::SharedRef;
+use crate::sched::reactor::Watch;
 use crate::sched::{Vp, budget, entered};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -28,6 +28,24 @@ pub(crate) struct Direction {
     waiters: WaitQueue,
     /// The one who polls (`AsyncRead`, `AsyncWrite`).
     poller: Lock<Option<Waker>>,
+}
+
+/// A source, as its reactor watches it.
+#[derive(Default)]
+pub(super) struct Watched {
+    pub(super) read: Direction,
+    pub(super) write: Direction,
+}
+
+impl Watch for Watched {
+    fn happened(&self, readable: bool, writable: bool, outlasts_short_read: bool, wakes: &mut WakeList) {
+        if readable {
+            self.read.set_ready(outlasts_short_read, wakes);
+        }
+        if writable {
+            self.write.set_ready(false, wakes);
+        }
+    }
 }
 
 impl Default for Direction {
@@ -160,7 +178,9 @@ impl<S: AsFd> Source<S> {
         };
         let watched = Arc::new(Watched::default());
         // SAFETY: removed in `drop`, before the socket is closed.
-        let key = unsafe { machine.vps[vp].leader().reactor.add(socket.as_fd(), &watched)? };
+        let key = unsafe {
+            machine.vps[vp].leader().reactor.add(socket.as_fd(), Arc::clone(&watched) as Arc<dyn Watch>)?
+        };
         if Vp::current().is_none() {
             machine.vps[vp].notify();
         }
@@ -202,7 +222,7 @@ impl<S: AsFd> Source<S> {
         // seen twice does no harm.
         let reactor = &self.machine.vps[vp.index].leader().reactor;
         // SAFETY: removed in `drop`, or by the next move.
-        let added = unsafe { reactor.add(self.socket.as_fd(), &self.watched) };
+        let added = unsafe { reactor.add(self.socket.as_fd(), Arc::clone(&self.watched) as Arc<dyn Watch>) };
         if let Ok(key) = added {
             let old = std::mem::replace(&mut *home, Home { vp: vp.index, key });
             self.vp.store(vp.index, Ordering::Relaxed);

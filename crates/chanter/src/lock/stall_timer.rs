@@ -16,12 +16,13 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::waiter_queue::{Waiter, WaiterQueue};
+use crate::event::Alarm;
 use crate::event::WakeList;
 use crate::frame::catch_panic;
 use crate::frame::report::{Gauge, Gauged};
+use crate::sched::timers::MayHelp;
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
-use crate::time::{Alarm, MayHelp};
 
 /// The waiters of one lock.
 pub(super) struct Queue {

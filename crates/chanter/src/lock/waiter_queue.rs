@@ -39,9 +39,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::event::WakeList;
+use crate::sched::timers::MayHelp;
 use crate::sync::atomic::Ordering;
 use crate::sync::{self, Cell, UnsafeCell};
-use crate::time::MayHelp;
 
 /// The time that a notified waiter has to answer before others are notified as well.
 pub(super) const ANSWER: Duration = Duration::from_millis(1);

@@ -24,22 +24,24 @@ use std::ptr::{self};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::channel::CHANNEL;
 use crate::event::WakeList;
 use crate::frame::{self, Arena, catch_panic, deferred_drop};
-use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::counters::Counters;
+use crate::sched::fork::Shares;
 use crate::sched::hand_off::{self, Record};
 use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{Entered, SendArena, SharedRef};
+use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
 use crate::sched::workers::{Workers, is_waited_for};
 use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Lock, Process, fence_pair};
-use crate::thread::{self, Shares, Thread, ThreadBuilder};
+use crate::thread::{self, Thread, ThreadBuilder};
 
 /// A machine: virtual processors that run threads.
 ///
@@ -84,13 +86,13 @@ impl Machine {
         let vps = match builder.simulation {
             Some(simulation) => {
                 let (policy, simulated) = simulation();
-                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), Some(simulated)))])
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), Some(simulated), CHANNEL))])
             }
             None => (0..builder.vps)
                 .map(|index| {
                     let leads = index < crews;
                     let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
-                    Ok(Box::new(Vp::new(index, policy(index), reactor, None)))
+                    Ok(Box::new(Vp::new(index, policy(index), reactor, None, CHANNEL)))
                 })
                 .collect::<io::Result<Box<[_]>>>()?,
         };
@@ -293,7 +295,7 @@ impl Shared {
                 drop(unsafe { Ready::from_frame(frame) });
             }
         });
-        crate::time::adopt(self);
+        sched::time_keeper::adopt(self);
         self.each_vp(&mut |vp| {
             vp.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.

@@ -13,10 +13,13 @@ mod apply;
 mod blocking;
 pub(crate) mod blocking_pool;
 pub(crate) mod budget;
+mod channel_cache;
 pub(crate) mod checkpoint;
+pub(crate) mod clock;
 pub(crate) mod counters;
 mod crew;
 pub(crate) mod fiber;
+pub(crate) mod fork;
 mod frames;
 pub(crate) mod hand_off;
 mod idle;
@@ -24,9 +27,11 @@ mod long_turn;
 mod partners;
 pub(crate) mod pending_requests;
 pub(crate) mod policy_guard;
+mod poller;
 mod price;
 pub(crate) mod probe;
 pub(crate) mod pump;
+pub(crate) mod reactor;
 pub(crate) mod replace;
 pub(crate) mod run;
 pub(crate) mod simulate;
@@ -35,6 +40,8 @@ mod soon;
 pub(crate) mod spin;
 pub(crate) mod stack;
 mod theft;
+pub(crate) mod time_keeper;
+pub(crate) mod timers;
 pub(crate) mod topology;
 mod wake_list;
 pub(crate) mod worker;
@@ -46,6 +53,7 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
@@ -61,24 +69,23 @@ pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
 pub(crate) use run::{Revoked, cancel, claim, clone_ours, is_ours, is_own, release, wake_attached};
 pub use topology::{Neighbours, Topology};
 
-use crate::channel::ChannelCache;
 use crate::frame::report::Waits;
 use crate::frame::{Arena, Header, Home, header, schedule_by};
-use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, SharedCell, Stack};
-use crate::thread::Forks;
-use crate::time::Timers;
+use channel_cache::ChannelCache;
 use counters::Counters;
 use fiber::Fibers;
+use fork::Forks;
 use frames::Scheduler;
 use hand_off::{Seat, Sitter};
 use idle::Idle;
 use long_turn::LongTurns;
 use policy_guard::{PolicyTraits, introduce, policy_panicked};
+use reactor::Reactor;
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
 use simulate::Simulate;
@@ -87,6 +94,7 @@ use soon::Soon;
 pub(crate) use soon::Turn;
 use spin::Spin;
 use theft::Thefts;
+use timers::Timers;
 pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
 pub use yielding::{Yield, yield_now};
@@ -244,6 +252,7 @@ impl Vp {
         policy: Box<dyn Policy>,
         reactor: Reactor,
         simulated: Option<Box<dyn Simulate>>,
+        channels: Layout,
     ) -> Self {
         schedule_by(&Scheduler);
         let (policy, terms, panic) = introduce(policy);
@@ -276,7 +285,7 @@ impl Vp {
             home: Home::new(index),
             announcement: Cell::new(Announcement::nobodys()),
             arena: Arena::new(),
-            channels: ChannelCache::new(),
+            channels: ChannelCache::new(channels),
             terms: Cell::new(terms),
             policies: Slot::new(policy),
             saves_tokens: Cell::new(false),

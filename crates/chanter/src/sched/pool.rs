@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
+use super::fork::Shares;
 use super::hand_off::{Record, StandIn};
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
@@ -21,7 +22,6 @@ use crate::policy::Ready;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
-use crate::thread::Shares;
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;

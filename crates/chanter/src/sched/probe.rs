@@ -12,6 +12,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use super::Vp;
 use super::apply::apply;
 use super::run::{WAKER, arrive, settle};
+use crate::frame::report::Waits;
 use crate::frame::state::Begun;
 use crate::policy::Ready;
 
@@ -87,4 +88,21 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
 pub(crate) unsafe fn let_go(vp: &Vp, thread: Ready) {
     // SAFETY: the token's holder is its runner.
     unsafe { settle(vp, thread.into_frame(), Poll::Pending) };
+}
+
+impl Vp {
+    /// Whether a snapshot is being taken.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.asking.get().is_null()
+    }
+
+    /// Called by what may be polled for a snapshot. True: it is, and the thread
+    /// goes on.
+    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
+        // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
+        // borrow ends with the call, which runs no other answer.
+        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
+        answer(waits);
+        waits.went_on
+    }
 }

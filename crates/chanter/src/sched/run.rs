@@ -304,6 +304,46 @@ impl Revoked {
     }
 }
 
+/// A reference to a thread, whose type is forgotten.
+#[derive(Debug)]
+pub(crate) struct FrameRef(NonNull<Header>);
+
+// SAFETY: it gives nothing of the thread out but its state.
+unsafe impl Send for FrameRef {}
+// SAFETY: it gives nothing of the thread out but its state.
+unsafe impl Sync for FrameRef {}
+
+impl FrameRef {
+    /// # Safety
+    /// It takes over one reference.
+    pub(crate) unsafe fn from_frame(frame: NonNull<Header>) -> Self {
+        Self(frame)
+    }
+
+    pub(crate) fn frame(&self) -> NonNull<Header> {
+        self.0
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: we hold a reference.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        self.header().state.retain();
+        Self(self.0)
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        // SAFETY: gives up our reference.
+        unsafe { release(self.0) };
+    }
+}
+
 /// Gives up one reference.
 ///
 /// # Safety

@@ -9,12 +9,11 @@ use super::pump::rest_of_pump;
 use super::replace::WakeSource;
 use super::run::Revoked;
 use super::wake_list::WakeList;
-use super::{DEPTH, HEARTBEAT, Vp, run, stack};
+use super::{DEPTH, HEARTBEAT, Vp, fork, run, stack};
 use crate::frame::{Header, Kind, catch_panic};
 use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
-use crate::thread;
 
 /// Timers and I/O are looked at about this often while threads run.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
@@ -521,7 +520,7 @@ impl Vp {
         machine.searching.fetch_add(1, Ordering::SeqCst);
         let found = if may_steal { self.search_policies() } else { None };
         let found = found.or_else(|| {
-            let has_stolen = self.sitter.hold(|| thread::steal_job(self));
+            let has_stolen = self.sitter.hold(|| fork::steal(self));
             has_stolen.then(|| self.next(self.principal())).flatten()
         });
         machine.searching.fetch_sub(1, Ordering::SeqCst);

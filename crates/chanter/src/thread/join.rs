@@ -13,7 +13,7 @@ use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
 use crate::sched::release;
-use crate::sched::run::{demand, schedule};
+use crate::sched::run::{FrameRef, demand, schedule};
 use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
@@ -70,9 +70,10 @@ impl<T> Thread<T> {
         Join { thread: self.again(), owner_waiter: false }
     }
 
-    /// Whether the thread has not run yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.header().state.is_fresh()
+    /// The handle's reference.
+    pub(super) fn into_ref(self) -> FrameRef {
+        // SAFETY: the handle's reference goes over.
+        unsafe { FrameRef::from_frame(ManuallyDrop::new(self).frame) }
     }
 
     /// Makes another handle.
@@ -276,7 +277,7 @@ impl Joiners {
     /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
+    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: OWNER_WAITER says that the offer waits, and belongs to the completer now.
         unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }

@@ -3,11 +3,15 @@
 //!
 //! The memory of threads, its rules, and the code that polls threads are in `frame/`.
 
+pub(crate) mod asynchronous;
+pub(crate) mod asynchronous_choose;
+pub(crate) mod asynchronous_send;
 pub(crate) mod attributed;
 mod builder;
 pub(crate) mod demand;
 pub mod fiber;
 mod fork;
+pub(crate) mod gather;
 pub(crate) mod join;
 mod par;
 pub(crate) mod request;
@@ -17,7 +21,6 @@ pub(crate) mod spawn;
 pub use builder::ThreadBuilder;
 pub use demand::Demand;
 pub use fork::fork_join;
-pub(crate) use fork::{ForkScope, Forks, Shares, steal_job};
 pub use join::{Join, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify};
 pub use request::{Refused, Request, Speculation, speculate};

@@ -18,10 +18,10 @@ use super::pool::Pool;
 use super::stack::Stack;
 use crate::frame::{Header, catch_panic, span};
 use crate::policy::Ready;
+use crate::sched::fork::ForkScope;
 use crate::sched::run::{Revoked, claim, waker_of};
 use crate::sched::{DEPTH, Vp};
 use crate::sync::{os_thread, stack_local};
-use crate::thread::ForkScope;
 use std::cell::{Cell, UnsafeCell};
 
 /// The least number of bytes of a stack that a nested parasite must leave free.

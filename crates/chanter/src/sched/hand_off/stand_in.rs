@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::super::Vp;
+use super::super::reactor::Reactor;
 use super::super::worker::Driving;
 use super::MOST;
 use crate::frame::Home;
-use crate::io::Reactor;
 use crate::policy::Fifo;
 use crate::sync::AliasedBox;
 use crate::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ impl StandIn {
     fn new(principal: &Vp) -> Self {
         // Never asked: a stand-in calls its principal's.
         let policy = Box::new(Fifo::new());
-        let vp = Vp::new(principal.index, policy, Reactor::parker(), None);
+        let vp = Vp::new(principal.index, policy, Reactor::parker(), None, principal.channels.layout());
         let vp = AliasedBox::new(Vp { home: Home::nowhere(), ..vp });
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);

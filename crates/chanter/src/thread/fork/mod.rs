@@ -1,29 +1,21 @@
 //! Fork and join: the second half of a computation is given away only when another processor
 //! searches for work.
 //!
-//! The second half waits as a [`Job`] on its owner's stack, in a list of the virtual processor.
-//! Mostly its owner comes to it first, and calls it at the cost of a few stores. The oldest job,
-//! which tends to be the largest, is published (`published.rs`). An idle virtual processor steals
-//! it, and makes a host of it (`fork_scope.rs`). The stealer then asks the owner for a closer look,
-//! and the owner publishes the next job at its next fork. The owner of a stolen job demands its
-//! value when it needs it: it runs the job if nobody has begun, or waits. A waiter runs only jobs
-//! that the awaited job has forked, directly or indirectly.
+//! The second half waits as a [`Job`](crate::sched::fork::Job) on its owner's stack, in a list of the
+//! virtual processor. Mostly its owner comes to it first, and calls it: that is
+//! all, and costs a few stores. The oldest job, which tends to be the largest, is
+//! exposed (`sched/fork/published.rs`): an idle virtual processor steals it, and makes a host of
+//! it (`sched/fork/fork_scope.rs`). The next one is published at the owner's next fork, which the stealer
+//! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
+//! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
+//! were forked, directly or not, by the one that it waits for.
 
-mod fork_scope;
-mod job;
-mod published;
-mod wait;
-
-#[cfg(all(test, loom))]
-mod models;
+mod stack_job;
 
 use std::mem::ManuallyDrop;
 
-use self::job::StackJob;
-pub(crate) use fork_scope::{ForkScope, Shares};
-pub(crate) use job::{Forks, steal as steal_job};
-
-use crate::sched::Vp;
+use self::stack_job::StackJob;
+use crate::sched::{Vp, fork};
 
 /// Runs `a` and `b`, perhaps in parallel, and returns both results.
 ///
@@ -79,7 +71,7 @@ where
     unsafe { vp.forks.push(job.job()) };
     let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
-        job::look_closer(vp);
+        fork::look_closer(vp);
     }
     let first = a();
     let guard = ManuallyDrop::new(guard);

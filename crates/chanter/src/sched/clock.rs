@@ -1,22 +1,41 @@
-//! The due time of a timer that is set now.
+//! The time, and when a timer that is set now is due.
 
 use std::time::{Duration, Instant};
 
-use crate::sched::Vp;
+use super::Vp;
 
 /// The duration from which on a timer may be late by a tick of the kernel's clock, less than one
 /// part in a hundred.
 const LONG: Duration = Duration::from_secs(1);
+
+/// The time by the clock that [`after`](crate::after) and [`at`](crate::at) go by: the OS's; on a
+/// simulated machine a clock of its own, which stands still while threads are
+/// ready and jumps when none is.
+///
+/// ```
+/// # use std::time::Duration;
+/// # chanter::block_on(async {
+/// let begun = chanter::now();
+/// chanter::after(Duration::from_millis(1)).await;
+/// assert!(chanter::now() >= begun + Duration::from_millis(1));
+/// # });
+/// ```
+pub fn now() -> Instant {
+    match Vp::current() {
+        Some(vp) => vp.now(),
+        None => Instant::now(),
+    }
+}
 
 /// The time `duration` from now, or a little later. `None`: the clock does not go so far.
 ///
 /// Most timers are time-outs that hardly ever fire, and a read of the clock is half of their cost.
 /// A long timer uses the kernel's coarse clock, whose read is a load. This clock lags by less than
 /// a tick, which is added.
-pub(super) fn due_after(duration: Duration) -> Option<Instant> {
+pub(crate) fn due_after(duration: Duration) -> Option<Instant> {
     let is_simulated = || Vp::current().is_some_and(|vp| vp.simulated.is_some());
-    let now = if duration >= LONG && !is_simulated() { coarse::now() } else { None };
-    now.unwrap_or_else(super::now).checked_add(duration)
+    let coarse = if duration >= LONG && !is_simulated() { coarse::now() } else { None };
+    coarse.unwrap_or_else(now).checked_add(duration)
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]

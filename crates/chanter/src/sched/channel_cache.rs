@@ -16,10 +16,11 @@ const MOST: u32 = 1024;
 /// revocation. No lock takes its history over while biases of this OS thread (on any lock) are revoked more often
 /// than once in that many channels.
 const PRICE: i32 = 200;
-const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
 /// The cache of a virtual processor. Only the worker that runs the processor uses it.
 pub(crate) struct ChannelCache {
+    /// That of the blocks.
+    layout: Layout,
     first: Cell<*mut Spare>,
     kept: Cell<u32>,
     /// The number of channels that were made here, less `PRICE` for each bias that was revoked. It is at most
@@ -35,11 +36,12 @@ struct Spare {
     history: History,
 }
 
-const _: () = assert!(size_of::<Spare>() <= LAYOUT.size() && align_of::<Spare>() <= LAYOUT.align());
-
 impl ChannelCache {
-    pub(crate) fn new() -> Self {
+    /// One for blocks of that layout.
+    pub(crate) fn new(layout: Layout) -> Self {
+        assert!(size_of::<Spare>() <= layout.size() && align_of::<Spare>() <= layout.align());
         Self {
+            layout,
             first: Cell::new(ptr::null_mut()),
             kept: Cell::new(0),
             credit: Cell::new(PRICE),
@@ -47,10 +49,15 @@ impl ChannelCache {
         }
     }
 
-    /// Takes a block for a `Core`, and the history that its lock may take over. `me` is the OS thread of the worker,
-    /// and `revoked` the number of its biases that have been revoked.
+    /// The layout of the blocks.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// A block, and what its lock may take over. The driver is the OS thread `me`, of whose biases so many
+    /// have been `revoked`.
     #[inline(always)]
-    pub(super) fn take<Core>(&self, me: u32, revoked: u32) -> Option<(NonNull<Core>, History)> {
+    pub(crate) fn take(&self, me: u32, revoked: u32) -> Option<(NonNull<u8>, History)> {
         let (block, history) = self.take_any()?;
         let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.charge(revoked);
         Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
@@ -71,10 +78,7 @@ impl ChannelCache {
     }
 
     #[inline(always)]
-    fn take_any<Core>(&self) -> Option<(NonNull<Core>, History)> {
-        if Layout::new::<Core>() != LAYOUT {
-            return None;
-        }
+    fn take_any(&self) -> Option<(NonNull<u8>, History)> {
         let spare = NonNull::new(self.first.get())?;
         // SAFETY: `keep` wrote the block, and the cache owns it.
         let Spare { next, history } = unsafe { spare.read() };
@@ -83,13 +87,13 @@ impl ChannelCache {
         Some((spare.cast(), history))
     }
 
-    /// Keeps the block of a `Core`. Returns false if it still belongs to the caller.
+    /// Takes a block; false: it is the caller's still.
     ///
     /// # Safety
-    /// The block was made by `Box`, and belongs to the caller. Nothing in it has to be dropped.
+    /// The block was made by `Box` with the cache's layout, and is the caller's. Nothing in it has to be dropped.
     #[inline(always)]
-    pub(super) unsafe fn keep<Core>(&self, block: NonNull<Core>, history: History) -> bool {
-        if Layout::new::<Core>() != LAYOUT || self.kept.get() == MOST {
+    pub(crate) unsafe fn keep(&self, block: NonNull<u8>, history: History) -> bool {
+        if self.kept.get() == MOST {
             return false;
         }
         let spare = block.cast::<Spare>();
@@ -102,9 +106,9 @@ impl ChannelCache {
 
     /// Frees all blocks.
     pub(crate) fn shrink(&self) {
-        while let Some((block, _)) = self.take_any::<super::core::Core<()>>() {
+        while let Some((block, _)) = self.take_any() {
             // SAFETY: the block was made by `Box`, with this layout, and the cache owned it.
-            unsafe { dealloc(block.as_ptr().cast(), LAYOUT) };
+            unsafe { dealloc(block.as_ptr(), self.layout) };
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Shared jobs, and the shared jobs within which they were forked.
 
-use std::panic::Location;
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::sched::{Vp, run};
+use crate::sched::Vp;
+use crate::sched::run::{self, FrameRef};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::thread::join::Thread;
-use crate::thread::spawn::delay_body;
 
 /// A shared job, with the chain of shared jobs within which it was forked.
 #[derive(Debug)]
@@ -47,29 +45,8 @@ impl ForkScope {
 
 /// The owner's part of a job that has become a thread.
 pub(super) struct Share {
-    pub(super) thread: Thread<()>,
+    pub(super) thread: FrameRef,
     pub(super) fork_scope: Arc<ForkScope>,
-}
-
-/// A pointer to a job, for the thread that runs it.
-struct Sent(*const Job);
-
-// SAFETY: the job's closure is `Send`, and INV-FORK says who uses the job.
-unsafe impl Send for Sent {}
-
-impl Sent {
-    /// # Safety
-    /// The job is shared, and this is called once.
-    unsafe fn run(self, fork_scope: Arc<ForkScope>) {
-        let vp = Vp::current().expect("threads run on virtual processors");
-        let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
-        // SAFETY: the job is shared, and `run` is called once, as the caller has promised. So
-        // nobody else calls the job. It does not unwind.
-        unsafe { ((*self.0).run)(self.0) };
-        // On a fiber's stack the job may have been suspended meanwhile, but it is on the same OS
-        // thread.
-        vp.forks.change_context(outer);
-    }
 }
 
 impl Share {
@@ -79,10 +56,8 @@ impl Share {
     /// The caller drives `vp`. The job stays until the thread is determined.
     pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
-        let (sent, own) = (Sent(job), Arc::clone(&fork_scope));
-        // SAFETY: we drive `vp`. `Sent` makes the body `Send`, and its job outlives it. It is
-        // polled once, since it never returns `Pending`.
-        let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
+        // SAFETY: the caller's contract.
+        let thread = unsafe { Job::delay(job, vp, Arc::clone(&fork_scope)) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
         vp.machine().shares.add(&fork_scope, &thread);
@@ -91,7 +66,7 @@ impl Share {
 }
 
 /// Schedules the thread of a shared job here, unless a waiter has taken it already.
-pub(super) fn enqueue(thread: &Thread<()>) {
+pub(super) fn enqueue(thread: &FrameRef) {
     // SAFETY: the handle holds a reference.
     unsafe { run::schedule(thread.frame(), None) };
 }
@@ -99,7 +74,7 @@ pub(super) fn enqueue(thread: &Thread<()>) {
 /// The shared jobs of a machine.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    all: Lock<Vec<(Arc<ForkScope>, Thread<()>)>>,
+    all: Lock<Vec<(Arc<ForkScope>, FrameRef)>>,
     /// The number of jobs that were ever shared. A waiter reads it instead of taking the lock.
     count: AtomicUsize,
 }
@@ -115,18 +90,18 @@ impl Shares {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn add(&self, fork_scope: &Arc<ForkScope>, thread: &Thread<()>) {
-        self.all.lock().push((Arc::clone(fork_scope), thread.again()));
+    fn add(&self, fork_scope: &Arc<ForkScope>, thread: &FrameRef) {
+        self.all.lock().push((Arc::clone(fork_scope), thread.clone()));
         // ORDER: Relaxed: a caller that sees the change takes the lock.
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A job that nobody has begun and that was forked within `ancestor`.
-    pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
+    pub(super) fn find_within(&self, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
         let all = self.all.lock();
         all.iter()
-            .find(|(fork_scope, thread)| thread.is_fresh() && fork_scope.is_within(ancestor))
-            .map(|(_, thread)| thread.again())
+            .find(|(fork_scope, thread)| thread.header().state.is_fresh() && fork_scope.is_within(ancestor))
+            .map(|(_, thread)| thread.clone())
     }
 
     /// Whether jobs that are forked within the job `name` are forked within `ancestor`. A name is

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::time::Instant;
 
-use super::Timers;
-use crate::event::WakeList;
+use super::timers::Timers;
+use super::wake_list::WakeList;
+use super::{Shared, never_wait_for_machines};
 use crate::frame::catch_panic;
-use crate::sched::{Shared, never_wait_for_machines};
 use crate::sync::Process;
 
 #[cfg(not(loom))]
@@ -20,7 +20,7 @@ static KEPT_IN: OnceLock<Process> = OnceLock::new();
 static CHANGED: Mutex<bool> = Mutex::new(false);
 static CHANGE: Condvar = Condvar::new();
 
-pub(super) fn timers() -> &'static Timers {
+pub(crate) fn timers() -> &'static Timers {
     &TIMERS
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn adopt(machine: &Arc<Shared>) {
 
 /// Lets the keeper check its adopted machines: no owner will come back to some timers any more.
 #[cold]
-pub(super) fn look_again() {
+pub(crate) fn look_again() {
     if START.is_completed() {
         wake();
     }
@@ -76,7 +76,7 @@ fn fire() -> Option<Instant> {
 }
 
 /// Panics if the keeper is in the process that this one was forked from.
-pub(super) fn assert_is_here() {
+pub(crate) fn assert_is_here() {
     let is_gone = KEPT_IN.get().is_some_and(|process| process.is_parent());
     assert!(
         !is_gone,
@@ -86,7 +86,7 @@ pub(super) fn assert_is_here() {
 
 /// Tells the keeper to look again, because the first timer has changed. Starts the keeper if there
 /// is none.
-pub(super) fn wake() {
+pub(crate) fn wake() {
     START.call_once(|| {
         let _ = KEPT_IN.set(Process::here());
         std::thread::Builder::new()

@@ -8,27 +8,27 @@ use std::time::Duration;
 use super::Happening;
 
 #[derive(Debug)]
-pub(in crate::io) struct Poller {
+pub(in crate::sched) struct Poller {
     is_notified: Mutex<bool>,
     notification: Condvar,
 }
 
 /// Nothing ever happens.
-pub(in crate::io) struct Events;
+pub(in crate::sched) struct Events;
 
 impl Poller {
-    pub(in crate::io) fn new() -> io::Result<Self> {
+    pub(in crate::sched) fn new() -> io::Result<Self> {
         Ok(Self { is_notified: Mutex::new(false), notification: Condvar::new() })
     }
 
     /// Ends the wait that is going on, or the next one. From anywhere.
-    pub(in crate::io) fn notify(&self) {
+    pub(in crate::sched) fn notify(&self) {
         *self.is_notified.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.notification.notify_one();
     }
 
     /// Waits for a notification, for `timeout` at the most.
-    pub(in crate::io) fn wait(&self, _: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+    pub(in crate::sched) fn wait(&self, _: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         let notified = self.is_notified.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = timeout.unwrap_or(Duration::MAX);
         let waited = self.notification.wait_timeout_while(notified, timeout, |notified| !*notified);
@@ -41,19 +41,19 @@ impl Poller {
     ///
     /// # Safety
     /// None is needed: nothing is watched.
-    pub(in crate::io) unsafe fn add(&self, _socket: BorrowedFd<'_>, _key: usize) -> io::Result<()> {
+    pub(in crate::sched) unsafe fn add(&self, _socket: BorrowedFd<'_>, _key: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(in crate::io) fn delete(&self, _socket: BorrowedFd<'_>) {}
+    pub(in crate::sched) fn delete(&self, _socket: BorrowedFd<'_>) {}
 }
 
 impl Events {
-    pub(in crate::io) fn new() -> Self {
+    pub(in crate::sched) fn new() -> Self {
         Self
     }
 
-    pub(in crate::io) fn iter(&self) -> impl Iterator<Item = Happening> {
+    pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {
         std::iter::empty()
     }
 }

@@ -15,13 +15,13 @@ use super::{AT_ONCE, Happening};
 const NOTIFIED: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(in crate::io) struct Poller {
+pub(in crate::sched) struct Poller {
     epoll: OwnedFd,
     notifier: OwnedFd,
 }
 
 /// Results of the last wait.
-pub(in crate::io) struct Events {
+pub(in crate::sched) struct Events {
     /// Filled by the kernel up to its length.
     list: Vec<libc::epoll_event>,
     /// The kernel has no `epoll_pwait2`.
@@ -34,7 +34,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl Poller {
-    pub(in crate::io) fn new() -> io::Result<Self> {
+    pub(in crate::sched) fn new() -> io::Result<Self> {
         // SAFETY: makes a descriptor, which nobody else has.
         let epoll = unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         // SAFETY: `eventfd` makes a descriptor, which nobody else has.
@@ -54,7 +54,7 @@ impl Poller {
     }
 
     /// Ends the wait that is going on, or the next one. From anywhere.
-    pub(in crate::io) fn notify(&self) {
+    pub(in crate::sched) fn notify(&self) {
         let one = 1_u64;
         // It fails only when the count is full (after 2^64 notifications): then it is not zero, and the
         // notifier is ready since long ago.
@@ -64,7 +64,7 @@ impl Poller {
     }
 
     /// Waits until something happens, for `timeout` at the most.
-    pub(in crate::io) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+    pub(in crate::sched) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.list.clear();
         let count = match timeout {
             Some(timeout) if !timeout.is_zero() && !events.is_coarse => {
@@ -125,13 +125,13 @@ impl Poller {
     ///
     /// # Safety
     /// It is deleted before it is closed.
-    pub(in crate::io) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+    pub(in crate::sched) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
         let interest = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         self.watch(socket.as_raw_fd(), interest, key as u64)
     }
 
     /// Stops watching. An error means that nobody does any more.
-    pub(in crate::io) fn delete(&self, socket: BorrowedFd<'_>) {
+    pub(in crate::sched) fn delete(&self, socket: BorrowedFd<'_>) {
         let mut unused = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: the event is not used; kernels before 2.6.9 want one.
         let _ = unsafe {
@@ -141,11 +141,11 @@ impl Poller {
 }
 
 impl Events {
-    pub(in crate::io) fn new() -> Self {
+    pub(in crate::sched) fn new() -> Self {
         Self { list: Vec::with_capacity(AT_ONCE), is_coarse: false }
     }
 
-    pub(in crate::io) fn iter(&self) -> impl Iterator<Item = Happening> {
+    pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {
         const FAILED: libc::c_int = libc::EPOLLHUP | libc::EPOLLERR;
         const NOT_DRAINED: libc::c_int = libc::EPOLLRDHUP | libc::EPOLLPRI | FAILED;
         self.list.iter().filter_map(|event| {

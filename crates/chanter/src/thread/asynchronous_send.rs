@@ -2,8 +2,8 @@
 
 use super::asynchronous::{AsyncEvent, Asynchronously, WHAT, asynchronously};
 use super::gather::Kind;
-use super::{Event, always, guard};
 use crate::channel::{SendError, SendEvent, Sender};
+use crate::event::{Event, always, guard};
 use crate::frame::catch_panic;
 
 /// The asynchronous event of sending `message`. The caller goes on at once.

@@ -41,14 +41,14 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
 }
 
 /// A gathering without threads, which needs no machine.
-pub(in crate::event) struct Bare<P: Gathers, R: Reclaim<P::Partial>>(P, R);
+pub(crate) struct Bare<P: Gathers, R: Reclaim<P::Partial>>(P, R);
 
 impl<P: Gathers> Bare<P, Discard> {
-    pub(in crate::event) fn gather(events: P) -> Self {
+    pub(crate) fn gather(events: P) -> Self {
         Self(events, Discard)
     }
 
-    pub(in crate::event) fn reclaim<F: FnOnce(P::Partial) + Send + 'static>(self, back: F) -> Bare<P, To<F>> {
+    pub(crate) fn reclaim<F: FnOnce(P::Partial) + Send + 'static>(self, back: F) -> Bare<P, To<F>> {
         Bare(self.0, To(back))
     }
 }

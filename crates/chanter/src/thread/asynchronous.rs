@@ -9,8 +9,8 @@ use std::task::Poll;
 
 use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 use super::gather::Kind;
-use super::{Event, always, guard};
 use crate::channel::{Receiver, RecvEvent, bounded};
+use crate::event::{Event, always, guard};
 use crate::sched::budget;
 
 /// An asynchronous event: an operation with two results.
@@ -62,7 +62,7 @@ use crate::sched::budget;
 ///   does `e.await`;
 /// * `choose_now([asynchronously(e)]).into_event()` ~ `e.wrap(drop)`.
 ///
-/// [`asend`]: super::asend
+/// [`asend`]: crate::event::asend
 /// [`wrap_now`]: AsyncEvent::wrap_now
 /// [`wrap_later`]: AsyncEvent::wrap_later
 /// [`on_hosts`]: AsyncEvent::on_hosts
@@ -175,7 +175,7 @@ where
 /// The asynchronous event of the event that `make` returns. `make` runs on the implicit thread. ACML's `aGuard`.
 ///
 /// Law: it is `asynchronously(guard(make))`.
-pub fn guard_later<F, E>(make: F) -> Asynchronously<super::Guard<F, E>>
+pub fn guard_later<F, E>(make: F) -> Asynchronously<crate::event::Guard<F, E>>
 where
     F: FnOnce() -> E + Send + 'static,
     E: Event + Send + 'static,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::asynchronous::{AsyncEvent, WHAT};
 use super::gather::Kind;
-use super::{Event, always, choose, guard};
+use crate::event::{Event, always, choose, guard};
 
 /// Several asynchronous events with the same two results: a tuple of up to
 /// 12, an array or a vector.
@@ -142,7 +142,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, M 11);
 
-/// See [`choose_now`](super::choose_now).
+/// See [`choose_now`](crate::event::choose_now).
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct ChooseNow<C> {
@@ -177,7 +177,7 @@ impl<C: AsyncChoices> AsyncEvent for ChooseNow<C> {
     }
 }
 
-/// See [`choose_later`](super::choose_later).
+/// See [`choose_later`](crate::event::choose_later).
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct ChooseLater<C> {

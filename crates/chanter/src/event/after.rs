@@ -3,23 +3,14 @@
 //! Each virtual processor has its own timers. For other OS threads one OS thread keeps the time; it
 //! is started when first needed.
 
-mod alarm;
-mod clock;
-mod heap;
-mod keeper;
-
 use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-pub(crate) use alarm::Alarm;
-pub(crate) use heap::{MayHelp, Timers};
-use heap::{Place, TimerOffer};
-pub(crate) use keeper::{adopt, idle_keepers};
-
-use crate::event::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
+use super::timer_offer::{TimerOffer, TimerPlace};
+use super::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
-use crate::sched::Vp;
+use crate::sched::clock::{self, now};
 
 /// The event that is ready when `duration` has passed since the synchronization began. It is never
 /// early. A duration of a second or more may end late by a tick of the kernel's clock (a few
@@ -44,25 +35,6 @@ pub fn after(duration: Duration) -> After {
 /// The event that is ready from `instant` on. It panics as [`after`] does.
 pub fn at(instant: Instant) -> After {
     After { when: When::At(instant) }
-}
-
-/// The present time of the clock that [`after`] and [`at`] use. This is the OS's clock. A simulated
-/// machine has a clock of its own, which stands still while threads are ready and jumps when none
-/// is.
-///
-/// ```
-/// # use std::time::Duration;
-/// # chanter::block_on(async {
-/// let begun = chanter::now();
-/// chanter::after(Duration::from_millis(1)).await;
-/// assert!(chanter::now() >= begun + Duration::from_millis(1));
-/// # });
-/// ```
-pub fn now() -> Instant {
-    match Vp::current() {
-        Some(vp) => vp.now(),
-        None => Instant::now(),
-    }
 }
 
 /// The event of a point in time: see [`after`] and [`at`].
@@ -90,8 +62,8 @@ unsafe impl Event for After {
             when: self.when,
             due: None,
             forced: false,
-            place: Place::None,
-            offer: TimerOffer::new(),
+            place: TimerPlace::None,
+            offer: TimerOffer::new(None),
         }
     }
 }
@@ -115,7 +87,7 @@ pub struct AfterBranch {
     due: Option<Instant>,
     forced: bool,
     /// The timers that hold the offer.
-    place: Place,
+    place: TimerPlace,
     offer: TimerOffer,
 }
 
@@ -161,7 +133,7 @@ unsafe impl Branch for AfterBranch {
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
         // SAFETY: no pinned field is moved.
         let this = unsafe { self.get_unchecked_mut() };
-        !this.has_just_begun() && this.due().is_some_and(|due| due <= self::now())
+        !this.has_just_begun() && this.due().is_some_and(|due| due <= now())
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
@@ -169,13 +141,13 @@ unsafe impl Branch for AfterBranch {
         let this = unsafe { self.get_unchecked_mut() };
         let begins = this.has_just_begun();
         let Some(due) = this.due() else { return Offered::Idle };
-        if !begins && due <= self::now() {
+        if !begins && due <= now() {
             return at.commit_alone();
         }
         // A kept set may offer it again: the earlier offer has fired, and must be removed where it
         // was set.
         this.retract();
-        this.place = Place::here_unless_forked();
+        this.place = TimerPlace::here_unless_forked();
         // SAFETY: the offer is pinned, and removed in `drop` at the latest.
         unsafe { this.place.insert(&this.offer, due, at) };
         Offered::Linked
@@ -191,10 +163,10 @@ unsafe impl Branch for AfterBranch {
     fn waits(&self, waits: &mut Waits) {
         let due = match self.when {
             _ if self.forced => self.due,
-            When::After(duration) => self::now().checked_add(duration),
+            When::After(duration) => now().checked_add(duration),
             When::At(instant) => Some(instant),
         };
-        let is_due = !self.has_just_begun() && due.is_some_and(|due| due <= self::now());
+        let is_due = !self.has_just_begun() && due.is_some_and(|due| due <= now());
         waits.push_if(is_due, due.map_or(Waiting::Never, Waiting::Time));
     }
 

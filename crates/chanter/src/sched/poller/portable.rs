@@ -10,28 +10,28 @@ use polling::{Event, Events, PollMode};
 use super::{AT_ONCE, Happening};
 
 #[derive(Debug)]
-pub(in crate::io) struct Poller {
+pub(in crate::sched) struct Poller {
     inner: polling::Poller,
 }
 
 /// Results of the last wait.
-pub(in crate::io) struct Events {
+pub(in crate::sched) struct Events {
     events: Events,
 }
 
 impl Poller {
-    pub(in crate::io) fn new() -> io::Result<Self> {
+    pub(in crate::sched) fn new() -> io::Result<Self> {
         Ok(Self { inner: polling::Poller::new()? })
     }
 
     /// Ends the wait that is going on, or the next one. From anywhere.
-    pub(in crate::io) fn notify(&self) {
+    pub(in crate::sched) fn notify(&self) {
         // It fails only if the OS has lost the poller; the wait then fails too.
         let _ = self.inner.notify();
     }
 
     /// Waits until something happens, for `timeout` at the most.
-    pub(in crate::io) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+    pub(in crate::sched) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.events.clear();
         self.inner.wait(&mut events.events, timeout).map(drop)
     }
@@ -40,24 +40,24 @@ impl Poller {
     ///
     /// # Safety
     /// It is deleted before it is closed.
-    pub(in crate::io) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+    pub(in crate::sched) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
         let mode = if self.inner.supports_edge() { PollMode::Edge } else { PollMode::Level };
         // SAFETY: the caller deletes the socket before it closes it.
         unsafe { self.inner.add_with_mode(socket.as_raw_fd(), Event::all(key), mode) }
     }
 
     /// Stops watching. An error means that nobody does any more.
-    pub(in crate::io) fn delete(&self, socket: BorrowedFd<'_>) {
+    pub(in crate::sched) fn delete(&self, socket: BorrowedFd<'_>) {
         let _ = self.inner.delete(socket);
     }
 }
 
 impl Events {
-    pub(in crate::io) fn new() -> Self {
+    pub(in crate::sched) fn new() -> Self {
         Self { events: Events::with_capacity(NonZeroUsize::new(AT_ONCE).expect("not zero")) }
     }
 
-    pub(in crate::io) fn iter(&self) -> impl Iterator<Item = Happening> {
+    pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {
         self.events.iter().map(|event| Happening {
             key: event.key,
             readable: event.readable,

@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::heap::{MayHelp, Place, TimerOffer};
-use crate::event::Offering;
-use crate::event::protocol::Group;
+use super::Offering;
+use super::protocol::Group;
+use super::timer_offer::{TimerOffer, TimerPlace};
+use crate::sched::clock::now;
+use crate::sched::timers::MayHelp;
 
 /// An alarm: it wakes its waker once, when no lock is held, unless it is dropped before.
 pub(crate) struct Alarm {
-    place: Place,
+    place: TimerPlace,
     offer: TimerOffer,
     group: Group,
     _pinned: PhantomPinned,
@@ -26,10 +28,10 @@ impl Alarm {
     /// not belong to a thread. `may_help`: whether the ring may help somebody, which may change
     /// until it rings.
     pub(crate) fn set(duration: Duration, waker: Waker, may_help: MayHelp) -> Pin<Box<Self>> {
-        let due = super::now().checked_add(duration);
+        let due = now().checked_add(duration);
         let alarm = Box::pin(Self {
-            place: if due.is_some() { Place::here() } else { Place::None },
-            offer: TimerOffer::of_alarm(may_help),
+            place: if due.is_some() { TimerPlace::here() } else { TimerPlace::None },
+            offer: TimerOffer::new(Some(may_help)),
             group: Group::new(),
             _pinned: PhantomPinned,
         });

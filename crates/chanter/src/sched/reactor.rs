@@ -7,8 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::poller::{Events, Poller};
-use super::source::Direction;
-use crate::event::WakeList;
+use super::wake_list::WakeList;
 use crate::frame::catch_panic;
 use crate::sync::{Announcement, Lock};
 
@@ -60,17 +59,16 @@ impl Parker {
     }
 }
 
-/// Message of the reactor to a source.
-#[derive(Default)]
-pub(super) struct Watched {
-    pub(super) read: Direction,
-    pub(super) write: Direction,
+/// What a poller watches, as far as the reactor knows it.
+pub(crate) trait Watch: Send + Sync {
+    /// It may be used now. `outlasts_short_read` as in `Happening`.
+    fn happened(&self, readable: bool, writable: bool, outlasts_short_read: bool, wakes: &mut WakeList);
 }
 
 /// Sources by key. A key may be used again while an event for its old owner
 /// is on its way: readiness is a hint, so that does no harm.
 struct Sources {
-    slots: Vec<Option<Arc<Watched>>>,
+    slots: Vec<Option<Arc<dyn Watch>>>,
     free: Vec<usize>,
 }
 
@@ -146,12 +144,8 @@ impl Reactor {
         for happening in events.iter() {
             let watched = self.sources.lock().slots.get(happening.key).cloned().flatten();
             if let Some(watched) = watched {
-                if happening.readable {
-                    watched.read.set_ready(happening.outlasts_short_read, &mut wakes);
-                }
-                if happening.writable {
-                    watched.write.set_ready(false, &mut wakes);
-                }
+                let outlasts = happening.outlasts_short_read;
+                watched.happened(happening.readable, happening.writable, outlasts, &mut wakes);
             }
         }
         drop(events);
@@ -168,13 +162,13 @@ impl Reactor {
     ///
     /// # Safety
     /// The socket is removed with [`Reactor::remove`] before it is closed.
-    pub(super) unsafe fn add(&self, socket: BorrowedFd<'_>, watched: &Arc<Watched>) -> io::Result<usize> {
+    pub(crate) unsafe fn add(&self, socket: BorrowedFd<'_>, watched: Arc<dyn Watch>) -> io::Result<usize> {
         let Bed::Poller(poller) = &self.bed else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated machine has no I/O"));
         };
         let key = {
             let mut sources = self.sources.lock();
-            let entry = Some(Arc::clone(watched));
+            let entry = Some(watched);
             match sources.free.pop() {
                 Some(key) => {
                     sources.slots[key] = entry;
@@ -195,7 +189,7 @@ impl Reactor {
     }
 
     /// Stops watching.
-    pub(super) fn remove(&self, socket: impl AsFd, key: usize) {
+    pub(crate) fn remove(&self, socket: impl AsFd, key: usize) {
         if let Bed::Poller(poller) = &self.bed {
             poller.delete(socket.as_fd());
         }

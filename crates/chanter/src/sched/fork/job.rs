@@ -1,19 +1,15 @@
 //! Jobs: the second halves of forks, on the stacks of their owners.
 
-use std::cell::{Cell, UnsafeCell};
-use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
 use super::fork_scope::{ForkScope, Share, enqueue};
 use super::published::Published;
-use super::wait;
-use crate::frame::catch_panic;
 use crate::sched::Vp;
+use crate::sched::run::FrameRef;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
-use crate::thread::join::Thread;
 
 /// The second half of a fork, with its types erased.
 ///
@@ -21,14 +17,49 @@ use crate::thread::join::Thread;
 /// it, or sees that it was stolen. It lies on a stack of that processor. The oldest job in the list
 /// is published, or stolen. A shared job belongs to its thread until the thread is determined, and
 /// its owner stays until then.
-pub(super) struct Job {
+pub(crate) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
-    /// Calls the job. Only the thread that it is shared with uses this.
-    pub(super) run: unsafe fn(*const Self),
+    /// What can be done with it.
+    table: &'static JobTable,
     pub(super) share: Shared<Share>,
     /// The shared job within which it was forked; null if there is none. See [`Forks::context`].
     context: Cell<*const ForkScope>,
+}
+
+/// What can be done with a job whose types are forgotten.
+pub(crate) struct JobTable {
+    /// Calls it: only for the thread that it is shared with.
+    pub(crate) run: unsafe fn(*const Job),
+    /// Makes a delayed thread that runs it, within that scope.
+    ///
+    /// The caller drives the virtual processor, and the job is its to share. The job outlives the thread's run.
+    pub(crate) delay: unsafe fn(&Vp, *const Job, Arc<ForkScope>) -> FrameRef,
+}
+
+impl Job {
+    #[inline(always)]
+    pub(crate) fn new(table: &'static JobTable) -> Self {
+        Self { older: Cell::new(ptr::null()), table, share: Shared::new(), context: Cell::new(ptr::null()) }
+    }
+
+    /// Calls the job.
+    ///
+    /// # Safety
+    /// It is shared with the caller's thread, and runs once.
+    pub(crate) unsafe fn run(this: *const Self) {
+        // SAFETY: the caller's contract.
+        unsafe { ((*this).table.run)(this) };
+    }
+
+    /// Makes a delayed thread that runs the job.
+    ///
+    /// # Safety
+    /// As for [`JobTable::delay`].
+    pub(super) unsafe fn delay(this: *const Self, vp: &Vp, fork_scope: Arc<ForkScope>) -> FrameRef {
+        // SAFETY: the caller's contract.
+        unsafe { ((*this).table.delay)(vp, this, fork_scope) }
+    }
 }
 
 /// The value of `older` for a job that is in no list any more, since it is shared.
@@ -82,10 +113,9 @@ pub(crate) struct Forks {
     within: AtomicUsize,
     /// The innermost shared job that runs on the present stack; null if there is none.
     ///
-    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::fork_scope), further up on
-    /// the same stack. So a suspended fiber takes its context along (`fiber/control.rs`). Threads
-    /// that run above a blocked job have none ([`Forks::outside`]). A forked job ends before the
-    /// frame that holds its context.
+    /// INV-CONTEXT: its `Arc` is in the frame of `Sent::run` (`thread/fork/stack_job.rs`), further up on the same stack. So a fiber that
+    /// is suspended takes its context along (`sched/fiber/control.rs`), and threads that a blocked job lets run above it have
+    /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
     context: Cell<*const ForkScope>,
 }
 
@@ -107,7 +137,7 @@ impl Forks {
     /// # Safety
     /// The caller is the driver. The job stays in place until it is taken.
     #[inline(always)]
-    pub(super) unsafe fn push(&self, job: *const Job) {
+    pub(crate) unsafe fn push(&self, job: *const Job) {
         let older = self.newest.replace(job);
         // SAFETY: the job stays in place until it is taken, as the caller has promised. If the list
         // was empty, it is the oldest, and no other is published.
@@ -136,7 +166,7 @@ impl Forks {
     /// # Safety
     /// The caller is the driver. The job is in the list, or it was and is shared.
     #[inline(always)]
-    unsafe fn take(&self, job: *const Job) -> bool {
+    pub(crate) unsafe fn take(&self, job: *const Job) -> bool {
         if !ptr::eq(self.newest.get(), job) {
             // SAFETY: the caller is the driver. The job is in the list, or it was and is shared.
             return unsafe { self.take_from_below(job) };
@@ -252,7 +282,7 @@ impl Forks {
 /// processor that may steal it.
 #[cold]
 #[inline(never)]
-pub(super) fn look_closer(vp: &Vp) {
+pub(crate) fn look_closer(vp: &Vp) {
     if vp.agree_if_asked() || vp.simulated.is_some() || !vp.has_stack() {
         return;
     }
@@ -280,7 +310,7 @@ pub(crate) fn steal(stealer: &Vp) -> bool {
 /// and the result is `None`.
 ///
 /// The caller drives `stealer`.
-pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Thread<()>> {
+pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
     let shares = &stealer.machine().shares;
     let seems_within = |victim: &Vp| {
         let within = victim.forks.within.load(Ordering::Relaxed);
@@ -304,7 +334,7 @@ fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
 }
 
 /// Steals the published job. Returns its thread, which is delayed, and its fork scope.
-fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)> {
+fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(FrameRef, Arc<ForkScope>)> {
     let job = victim.forks.published.steal();
     if job.is_null() {
         return None;
@@ -317,99 +347,9 @@ fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(Thread<()>, Arc<ForkScope>)>
     // drive `stealer`.
     unsafe {
         let share = Share::new(stealer, job, ForkScope::again((*job).context.get()));
-        let stolen = (share.thread.again(), Arc::clone(&share.fork_scope));
+        let stolen = (share.thread.clone(), Arc::clone(&share.fork_scope));
         // From here on the job's owner waits for the thread, whatever happens to it.
         Shared::set(&raw const (*job).share, Box::new(share));
         Some(stolen)
-    }
-}
-
-/// A job with its closure and, after a thread has run it, its result.
-#[repr(C)]
-pub(super) struct StackJob<B, R> {
-    job: Job,
-    body: UnsafeCell<ManuallyDrop<B>>,
-    /// The result, which is written by the thread that the job is shared with.
-    result: UnsafeCell<Option<std::thread::Result<R>>>,
-}
-
-impl<B: FnOnce() -> R, R> StackJob<B, R> {
-    #[inline(always)]
-    pub(super) fn new(body: B) -> Self {
-        Self {
-            job: Job {
-                older: Cell::new(ptr::null()),
-                run: Self::run,
-                share: Shared::new(),
-                context: Cell::new(ptr::null()),
-            },
-            body: UnsafeCell::new(ManuallyDrop::new(body)),
-            result: UnsafeCell::new(None),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn job(&self) -> *const Job {
-        ptr::from_ref(self).cast()
-    }
-
-    /// # Safety
-    /// `job` is the job of a `StackJob<B, R>`, is shared, and is run once.
-    unsafe fn run(job: *const Job) {
-        let this = job.cast::<Self>();
-        // SAFETY: the job belongs to the caller, its thread, until that is determined.
-        unsafe {
-            let body = ManuallyDrop::take(&mut *(*this).body.get());
-            *(*this).result.get() = Some(catch_unwind(AssertUnwindSafe(body)));
-        }
-    }
-
-    /// Returns the value of the second half, and calls it if nobody else has.
-    ///
-    /// # Safety
-    /// The caller owns the job, drives `vp`, and calls this once. The job is or was in the list of
-    /// `vp`.
-    #[inline(always)]
-    pub(super) unsafe fn join(&self, vp: &Vp) -> R {
-        // SAFETY: the job belongs to the driver while it is not shared, and to us when its thread
-        // is determined. So the closure is taken once.
-        unsafe {
-            if vp.forks.take(self.job()) {
-                return ManuallyDrop::take(&mut *self.body.get())();
-            }
-            match self.wait(vp) {
-                Some(Ok(value)) => value,
-                Some(Err(payload)) => resume_unwind(payload),
-                // Its thread was dropped before it ran, by a policy or by the end of the machine.
-                None => ManuallyDrop::take(&mut *self.body.get())(),
-            }
-        }
-    }
-
-    /// As [`StackJob::join`], but drops the closure, or its result.
-    ///
-    /// # Safety
-    /// As for [`StackJob::join`].
-    pub(super) unsafe fn abandon(&self, vp: &Vp) {
-        // SAFETY: the job belongs to the driver while it is not shared, and to us when its thread
-        // is determined. So the closure is dropped once.
-        unsafe {
-            if !vp.forks.take(self.job())
-                && let Some(result) = self.wait(vp)
-            {
-                // Another panic is under way already.
-                return catch_panic(|| drop(result));
-            }
-            catch_panic(|| ManuallyDrop::drop(&mut *self.body.get()));
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait(&self, vp: &Vp) -> Option<std::thread::Result<R>> {
-        let share = wait::until_shared(&self.job);
-        wait::until_determined(vp, &share);
-        // SAFETY: the job's thread is determined, and was the only other user.
-        unsafe { (*self.result.get()).take() }
     }
 }

@@ -16,8 +16,16 @@ const LOOKS_A_STEAL: u32 = 64;
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
+/// The owner of a job that is not its own any more waits until the thread is determined that has it.
+///
+/// The caller drives `vp`.
+pub(crate) fn wait_for(vp: &Vp, job: &Job) {
+    let share = until_shared(job);
+    until_determined(vp, &share);
+}
+
 /// Waits for the share of a job, which the stealer makes as soon as it has stolen the job.
-pub(super) fn until_shared(job: &Job) -> Box<Share> {
+fn until_shared(job: &Job) -> Box<Share> {
     let mut looks = 0;
     while !job.share.is_set() {
         looks += 1;
@@ -33,13 +41,13 @@ pub(super) fn until_shared(job: &Job) -> Box<Share> {
 
 /// Runs `share`'s job if nobody has begun it. Otherwise waits for its end, and meanwhile runs jobs
 /// that were forked within it.
-pub(super) fn until_determined(vp: &Vp, share: &Share) {
+fn until_determined(vp: &Vp, share: &Share) {
     let machine = vp.machine();
     // SAFETY: the handle holds a reference.
     unsafe { demand(share.thread.frame()) };
-    if !share.thread.is_determined() {
+    if !share.thread.header().state.is_complete() {
         let (mut looks, mut nap, mut seen) = (0, NAP, None);
-        while !share.thread.is_determined() {
+        while !share.thread.header().state.is_complete() {
             let mut part = None;
             if looks % LOOKS_A_STEAL == 0 {
                 part = steal_within(vp, &share.fork_scope);

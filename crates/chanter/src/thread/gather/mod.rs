@@ -14,7 +14,7 @@ mod shared;
 mod slot;
 
 #[cfg(all(test, loom))]
-pub(super) mod models;
+pub(crate) mod models;
 
 use std::fmt;
 use std::future::Future;
@@ -30,8 +30,8 @@ pub(crate) use shared::Kind;
 use self::direct::Direct;
 use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
-use super::walk::{Walk, What};
-use super::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
+use crate::event::walk::{Walk, What};
+use crate::event::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Vp;
 
@@ -46,8 +46,8 @@ use crate::sched::Vp;
 /// one after the other, and tuples and arrays are not allocated. (On a machine that an explorer drives there are
 /// threads all the same, so that each is a step of its own.)
 ///
-/// **Commit point**: the moment at which the last result is there. The events begin when a thread synchronizes, as
-/// with a [`guard`](super::guard).
+/// **Commit point**: when the last result is there. What is gathered begins
+/// when somebody synchronizes, as a [`guard`](crate::event::guard) does.
 ///
 /// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
 /// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
@@ -87,10 +87,11 @@ pub fn gather_on_hosts<P: Gathers>(events: P) -> Gather<P> {
 
 /// The event that commits when `future` has ended, and yields its output.
 ///
-/// The future is spawned as a host when a thread synchronizes. If the event is not chosen, or the synchronization is
-/// dropped, the future is aborted: dropped where it waits. If it had ended by then, its output is dropped, or goes to
-/// [`reclaim`](Gather::reclaim). For futures that should be polled in place instead, see
-/// [`from_cancel_safe`](super::from_cancel_safe).
+/// The future is spawned as a host when somebody synchronizes; if the event is
+/// not chosen, or the synchronization is dropped, it is aborted: dropped where
+/// it waits. If it had ended by then, its output is dropped, or goes to
+/// [`reclaim`](Gather::reclaim). For futures that should be polled in place
+/// instead see [`from_cancel_safe`](crate::event::from_cancel_safe).
 ///
 /// # Panics
 /// Synchronizing resumes a panic of the future. Outside of a machine it panics before anything has happened.
