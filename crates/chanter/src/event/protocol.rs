@@ -239,12 +239,6 @@ impl Group {
         if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }
     }
 
-    /// When its owner runs, if the message of one of its offers is taken: who chooses is to find many branches ready. Asked under the queue's lock.
-    #[inline(always)]
-    pub(crate) fn turn_if_taken(&self) -> Turn {
-        if self.kind.get() == Kind::Choice { Turn::Soon } else { Turn::Taken }
-    }
-
     /// Whether it is a member's of a set.
     #[inline]
     pub(super) fn is_kept(&self) -> bool {

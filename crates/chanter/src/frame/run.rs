@@ -76,19 +76,14 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
     let from = header.vp.load(Ordering::Relaxed);
     if !ptr::eq(from, vp) {
         header.state.unbias();
-        let has_run = header.rest.has_run();
         header.rest.break_streak();
         // On a stand-in it runs for the principal.
         let vp_of = vp.principal();
         if !ptr::eq(from, vp_of) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
             vp.counters.migrated.add_one();
-            if has_run {
-                // SAFETY: a frame's virtual processor is one of its machine's, which the caller drives.
-                vp.has_arrived(unsafe { &*from });
-            } else {
-                vp.has_got_new();
-            }
+            // SAFETY: a frame's virtual processor is one of its machine's, which the caller drives.
+            vp.has_arrived(unsafe { &*from });
         }
     }
 }

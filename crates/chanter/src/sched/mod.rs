@@ -15,17 +15,15 @@ pub(crate) mod checkpoint;
 pub(crate) mod counters;
 mod crew;
 pub(crate) mod hand_off;
-mod idle;
+mod limits;
 mod long_turn;
-mod partners;
-mod price;
 pub(crate) mod pump;
 pub(crate) mod replace;
 mod sleep;
 mod soon;
 pub(crate) mod spin;
 pub(crate) mod stack;
-mod theft;
+mod steal;
 pub(crate) mod topology;
 pub(crate) mod worker;
 pub(crate) mod workers;
@@ -63,7 +61,6 @@ use crate::thread::fiber::Fibers;
 use crate::time::Timers;
 use counters::Counters;
 use hand_off::{Seat, Sitter};
-use idle::Idle;
 use long_turn::LongTurns;
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
@@ -71,7 +68,7 @@ use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
 use spin::Spin;
-use theft::Thefts;
+use steal::Steals;
 pub(crate) use workers::never_wait_for_machines;
 
 /// Attaches may nest this deep.
@@ -134,10 +131,8 @@ pub(crate) struct Vp {
     goes_first: Cell<u64>,
     /// Driver: whether to spin before it sleeps.
     spin: Spin,
-    /// Holder: since when it has had nothing to run.
-    idle: Idle,
-    /// What it has stolen, and whether that has paid.
-    thefts: Thefts,
+    /// Its last steal, and its backoff.
+    steals: Steals,
     long_turns: LongTurns,
     /// Driver: turns until it looks around.
     pub(crate) until_look: Cell<u32>,
@@ -240,8 +235,7 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: Soon::new(),
             spin: Spin::default(),
-            idle: Idle::new(),
-            thefts: Thefts::new(),
+            steals: Steals::new(),
             long_turns: LongTurns::new(),
             wakes_first: Cell::new(false),
             goes_first: Cell::new(u64::MAX),
@@ -708,8 +702,6 @@ impl Vp {
         if self.is_stand_in() && ptr::eq(home, self.principal()) {
             return self.admit_for_principal(thread);
         }
-        // SAFETY: as above.
-        self.has_woken_for(unsafe { &*home });
         Self::send_home(thread);
         None
     }

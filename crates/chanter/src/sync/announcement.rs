@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
-use super::{const_unless_loom, fence_pair, os_thread, pauses};
+use super::{const_unless_loom, fence_pair, os_thread};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -24,25 +24,7 @@ pub(crate) struct Announcement {
     consent: Consent,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
-    /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
-    /// [`A_BIAS`] of them.
-    contended: std::sync::atomic::AtomicU64,
-    /// It ends a bias of somebody else's.
-    revokes: std::sync::atomic::AtomicBool,
-    /// For how long others have waited for locks that it had, in contended operations.
-    awaited: Awaited,
 }
-
-/// Written by others: on a cache line of its own.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Awaited(std::sync::atomic::AtomicU64);
-
-/// What a revocation costs, and the next acquisitions without the bias, in contended operations.
-pub(super) const A_BIAS: u64 = 18;
-/// What a pause of a wait for a lock costs, in contended operations: it takes less time, but meanwhile its holder has what it
-/// guards to itself, which crosses back afterwards.
-const CONTENDED_A_PAUSE: u64 = 1;
 
 #[cfg(not(loom))]
 static ANNOUNCEMENTS: [Announcement; MANY] = [const { Announcement::new() }; MANY];
@@ -59,9 +41,6 @@ impl Announcement {
                 mark: Mark::new(),
                 consent: Consent::new(),
                 revoked: AtomicU32::new(0),
-                contended: std::sync::atomic::AtomicU64::new(0),
-                revokes: std::sync::atomic::AtomicBool::new(false),
-                awaited: Awaited(std::sync::atomic::AtomicU64::new(0)),
             }
         }
     }
@@ -155,41 +134,5 @@ impl Announcement {
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: as above.
         self.revoked.load(Ordering::Relaxed)
-    }
-
-    /// The OS thread's own: it begins, or ends, to end a bias of somebody else's.
-    pub(super) fn set_revokes(&self, revokes: bool) {
-        // ORDER: as above.
-        self.revokes.store(revokes, Ordering::Relaxed);
-    }
-
-    /// Whether it is ending a bias of somebody else's. A guess.
-    pub(super) fn revokes(&self) -> bool {
-        self.revokes.load(Ordering::Relaxed)
-    }
-
-    /// The OS thread's own: it has a lock that another had before.
-    pub(super) fn count_contended(&self, count: u64) {
-        // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
-        self.contended.store(self.contended.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    /// The OS thread `me` has waited for a lock that `holder` has had, for so many turns of [`spin`]: counted for both, since who
-    /// is lucky, and has it again and again, loses nothing itself. 0 is nobody.
-    pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
-        let contended = CONTENDED_A_PAUSE * pauses(turns);
-        if Self::exists(me) {
-            // SAFETY: it exists.
-            unsafe { Self::of(me) }.count_contended(contended);
-        }
-        if holder != 0 && holder != me && Self::exists(holder) {
-            // SAFETY: it exists. ORDER: Relaxed: a statistic.
-            unsafe { Self::of(holder) }.awaited.0.fetch_add(contended, Ordering::Relaxed);
-        }
-    }
-
-    /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
-    pub(crate) fn contended(&self) -> u64 {
-        self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }
 }

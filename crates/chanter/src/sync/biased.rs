@@ -30,7 +30,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-use super::announcement::{A_BIAS, Announcement};
+use super::announcement::Announcement;
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
@@ -178,7 +178,7 @@ impl<T> BiasedLock<T> {
     fn take(&self, me: u32) {
         // ORDER: Acquire pairs with the Release in the guard's drop.
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait(me);
+            self.wait();
         }
         if !self.taken(me) {
             self.refuse();
@@ -224,24 +224,15 @@ impl<T> BiasedLock<T> {
     }
 
     #[cold]
-    fn wait(&self, me: u32) {
+    fn wait(&self) {
         let mut turn = 0;
-        // (Models leave the statistic out.)
-        let holder = || if cfg!(loom) { 0 } else { self.owner.load(Ordering::Relaxed) & !UNBIASED };
-        let (first, mut is_for_bias) = (holder(), false);
         // ORDER: as in `take`.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // It may be us who are waited for.
             if let Some(mine) = Announcement::mine() {
                 mine.acknowledge();
             }
-            // SAFETY: it exists.
-            is_for_bias |= Announcement::exists(holder()) && unsafe { Announcement::of(holder()) }.revokes();
             spin(&mut turn);
-        }
-        // (Who waits for the end of a bias waits once. It is charged to who ends it.)
-        if !cfg!(loom) && !is_for_bias {
-            Announcement::count_wait(me, first, turn);
         }
     }
 
@@ -262,22 +253,13 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn change_owner(&self, me: u32, before: u32) {
         self.owner.store(me | UNBIASED, Ordering::Relaxed);
-        // (Models leave the statistic out.)
-        if !cfg!(loom) && before != UNBIASED && Announcement::exists(me) {
-            let contended = if before & UNBIASED != 0 { 1 } else { A_BIAS };
-            // SAFETY: it exists.
-            unsafe { Announcement::of(me) }.count_contended(contended);
-        }
         if before & UNBIASED != 0 {
             let biases = self.streak.load(Ordering::Relaxed) / BIASES;
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
         }
-        let mine = Announcement::mine().filter(|_| !cfg!(loom));
-        mine.inspect(|mine| mine.set_revokes(true));
         // SAFETY: it had the bias.
         self.end_bias(unsafe { Announcement::of(before) });
-        mine.inspect(|mine| mine.set_revokes(false));
     }
 
     /// The bias of that OS thread has been taken away: waits until it is not inside by it.
@@ -329,7 +311,7 @@ impl<T> BiasedLock<T> {
     pub(super) fn bias_me_now(&self) {
         let me = os_thread();
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait(me);
+            self.wait();
         }
         self.change_owner(me, self.owner.load(Ordering::Relaxed));
         self.owner.store(me, Ordering::Relaxed);

@@ -105,11 +105,6 @@ pub(crate) struct Taken<N> {
 }
 
 impl<N: Linked> Taken<N> {
-    /// How many there are. Looks at each.
-    pub(crate) fn len(&self) -> usize {
-        Self { next: self.next }.count()
-    }
-
     /// The same nodes, the oldest first.
     pub(crate) fn oldest_first(self) -> Self {
         let mut reversed: *mut N = ptr::null_mut();

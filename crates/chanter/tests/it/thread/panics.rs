@@ -153,7 +153,7 @@ fn an_error_says_who_panicked_and_where() {
     watchdog!();
     let machine = Machine::builder().vps(2).genealogy(true).build().unwrap();
     machine.block_on(async {
-        let line = line!() + 1;
+        let line = line!() + 2;
         let error =
             Thread::builder().name("parser").spawn(async { panic!("no more input") }).await.unwrap_err();
         assert_eq!(error.name(), Some("parser"));
