@@ -24,13 +24,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::limits::LATE;
 use super::{Turn, Vp};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::fence_pair;
 
-/// A turn that lasts for this long after a call, or after the first look at it, loses the threads that it has woken.
-const LATE: Duration = Duration::from_micros(30);
 /// The bits of a call that hold the number of the turn.
 const TURN: u32 = 48;
 

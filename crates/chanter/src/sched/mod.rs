@@ -42,6 +42,8 @@ pub(crate) use blocking::block_here;
 pub(crate) use checkpoint::end_long_turn;
 pub use checkpoint::{Checkpoint, checkpoint, yield_if_requested};
 pub use counters::Stats;
+pub(crate) use limits::DEPTH;
+use limits::{HEARTBEAT, LONG_PARASITE, PROMOTED};
 pub(crate) use pool::{Shared, entered};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
 pub use topology::{Neighbours, Topology};
@@ -71,18 +73,10 @@ use spin::Spin;
 use steal::Steals;
 pub(crate) use workers::never_wait_for_machines;
 
-/// Attaches may nest this deep.
-pub(crate) const DEPTH: u32 = 24;
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
 /// The same, only because the end of a bias is to be agreed to.
 const AGREE: usize = LOOK_CLOSER - 1;
-/// A spawner whose parasites compute for long spawns so many hosts in their place, before it looks again.
-const PROMOTED: u32 = 32;
-/// A parasite that computes for so long: a host in its place costs next to nothing.
-const LONG_PARASITE: Duration = Duration::from_micros(20);
-/// How often at most a hungry virtual processor asks for a parasite.
-const HEARTBEAT: Duration = Duration::from_micros(100);
 
 /// A virtual processor.
 #[repr(C, align(128))]

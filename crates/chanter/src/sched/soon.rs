@@ -13,15 +13,9 @@
 use std::cell::{Cell, UnsafeCell};
 
 use super::Vp;
+use super::limits::{AFTER_LONG, SOON_RUNS, TALK};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::Ordering;
-
-/// The policy is asked at least once in this number of turns.
-const SOON_RUNS: u32 = 64;
-/// Turns in a row that end no thread are talk from this number on.
-const TALK: u32 = 2;
-/// After a turn of a quantum, this number less [`SOON_RUNS`] is how many threads of the policy go first.
-const AFTER_LONG: u32 = SOON_RUNS + 256;
 
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

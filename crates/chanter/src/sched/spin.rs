@@ -13,14 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use super::{HEARTBEAT, Shared, Vp};
+use super::limits::{LINGER, MOST_VAIN};
+use super::{Shared, Vp};
 use crate::sync::pause;
-
-/// Long enough that a parked partner is unparked and answers. Otherwise two that have once missed each other would not
-/// meet again.
-const LINGER: Duration = HEARTBEAT;
-/// At most 2 to this number of parks, less one, pass without a spin.
-const MOST_VAIN: u32 = 4;
 
 /// A driver's part.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@
 //!
 //! - The stealer counts threads that come from the target, and those that go from it to the target, for [`WINDOW`].
 //! - If half of those that came went back, the steal has failed. The stealer backs off: it steals nothing for a while.
-//!   The first backoff lasts for [`FIRST`], and each further one twice as long as the one before, up to [`LONGEST`].
-//! - Otherwise the next backoff is a [`FIRST`] again.
+//!   The first backoff lasts for [`FIRST_BACKOFF`], and each further one twice as long as the one before, up to [`LONGEST_BACKOFF`].
+//! - Otherwise the next backoff is a [`FIRST_BACKOFF`] again.
 //!
 //! The stealer judges at its looks at the clock, and whenever it is searching again. Threads that are left behind need
 //! no help: a stealer without work wakes nobody, so its threads drift back to where their messages come from.
@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Vp;
-use super::limits::steal::{FIRST, LONGEST, MOST_GIVEN, WINDOW};
+use super::limits::{FIRST_BACKOFF, LONGEST_BACKOFF, MOST_GIVEN, WINDOW};
 use crate::policy::{ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
@@ -65,7 +65,7 @@ impl Steals {
             target: AtomicUsize::new(NOBODY),
             came: Cell::new(0),
             went_back: AtomicU32::new(0),
-            backoff: Cell::new(FIRST),
+            backoff: Cell::new(FIRST_BACKOFF),
             until: Cell::new(None),
             has_asked: Cell::new(false),
             is_backing_off: AtomicBool::new(false),
@@ -93,7 +93,7 @@ impl Steals {
         if has_failed {
             self.back_off(now);
         } else if now.saturating_duration_since(begun) >= WINDOW {
-            self.backoff.set(FIRST);
+            self.backoff.set(FIRST_BACKOFF);
             self.forget();
         }
     }
@@ -108,7 +108,7 @@ impl Steals {
     fn back_off(&self, now: Instant) {
         self.forget();
         let backoff = self.backoff.get();
-        self.backoff.set((backoff * 2).min(LONGEST));
+        self.backoff.set((backoff * 2).min(LONGEST_BACKOFF));
         self.until.set(Some(now + backoff));
         self.is_backing_off.store(true, Relaxed);
     }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn backoffs_double_up_to_a_bound_and_a_good_steal_resets_them() {
         let mut two = Two::new();
-        let mut expected = FIRST;
+        let mut expected = FIRST_BACKOFF;
         for _ in 0..12 {
             assert!(!two.steal(4) && two.stealer.is_backing_off());
             let rest = two.stealer.rest_of_backoff(two.now).expect("it backs off");
@@ -364,11 +364,11 @@ mod tests {
             assert!(!two.stealer.may_steal(two.now + rest / 2));
             two.now += rest;
             assert!(two.stealer.may_steal(two.now) && !two.stealer.is_backing_off());
-            expected = (expected * 2).min(LONGEST);
+            expected = (expected * 2).min(LONGEST_BACKOFF);
         }
-        assert_eq!(expected, LONGEST);
+        assert_eq!(expected, LONGEST_BACKOFF);
         assert!(two.steal(0) && !two.steal(4));
-        assert_eq!(two.stealer.rest_of_backoff(two.now), Some(FIRST));
+        assert_eq!(two.stealer.rest_of_backoff(two.now), Some(FIRST_BACKOFF));
     }
 
     #[test]

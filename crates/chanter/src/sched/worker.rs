@@ -4,22 +4,16 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_off::monitor;
+use super::limits::{DEPTH, HEARTBEAT, LONGEST_WATCH, LOOK, LOOK_TURNS, PUMPS};
 use super::pump::rest_of_pump;
 use super::replace::WakeSource;
-use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
+use super::{CURRENT, Vp, stack};
 use crate::event::WakeList;
 use crate::frame::{self, Header, Kind, Revoked, catch_panic};
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Stealer};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 use crate::thread;
-
-/// Timers and I/O are looked at about this often while threads run.
-pub(super) const LOOK: Duration = Duration::from_micros(100);
-/// The clock is looked at every so many turns: a nanosecond each.
-const LOOK_TURNS: u32 = 32;
-/// The longest watch of a sleeper while others are busy.
-const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
 /// The role of driving a virtual processor, held by this OS thread.
 pub(crate) struct Driving<'a> {
@@ -104,9 +98,6 @@ impl Drop for Driving<'_> {
         CURRENT.set(self.outer);
     }
 }
-
-/// So often a pump may have something in a row that makes no thread ready, before a driver looks elsewhere.
-const PUMPS: u32 = 4;
 
 impl Vp {
     /// This OS thread begins to drive us.
