@@ -294,8 +294,7 @@ impl<T> Core<T> {
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
-                            let turn = offer.as_ref().group().turn_if_taken();
-                            wakes.push_for(Offer::complete(offer, Verdict::Committed), turn);
+                            wakes.push(Offer::complete(offer, Verdict::Committed));
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
@@ -433,7 +432,7 @@ impl<T> Core<T> {
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
         match end {
             End::Tx => wakes.push_for(waiter, Turn::Given),
-            End::Rx => wakes.push_for(waiter, Turn::Taken),
+            End::Rx => wakes.push(waiter),
         }
         if state.side(other).has_handles() {
             // SAFETY: the share belongs to the caller, which does not use the channel afterwards.

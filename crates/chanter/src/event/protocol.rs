@@ -232,13 +232,6 @@ impl Group {
         if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }
     }
 
-    /// When the owner runs after the message of one of its offers was taken. A choice runs later, so that it finds
-    /// many branches ready. Asked under the queue's lock.
-    #[inline(always)]
-    pub(crate) fn turn_if_taken(&self) -> Turn {
-        if self.kind.get() == Kind::Choice { Turn::Soon } else { Turn::Taken }
-    }
-
     /// Whether the group is that of a member of a set.
     #[inline]
     pub(super) fn is_kept(&self) -> bool {

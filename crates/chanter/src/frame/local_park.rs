@@ -93,12 +93,6 @@ impl LocalPark {
         self.streak.set(0);
     }
 
-    /// Whether the thread has ended a poll here, or has ever been biased: a hint whether it has run
-    /// before. The caller is the runner.
-    pub(crate) fn has_run(&self) -> bool {
-        self.streak.get() != 0 || self.rest.get() != 0
-    }
-
     /// Lets the next bias come as soon as the last one did, since the last revocation has cost
     /// little. The caller has the right to touch the rest.
     fn earn_sooner(&self) {
@@ -370,19 +364,4 @@ fn is_bias(home: u64) -> bool {
 
 fn with_home(word: u64, home: u64) -> u64 {
     (word & !HOME) | home
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_has_run_once_a_poll_has_ended() {
-        let (state, rest, home) = (State::new_host(), LocalPark::new(), Home::new(0));
-        assert!(!rest.has_run(), "it is new");
-        for polls in 1..=STREAKS[0] {
-            state.earn_rest(&rest, &home, std::iter::empty());
-            assert!(rest.has_run(), "{polls} polls have ended");
-        }
-    }
 }

@@ -13,8 +13,8 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use super::limits::LOOK;
 use super::pump::rest_of_pump;
-use super::worker::LOOK;
 use super::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 

@@ -1,36 +1,35 @@
-//! Long turns: what they wake does not wait for their end.
+//! Long turns: threads that are woken in one do not wait for its end.
 //!
-//! A woken thread runs where it is woken, when the turn there is over. That is soon, mostly. If it is not, somebody
-//! who is hungry could run the thread meanwhile; but what runs soon is the driver's own, and lies in no queue that others reach.
+//! A woken thread runs where it is woken, after the present turn. Most turns are short. During a long one, an idle
+//! processor could run the thread, but the run-next list belongs to the worker alone.
 //!
 //! ```text
-//!   waker:    wakes a thread: notes in which turn; calls somebody who is hungry, if no other runs soon  ────────────────►
-//!   hungry:   (asleep) ── waits for LATE ── the same turn there still?  passes the seat there to whoever has it, and
-//!                                                                       takes half of what runs soon in between
+//!   waker:    wakes a thread: notes in which turn; calls a searching processor, if no other thread is in the list  ────►
+//!   searcher: (asleep) ── waits for LATE ── the same turn there still?  passes the ownership there to its owner, and
+//!                                                                       takes half of the run-next list in between
 //! ```
 //!
-//! What others have sent there waits as well: threads that a dear theft gave back, say.
+//! Threads in the inbox of that processor wait as well, and are taken with the others.
 //!
-//! The seat is what makes that safe (INV-SEAT): it is passed only if its holder is not inside, and so in the middle of
-//! its turn; a holder that wants in meanwhile finds itself away, as in a hand-over, and what it makes ready goes to its inbox.
+//! Ownership makes that safe (INV-SEAT). It is passed only while its owner is outside, in the middle of a turn. An owner
+//! that enters meanwhile finds that it has lost the processor, as in a hand-off. What it makes ready goes to its inbox.
 //!
-//! To take something costs little beside a turn that has lasted for [`LATE`], so whoever rests looks, called or not. A call
-//! costs a short turn much. One in vain, because the turn has ended by itself, is a loss, as a dear theft is (`theft.rs`): who
-//! was called pauses, and is not called meanwhile. It keeps watch, as always beside others that are awake
-//! (`Vp::watch_for`), so that a long turn among short ones is found a little later.
+//! To take threads costs little beside a turn that has lasted for [`LATE`], so each idle worker looks, called or not. A
+//! call costs a short turn much. A call to a turn that ends by itself is in vain, and the called processor backs off, as
+//! after a failed steal (`steal.rs`). Nobody calls it meanwhile. It keeps watch, as always beside others that are awake
+//! (`Vp::watch_for`), so it finds a long turn among short ones a little later.
 //!
-//! Not on machines whose seats are never passed (see `hand_over`), nor for threads of policies that order what was woken.
+//! This needs a machine that hands off processors (`hand_over`). It leaves out policies that order woken threads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::limits::LATE;
 use super::{Turn, Vp};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::fence_pair;
 
-/// So long may a turn last behind a call, or since somebody looks at it, before what it has woken is taken.
-const LATE: Duration = Duration::from_micros(30);
 /// The bits of a call that hold the number of the turn.
 const TURN: u32 = 48;
 
@@ -89,8 +88,8 @@ impl Call {
 }
 
 impl Vp {
-    /// A thread was woken, and runs next: somebody hungry is to see whether that is soon. The caller is inside,
-    /// and it is its last act there.
+    /// Calls a searching processor, since a thread was woken that waits for the end of this turn. The caller is inside,
+    /// and this is its last act there.
     #[cold]
     #[inline(never)]
     pub(super) fn call(&self) {
@@ -100,7 +99,7 @@ impl Vp {
             return;
         }
         let mut others = self.others();
-        if let Some(called) = others.find(|vp| !vp.long_turns.is_called() && vp.stop_being_hungry()) {
+        if let Some(called) = others.find(|vp| !vp.long_turns.is_called() && vp.stop_searching()) {
             called.long_turns.call(self.index, self.counters.polls.get());
             // Not while we are inside: the system may let it run on our core.
             self.exit();
@@ -151,13 +150,13 @@ impl Vp {
             there.seat.pass(&there.sitter, &there.sitter, || {
                 if there.terms.get().lets_woken_run {
                     for frame in there.inbox.take_all().oldest_first() {
-                        // SAFETY: inboxes hold tokens. We pass the seat (INV-SEAT).
+                        // SAFETY: inboxes hold tokens. While we pass the ownership, nobody is inside (INV-SEAT).
                         unsafe { there.soon().push_back(Ready::from_frame(frame)) };
                     }
                 }
-                // SAFETY: we pass the seat.
+                // SAFETY: nobody else is inside while we pass the ownership (INV-SEAT).
                 taken = unsafe { there.take_soon(there.soon().len().div_ceil(2)) };
-                // SAFETY: as above.
+                // SAFETY: nobody else is inside while we pass the ownership (INV-SEAT).
                 if unsafe { there.soon() }.is_empty() {
                     there.long_turns.has_woken(0);
                 }

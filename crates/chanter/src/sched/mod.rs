@@ -22,13 +22,11 @@ pub(crate) mod fiber;
 pub(crate) mod fork;
 mod frames;
 pub(crate) mod hand_off;
-mod idle;
+mod limits;
 mod long_turn;
-mod partners;
 pub(crate) mod pending_requests;
 pub(crate) mod policy_guard;
 mod poller;
-mod price;
 pub(crate) mod probe;
 pub(crate) mod pump;
 pub(crate) mod reactor;
@@ -39,7 +37,7 @@ mod sleep;
 mod soon;
 pub(crate) mod spin;
 pub(crate) mod stack;
-mod theft;
+mod steal;
 pub(crate) mod time_keeper;
 pub(crate) mod timers;
 pub(crate) mod topology;
@@ -63,6 +61,8 @@ pub(crate) use blocking::block_here;
 pub(crate) use checkpoint::end_long_turn;
 pub use checkpoint::{Checkpoint, checkpoint, yield_if_requested};
 pub use counters::Stats;
+pub(crate) use limits::DEPTH;
+use limits::{HEARTBEAT, LONG_PARASITE, PROMOTED};
 pub(crate) use pool::{Shared, entered};
 pub(crate) use probe::{let_go, probe, unmasked};
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
@@ -82,7 +82,6 @@ use fiber::Fibers;
 use fork::Forks;
 use frames::Scheduler;
 use hand_off::{Seat, Sitter};
-use idle::Idle;
 use long_turn::LongTurns;
 use policy_guard::{PolicyTraits, introduce, policy_panicked};
 use reactor::Reactor;
@@ -93,24 +92,16 @@ use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
 use spin::Spin;
-use theft::Thefts;
+use steal::Steals;
 use timers::Timers;
 pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
 pub use yielding::{Yield, yield_now};
 
-/// Attaches may nest this deep.
-pub(crate) const DEPTH: u32 = 24;
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
 /// The same, only because the end of a bias is to be agreed to.
 const AGREE: usize = LOOK_CLOSER - 1;
-/// A spawner whose parasites compute for long spawns so many hosts in their place, before it looks again.
-const PROMOTED: u32 = 32;
-/// A parasite that computes for so long: a host in its place costs next to nothing.
-const LONG_PARASITE: Duration = Duration::from_micros(20);
-/// How often at most a hungry virtual processor asks for a parasite.
-const HEARTBEAT: Duration = Duration::from_micros(100);
 
 /// A virtual processor.
 #[repr(C, align(128))]
@@ -159,10 +150,8 @@ pub(crate) struct Vp {
     goes_first: Cell<u64>,
     /// Driver: whether to spin before it sleeps.
     spin: Spin,
-    /// Holder: since when it has had nothing to run.
-    idle: Idle,
-    /// What it has stolen, and whether that has paid.
-    thefts: Thefts,
+    /// Its last steal, and its backoff.
+    steals: Steals,
     long_turns: LongTurns,
     /// Driver: turns until it looks around.
     pub(crate) until_look: Cell<u32>,
@@ -267,8 +256,7 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: Soon::new(),
             spin: Spin::default(),
-            idle: Idle::new(),
-            thefts: Thefts::new(),
+            steals: Steals::new(),
             long_turns: LongTurns::new(),
             wakes_first: Cell::new(false),
             goes_first: Cell::new(u64::MAX),
@@ -745,8 +733,6 @@ impl Vp {
         if self.is_stand_in() && ptr::eq(home, self.principal()) {
             return self.admit_for_principal(thread);
         }
-        // SAFETY: as above.
-        self.has_woken_for(unsafe { &*home });
         Self::send_home(thread);
         None
     }

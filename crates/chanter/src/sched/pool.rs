@@ -369,8 +369,8 @@ impl Shared {
         let count = self.vps.len();
         for step in 1..count {
             let vp = self.vps[(busy.index + step) % count].leader();
-            let is_pausing = vp.thefts.is_pausing() && !busy.forks.has_exposed();
-            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) || is_pausing {
+            let is_backing_off = vp.steals.is_backing_off() && !busy.forks.has_exposed();
+            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) || is_backing_off {
                 continue;
             }
             match vp.sleeper.wake_fenced() {

@@ -72,20 +72,15 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
     let from = header.vp();
     if !ptr::eq(from, vp) {
         header.state.unbias();
-        let has_run = header.rest.has_run();
         header.rest.break_streak();
         // On a spare worker's virtual processor it runs for the principal.
         let vp_of = vp.principal();
         if !ptr::eq(from, vp_of) {
             header.set_vp(vp_of);
             vp.counters.migrated.add_one();
-            if has_run {
-                // SAFETY: the frame names a virtual processor of its machine, and the caller drives
-                // another one of the same machine, so it lives.
-                vp.has_arrived(unsafe { &*from });
-            } else {
-                vp.has_got_new();
-            }
+            // SAFETY: the frame names a virtual processor of its machine, and the caller drives
+            // another one of the same machine, so it lives.
+            vp.has_arrived(unsafe { &*from });
         }
     }
 }

@@ -1,37 +1,27 @@
-//! Whose turn is next: the threads that run soon, and those that wait in the policy.
+//! The order of threads: the run-next list, and the threads that wait in the policy.
 //!
-//! A thread that is woken by its neighbour runs *soon*, before those of the policy: so a conversation goes on, and what has begun
-//! ends before more begins (the threads of a tree, say). The policy is asked for a thread
+//! A thread that is woken by its neighbour enters the *run-next list*, which goes before the policy. So a conversation
+//! goes on, and threads that have begun end before more begin. The policy is asked for a thread in three cases:
 //!
-//! - if there are no others;
-//! - after [`TALK`] turns in a row in none of which a thread has ended, if the policy may have one: those talk, and new threads begin beside
-//!   them. (64 senders, and one who chooses among their messages: where each waited for a pause of the talk, the choice
-//!   would have one sender for long.)
-//! - after [`SOON_RUNS`] turns in a row, whatever they were: so nobody waits for ever.
+//! - The list is empty.
+//! - The policy may have a thread, and [`TALK`] turns in a row ended no thread. Threads that talk do not keep new ones
+//!   from beginning. With 64 senders and a choice among them, the choice would otherwise see one sender for long.
+//! - [`SOON_RUNS`] turns in a row came from the list. So no thread waits for ever.
 //!
-//! Within the list who was woken first runs first, but for one or two who go before all others (see [`Vp::may_jump`]).
+//! Within the list, the thread that was woken first runs first. One or two may go before all others (see [`Vp::may_jump`]).
 
 use std::cell::{Cell, UnsafeCell};
 
 use super::Vp;
-use super::partners::Partners;
+use super::limits::{AFTER_LONG, SOON_RUNS, TALK};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::Ordering;
-
-/// The policy is asked at the latest after so many turns.
-const SOON_RUNS: u32 = 64;
-/// So many turns without an end are talk.
-const TALK: u32 = 2;
-/// After a turn of a quantum, so many threads of the policy go first.
-const AFTER_LONG: u32 = SOON_RUNS + 256;
 
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
     /// After those that were woken before.
     Soon,
-    /// Next, since its message was taken, if by its [partner](Partners), and in no choice. See [`Vp::may_jump`].
-    Taken,
     /// Of one that was given a message in a choice. Soon, if no other processor is awake to take those that run before it: who chooses again looks at
     /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
     Chosen,
@@ -40,7 +30,7 @@ pub(crate) enum Turn {
     Given,
 }
 
-/// The holder's; but for the list, all of it is a hint.
+/// The owner's. All of it is a hint, except the list.
 #[derive(Debug)]
 pub(super) struct Soon {
     queue: UnsafeCell<ReadyQueue>,
@@ -52,10 +42,8 @@ pub(super) struct Soon {
     ended_at: Cell<u32>,
     /// The policy may have a thread.
     policy_has: Cell<bool>,
-    /// The last turn in which a thread went before all others, as counted in `polls`, times two; plus one, if that was given a message.
+    /// The last turn in which a thread went before all others, as counted in `polls`.
     overtook: Cell<u64>,
-    /// Who talks to whom.
-    partners: Partners,
 }
 
 impl Soon {
@@ -67,7 +55,6 @@ impl Soon {
             ended_at: Cell::new(0),
             policy_has: Cell::new(false),
             overtook: Cell::new(0),
-            partners: Partners::new(),
         }
     }
 
@@ -98,17 +85,12 @@ impl Vp {
     pub(super) fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        let (by, others_wait) = (self.running.get(), !soon.is_empty());
-        if others_wait {
-            self.soon.partners.wakes(by, thread.header());
-        }
         let is_next = match turn {
             Turn::Soon => false,
-            Turn::Taken => others_wait && self.soon.partners.has_woken(thread.header(), by),
             Turn::Chosen => self.machine().awake.load(Ordering::Relaxed) > 1,
             Turn::Given => true,
         };
-        if is_next && (self.is_first() || self.may_jump(turn)) {
+        if is_next && (self.is_first() || self.may_jump()) {
             soon.push_front(thread);
         } else {
             soon.push_back(thread);
@@ -132,13 +114,12 @@ impl Vp {
         }
     }
 
-    /// Whether a thread may go before those that are to run soon: in a turn of one of them the first that is given a message, and
-    /// before that the first whose message its partner takes, so that no more than two are before the others; and in one turn of so many
-    /// none, so that they get on.
+    /// Whether a thread may go before the run-next list. In each turn of one from the list, the first thread that is given
+    /// a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
     #[inline(always)]
-    fn may_jump(&self, turn: Turn) -> bool {
+    fn may_jump(&self) -> bool {
         let runs = self.soon.runs.get();
-        let now = self.counters.polls.get() << 1 | u64::from(turn >= Turn::Chosen);
+        let now = self.counters.polls.get();
         let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.soon.overtook.get() < now;
         if may {
             self.soon.overtook.set(now);
@@ -146,7 +127,7 @@ impl Vp {
         may
     }
 
-    /// Who runs next. The caller is inside; `of`: its principal.
+    /// The next thread. The caller is inside; `of`: its principal.
     #[inline(always)]
     pub(super) fn next(&self, of: &Self) -> Option<Ready> {
         let Soon { runs, ended_at, policy_has, .. } = &self.soon;

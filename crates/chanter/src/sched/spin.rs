@@ -1,10 +1,11 @@
-//! Lingering: who has run out of threads stays awake for a moment, as its partner may answer.
+//! Spinning before a park: a worker that has run out of threads stays awake for a moment, as an answer may come.
 //!
-//! To sleep and be woken takes ten times as long as what threads on two processors have to say to each
-//! other. So a driver that was sent something from elsewhere since it last rested, beside others that
-//! are awake, looks at its inbox for a while before it goes to sleep. Nothing in vain pays for
-//! that: after each time that nothing came, twice as many rests pass without. On a machine that is idle nobody is awake,
-//! nobody sends, and nobody spins.
+//! To park and be unparked takes ten times as long as a message between two processors. So a worker that was sent a
+//! thread from elsewhere since it parked last looks at its inbox for a while. Its partner need not count as awake: a
+//! partner that was just woken counts itself late, and two that talk would park in turns.
+//!
+//! A spin in vain makes spins rarer: each time, twice as many parks pass without one. Nobody sends on an idle machine,
+//! so nobody spins there.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -12,14 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use super::{HEARTBEAT, Shared, Vp};
+use super::limits::{LINGER, MOST_VAIN};
+use super::{Shared, Vp};
 use crate::sync::pause;
-
-/// Long enough that a partner who has gone to sleep is woken and answers: or else two who have once missed
-/// each other would not meet again.
-const LINGER: Duration = HEARTBEAT;
-/// At most 2 to this number rests pass without.
-const MOST_VAIN: u32 = 4;
 
 /// A driver's part.
 #[derive(Debug, Default)]
@@ -28,7 +24,7 @@ pub(super) struct Spin {
     was_sent: Cell<bool>,
     /// How often in a row nothing came.
     vain: Cell<u32>,
-    /// So many rests pass without.
+    /// How many parks pass without a spin.
     pass: Cell<u32>,
 }
 
@@ -37,7 +33,7 @@ impl Spin {
         self.was_sent.set(true);
     }
 
-    /// The driver has nothing to run: whether it may spin, if somebody else is awake.
+    /// The worker has nothing to run. Whether it may spin, if there is a core for it.
     fn begins(&self) -> bool {
         let was_sent = self.was_sent.replace(false);
         let pass = self.pass.get();
@@ -54,12 +50,7 @@ impl Spin {
 }
 
 impl Shared {
-    /// Whether others are awake, and all have a core.
-    fn has_company(&self) -> bool {
-        self.awake.load(Relaxed) > 1 && self.has_cores_for(0)
-    }
-
-    /// Whether all that are awake have a core, and so many more would. An estimate.
+    /// Whether all that are awake, and `more` others, would have a core each. An estimate.
     pub(super) fn has_cores_for(&self, more: isize) -> bool {
         u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.cores)
     }
@@ -69,7 +60,7 @@ impl Vp {
     /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
     /// has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
-        if self.simulated.is_some() || !self.spin.begins() || !self.machine().has_company() {
+        if self.simulated.is_some() || !self.spin.begins() || !self.machine().has_cores_for(0) {
             return false;
         }
         let due = self.principal().timers.next_due();
@@ -97,8 +88,8 @@ impl Vp {
     }
 }
 
-/// How many cores the process has, as far as the system says: when the first machine is made, as an OS thread that is bound to one would be told
-/// of that one.
+/// How many cores the process has, as the system said when the first machine was made. Later, an OS thread that is bound to
+/// one core would be told of that one.
 pub(crate) fn cores() -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
@@ -115,6 +106,30 @@ mod tests {
         spin.was_sent();
         assert!(spin.begins());
         assert!(!spin.begins(), "nothing was sent since");
+    }
+
+    /// Its partner may be on the way, and not count as awake yet.
+    #[test]
+    fn a_worker_that_was_sent_something_spins_beside_sleepers() {
+        let machine = crate::machine::Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+        machine.block_on_local(async {
+            let vp = Vp::current().unwrap();
+            while vp.machine().awake.load(Relaxed) > 1 {
+                std::thread::yield_now();
+            }
+            let spins = || {
+                let was_asked = Cell::new(false);
+                vp.spin(&|| {
+                    was_asked.set(true);
+                    true
+                });
+                was_asked.get()
+            };
+            vp.spin.was_sent();
+            vp.spin.pass.set(0);
+            assert!(spins());
+            assert!(!spins(), "nothing was sent since");
+        });
     }
 
     #[test]

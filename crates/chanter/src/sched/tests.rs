@@ -270,7 +270,7 @@ async fn pairs(pairs: usize, messages: u64) -> u64 {
     sum
 }
 
-/// Each theft moves half of the threads at most, and then their partners.
+/// Each steal moves half of the threads at most, and then their partners.
 #[test]
 fn parted_groups_do_not_flutter() {
     const PAIRS: usize = 8;

@@ -4,23 +4,17 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_off::monitor;
+use super::limits::{DEPTH, HEARTBEAT, LONGEST_WATCH, LOOK, LOOK_TURNS, PUMPS};
 use super::policy_guard::Stealer;
 use super::pump::rest_of_pump;
 use super::replace::WakeSource;
 use super::run::Revoked;
 use super::wake_list::WakeList;
-use super::{DEPTH, HEARTBEAT, Vp, fork, run, stack};
+use super::{Vp, fork, run, stack};
 use crate::frame::{Header, Kind, catch_panic};
 use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
-
-/// Timers and I/O are looked at about this often while threads run.
-pub(super) const LOOK: Duration = Duration::from_micros(100);
-/// The clock is looked at every so many turns: a nanosecond each.
-const LOOK_TURNS: u32 = 32;
-/// The longest watch of a sleeper while others are busy.
-const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
 /// The role of driving a virtual processor, held by this OS thread.
 pub(crate) struct Driving<'a> {
@@ -108,9 +102,6 @@ impl Drop for Driving<'_> {
     }
 }
 
-/// So often a pump may have something in a row that makes no thread ready, before a driver looks elsewhere.
-const PUMPS: u32 = 4;
-
 impl Vp {
     /// This OS thread begins to drive us.
     fn drive(&self) {
@@ -119,7 +110,7 @@ impl Vp {
         let announcement = Announcement::mine();
         self.home.set_driver(announcement);
         self.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
-        self.forget_theft();
+        self.steals.forget();
         self.channels.begin(self.revoked());
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
@@ -193,7 +184,7 @@ impl Vp {
     fn drain_inbox_now(&self) {
         self.spin.was_sent();
         self.sitter.hold(|| {
-            for frame in self.take_sent() {
+            for frame in self.inbox.take_all().oldest_first() {
                 // SAFETY: inboxes hold tokens.
                 let thread = unsafe { Ready::from_frame(frame) };
                 if let Some(thread) = self.admit(thread) {
@@ -220,7 +211,7 @@ impl Vp {
         let now = Instant::now();
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
-            self.review_theft(now);
+            self.judge_steal(now);
             self.fire_timers(now);
             self.poll_io();
         }
@@ -301,7 +292,6 @@ impl Vp {
                 }
             }
         }
-        let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
         // A pump may be asked at each turn.
@@ -315,20 +305,17 @@ impl Vp {
             self.exit();
             return self.run(thread);
         }
-        let thread = self.wait_for_work(now, over);
-        vp.idle.end(Instant::now());
-        if let Some(thread) = thread {
+        if let Some(thread) = self.wait_for_work(now, over) {
             self.run(thread);
         }
     }
 
-    /// Waits for something to run: there is something afterwards, perhaps. A thread that it has found elsewhere. The caller is inside, and
-    /// it is its last act there.
+    /// Waits for something to run. Returns a thread that it found elsewhere. The caller is inside, and this is its last
+    /// act there.
     fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
         let vp = self.principal();
         let may_steal = self.may_steal(now);
         if may_steal {
-            vp.idle.begin(now);
             self.ask_for_half();
         }
         if self.look_at_long_turns(over) {
@@ -374,9 +361,9 @@ impl Vp {
             };
             let stacks = self.fibers.patience();
             let visitors = self.patience_for_visitors();
-            let pause = self.thefts.rest_of_pause(now);
+            let backoff = self.steals.rest_of_backoff(now);
             let timeout =
-                [timeout, self.patience(), stacks, visitors, pause, pump].into_iter().flatten().min();
+                [timeout, self.patience(), stacks, visitors, backoff, pump].into_iter().flatten().min();
             self.counters.sleeps.add_one();
             // The seat may be taken while we wait.
             self.exit();
@@ -384,9 +371,6 @@ impl Vp {
             if stacks.is_some() {
                 self.fibers.slept(now.elapsed());
             }
-        }
-        if is_asleep && vp.sleeper.is_awake() {
-            self.was_woken();
         }
         self.stop_asking();
         pumps.inspect(|pump| pump.rise());
@@ -422,7 +406,7 @@ impl Vp {
     pub(super) fn others_wait(&self) -> bool {
         let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
-        let may_steal = !self.thefts.is_pausing();
+        let may_steal = !self.steals.is_backing_off();
         // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
         let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
         let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
-use super::{const_unless_loom, fence_pair, os_thread, pauses};
+use super::{const_unless_loom, fence_pair, os_thread};
 
 /// How many OS threads have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -25,25 +25,7 @@ pub(crate) struct Announcement {
     consent: Consent,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
-    /// How often the OS thread has taken a lock that another one had before. A bias that it has revoked counts for
-    /// [`A_BIAS`] of them. Only this OS thread writes the count.
-    contended: std::sync::atomic::AtomicU64,
-    /// Whether the OS thread is ending another one's bias.
-    revokes: std::sync::atomic::AtomicBool,
-    /// How long others have waited for locks that it held, in contended operations.
-    awaited: Awaited,
 }
-
-/// A count that others write: on a cache line of its own.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Awaited(std::sync::atomic::AtomicU64);
-
-/// The cost of a revocation, and of the next acquisitions without the bias, in contended operations.
-pub(super) const A_BIAS: u64 = 18;
-/// The cost of a pause in a wait for a lock, in contended operations. The pause itself takes less time. But meanwhile
-/// the holder has the guarded data to itself, and the data crosses back afterwards.
-const CONTENDED_A_PAUSE: u64 = 1;
 
 #[cfg(not(loom))]
 static ANNOUNCEMENTS: [Announcement; MANY] = [const { Announcement::new() }; MANY];
@@ -60,9 +42,6 @@ impl Announcement {
                 mark: Mark::new(),
                 consent: Consent::new(),
                 revoked: AtomicU32::new(0),
-                contended: std::sync::atomic::AtomicU64::new(0),
-                revokes: std::sync::atomic::AtomicBool::new(false),
-                awaited: Awaited(std::sync::atomic::AtomicU64::new(0)),
             }
         }
     }
@@ -159,45 +138,5 @@ impl Announcement {
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: Relaxed: only a statistic.
         self.revoked.load(Ordering::Relaxed)
-    }
-
-    /// Notes that the calling OS thread begins, or ends, to revoke another one's bias.
-    pub(super) fn set_revokes(&self, revokes: bool) {
-        // ORDER: Relaxed: only a statistic depends on it.
-        self.revokes.store(revokes, Ordering::Relaxed);
-    }
-
-    /// Whether the OS thread is ending another one's bias. A guess.
-    pub(super) fn revokes(&self) -> bool {
-        self.revokes.load(Ordering::Relaxed)
-    }
-
-    /// Counts that the calling OS thread has a lock that another one had before.
-    pub(super) fn count_contended(&self, count: u64) {
-        // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
-        self.contended.store(self.contended.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    /// Charges a wait of `turns` turns of [`spin`] by the OS thread `me` for a lock that `holder` has had. Both are
-    /// charged: an OS thread that is lucky, and has the lock again and again, loses nothing itself. The number 0
-    /// stands for no OS thread.
-    pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
-        let contended = CONTENDED_A_PAUSE * pauses(turns);
-        if let Some(mine) = Self::find(me) {
-            mine.count_contended(contended);
-        }
-        if holder != 0
-            && holder != me
-            && let Some(others) = Self::find(holder)
-        {
-            // ORDER: Relaxed: a statistic.
-            others.awaited.0.fetch_add(contended, Ordering::Relaxed);
-        }
-    }
-
-    /// How often the OS thread has had a lock that another one had before, plus the waits for such locks, its own and
-    /// those of others.
-    pub(crate) fn contended(&self) -> u64 {
-        self.contended.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }
 }

@@ -31,7 +31,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-use super::announcement::{A_BIAS, Announcement};
+use super::announcement::Announcement;
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
@@ -180,7 +180,7 @@ impl<T> BiasedLock<T> {
     fn take(&self, me: u32) {
         // ORDER: Acquire pairs with the Release in the guard's drop.
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait(me);
+            self.wait();
         }
         if !self.taken(me) {
             self.refuse();
@@ -227,23 +227,15 @@ impl<T> BiasedLock<T> {
     }
 
     #[cold]
-    fn wait(&self, me: u32) {
+    fn wait(&self) {
         let mut turn = 0;
-        // Models leave the statistic out.
-        let holder = || if cfg!(loom) { 0 } else { self.owner.load(Ordering::Relaxed) & !UNBIASED };
-        let (first, mut is_for_bias) = (holder(), false);
         // ORDER: Acquire pairs with the Release in the guard's drop.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // The holder may wait for us to agree.
             if let Some(mine) = Announcement::mine() {
                 mine.acknowledge();
             }
-            is_for_bias |= Announcement::find(holder()).is_some_and(Announcement::revokes);
             spin(&mut turn);
-        }
-        // A wait for the end of a bias is charged once, to the OS thread that ends the bias.
-        if !cfg!(loom) && !is_for_bias {
-            Announcement::count_wait(me, first, turn);
         }
     }
 
@@ -264,22 +256,13 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn change_owner(&self, me: u32, before: u32) {
         self.owner.store(me | UNBIASED, Ordering::Relaxed);
-        // Models leave the statistic out.
-        if !cfg!(loom) && before != UNBIASED && Announcement::exists(me) {
-            let contended = if before & UNBIASED != 0 { 1 } else { A_BIAS };
-            // SAFETY: `exists` has just said that there is an announcement.
-            unsafe { Announcement::of(me) }.count_contended(contended);
-        }
         if before & UNBIASED != 0 {
             let biases = self.streak.load(Ordering::Relaxed) / BIASES;
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
         }
-        let mine = Announcement::mine().filter(|_| !cfg!(loom));
-        mine.inspect(|mine| mine.set_revokes(true));
         // SAFETY: `before` had the bias, so it has an announcement (`bias`).
         self.end_bias(unsafe { Announcement::of(before) });
-        mine.inspect(|mine| mine.set_revokes(false));
     }
 
     /// Waits until the OS thread of `announcement` is not inside by its bias, which has been taken away.
@@ -331,7 +314,7 @@ impl<T> BiasedLock<T> {
     pub(super) fn bias_me_now(&self) {
         let me = os_thread();
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait(me);
+            self.wait();
         }
         self.change_owner(me, self.owner.load(Ordering::Relaxed));
         self.owner.store(me, Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numb
 pub(crate) use owner::Mark;
 pub(crate) use process_fork::Process;
 pub(crate) use shared_cell::{SharedByte, SharedCell};
-pub(crate) use stack::{Linked, Stack, Taken};
+pub(crate) use stack::{Linked, Stack};
 
 /// Atomics for statics of the process, which no model sees.
 pub(crate) mod process {
@@ -98,10 +98,6 @@ mod door {
 
     pub(crate) fn pause() {
         loom::thread::yield_now();
-    }
-
-    pub(crate) fn pauses(turns: u32) -> u64 {
-        u64::from(turns)
     }
 }
 
@@ -200,11 +196,6 @@ mod door {
         }
     }
 
-    /// How many pauses `turns` turns of [`spin`] have had.
-    pub(crate) fn pauses(turns: u32) -> u64 {
-        (1..=turns.min(SPINS - 1)).map(|turn| 1 << turn.min(6)).sum()
-    }
-
     /// The turn of the first yield, and the turn of the first sleep.
     const SPINS: u32 = 16;
     const SLEEPS: u32 = 32;
@@ -239,4 +230,4 @@ macro_rules! count {
 }
 pub(crate) use count;
 
-pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, pauses, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, spin, test_and_set};

@@ -103,11 +103,6 @@ pub(crate) struct Taken<N> {
 }
 
 impl<N: Linked> Taken<N> {
-    /// The number of nodes. It looks at each.
-    pub(crate) fn len(&self) -> usize {
-        Self { next: self.next }.count()
-    }
-
     /// The same nodes, the oldest first.
     pub(crate) fn oldest_first(self) -> Self {
         let mut reversed: *mut N = ptr::null_mut();

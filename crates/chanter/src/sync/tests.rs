@@ -1,10 +1,10 @@
 //! The cost of waiting, by count.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counts::{AGREED, BIASED, HEAVY, SLEEPS, YIELDS};
-use super::{Announcement, BiasedLock, Lock};
+use super::{BiasedLock, Lock};
 use crate::child::succeeds;
 use crate::prelude::*;
 
@@ -76,38 +76,6 @@ fn a_mailbox_between_two_processors_costs_few_yields_and_barriers() {
             assert!(heavy <= 50 + ACQUISITIONS / 400, "{found}");
         }
     });
-}
-
-/// The contended operations that are charged to the holder of a lock while another OS thread waits for it. The other
-/// one may come too late to wait.
-fn charged_for_a_wait() -> u64 {
-    let mine = Announcement::mine().expect("few tests run at a time");
-    let (lock, comes) = (BiasedLock::new(0, 0), AtomicBool::new(false));
-    let held = lock.lock();
-    let before = mine.contended();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            comes.store(true, Ordering::Relaxed);
-            *lock.lock() += 1;
-        });
-        while !comes.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-        drop(held);
-    });
-    mine.contended() - before
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "slow")]
-fn who_has_a_lock_is_charged_for_those_that_wait_unless_it_ends_a_bias() {
-    let mine = Announcement::mine().expect("few tests run at a time");
-    while charged_for_a_wait() == 0 {}
-    mine.set_revokes(true);
-    let charged = (0..50).map(|_| charged_for_a_wait()).sum::<u64>();
-    mine.set_revokes(false);
-    assert_eq!(charged, 0);
 }
 
 /// INV-ONCE: the lock is biased, is becoming so, or is held beside another.

@@ -144,48 +144,6 @@ fn of_several_who_are_given_messages_the_first_runs_first() {
 }
 
 #[test]
-fn partners_run_one_after_the_other() {
-    const PAIRS: usize = 4;
-    const ROUNDS: usize = 1_000;
-    on_one_processor(async {
-        let (log, turns) = mailbox();
-        let talks: Vec<_> = (0..PAIRS)
-            .map(|pair| {
-                let (ping, pinged) = channel();
-                let (pong, ponged) = channel();
-                let log = log.clone();
-                // It begins: each message then waits until it is taken.
-                let talk = spawn(async move {
-                    for _ in 0..ROUNDS {
-                        ping.send(()).await.unwrap();
-                        ponged.recv().await.unwrap();
-                        log.send(pair).await.unwrap();
-                    }
-                });
-                drop(spawn(async move {
-                    while let Ok(()) = pinged.recv().await {
-                        pong.send(()).await.unwrap();
-                    }
-                }));
-                talk
-            })
-            .collect();
-        drop(log);
-        for talk in talks {
-            talk.await.unwrap();
-        }
-        let mut order = Vec::new();
-        while let Ok(pair) = turns.recv().await {
-            order.push(pair);
-        }
-        let changes = order.windows(2).filter(|two| two[0] != two[1]).count();
-        assert_eq!(order.len(), PAIRS * ROUNDS);
-        assert!(changes < order.len() / 4, "another pair's turn after {changes} of {} rounds", order.len());
-        assert!(changes > order.len() / 100, "each gets its turn, and {changes} times another one did");
-    });
-}
-
-#[test]
 fn a_conversation_does_not_keep_who_was_woken_before() {
     const ROUNDS: u64 = 100_000;
     on_one_processor(async {
