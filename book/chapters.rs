@@ -24,6 +24,7 @@ chapters! {
     asynchronous: "src/asynchronous.md"
     processors: "src/processors.md"
     not_here: "src/not-here.md"
+    renamed: "src/renamed.md"
     figures: "src/figures.md"
     fibers: "src/fibers.md"
     policies: "src/policies.md"

@@ -29,7 +29,7 @@ use super::report::Site;
 const LEVEL: Level = Level::INFO;
 
 /// The beginning of the type name of a fiber's body, up to the name of its closure.
-const FIBER: &str = "chanter::thread::fiber::body::Body<";
+const FIBER: &str = "chanter::threads::fiber::body::Body<";
 
 thread_local! {
     static INNERMOST: Cell<*const Entered> = const { Cell::new(ptr::null()) };
