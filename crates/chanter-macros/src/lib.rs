@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! where `run` spawns the body as a thread and waits for it with `machine.block_on`. (The body of a
+//! where `run` spawns the body as a thread and waits for its end. (The body of a
 //! test, and of a `main` that says `local`, is what `block_on_local` runs itself.)
 //!
 //! The body stays a function of its own, so the compiler checks it against the written return

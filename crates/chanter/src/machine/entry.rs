@@ -5,16 +5,20 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::Machine;
+use crate::Event;
+use crate::sched::Vp;
 use crate::thread::ThreadBuilder;
 
 /// Time that the end of a program waits for threads that do not come back, unless the attribute says otherwise.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the body of a program as a thread of `machine`, from its begin to its end, and drives virtual processor 0
-/// meanwhile. It blocks the OS thread.
+/// Runs the body of a program as a thread of `machine`, from its begin to its end.
+///
+/// The calling OS thread only waits, so that the program ends with its body: an OS thread that drove a virtual processor
+/// might be in a turn that does not end. (Where nothing is handed off, it drives virtual processor 0 meanwhile.)
 ///
 /// # Panics
-/// Panics if the body panics, or is ended by another thread.
+/// If the body panics, or is ended by others.
 #[track_caller]
 pub fn run<F>(machine: &Machine, body: F) -> F::Output
 where
@@ -22,8 +26,12 @@ where
     F::Output: Send + 'static,
 {
     let site = Location::caller();
-    let result =
-        machine.block_on(async move { ThreadBuilder::new().name("main").spawn_at(site, body).await });
+    let main = ThreadBuilder::new().name("main");
+    let result = if machine.shared().hands_over && Vp::current().is_none() {
+        main.spawn_at_in(machine, site, body).join().sync_blocking()
+    } else {
+        machine.block_on(async move { main.spawn_at(site, body).await })
+    };
     match result.map_err(crate::frame::JoinError::into_panic) {
         Ok(value) => value,
         Err(Ok(payload)) => std::panic::resume_unwind(payload),

@@ -4,6 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::Machine;
+use crate::frame::Site;
 use crate::thread::attributed::spawn_said_in;
 use crate::thread::scope::{Scope, blocking};
 use crate::thread::spawn::{spawn_fiber_in, spawn_named_fiber};
@@ -54,7 +55,15 @@ impl ThreadBuilder {
         F::Output: Send + 'static,
     {
         let future = future.into_future();
-        spawn_said_in(machine.shared(), self.said, future, Location::caller())
+        self.spawn_at_in(machine, Location::caller(), future)
+    }
+
+    pub(super) fn spawn_at_in<F>(self, machine: &Machine, site: Site, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_said_in(machine.shared(), self.said, future, site)
     }
 }
 
