@@ -247,6 +247,11 @@ pub mod base {
         crate::frame::JoinError::panicked(payload).to_string()
     }
 
+    /// Another handle of a thread.
+    pub fn another_handle<T>(thread: &crate::Thread<T>) -> crate::Thread<T> {
+        thread.again()
+    }
+
     /// The synchronization on an event, as its `IntoFuture` returns it.
     #[inline(always)]
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {

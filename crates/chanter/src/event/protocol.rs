@@ -898,12 +898,21 @@ impl OfferList {
     /// As for [`win`](Self::win).
     pub(crate) unsafe fn win_first(&mut self) -> Option<NonNull<Offer>> {
         let offer = self.front()?;
+        // SAFETY: the offer is in this list; the rest is the caller's contract.
+        unsafe { self.win_this(offer) }.then_some(offer)
+    }
+
+    /// Takes an offer out of the list. False: it could not be won.
+    ///
+    /// # Safety
+    /// As for [`win`](Self::win), and the offer is in this list.
+    pub(crate) unsafe fn win_this(&mut self, offer: NonNull<Offer>) -> bool {
         // SAFETY: INV-LIVE, and we hold the lock. The group is asked before
         // the offer is unlinked: a loser's owner may be gone after that.
         unsafe {
             let won = offer.as_ref().take_patiently();
             self.unlink(offer);
-            won.then_some(offer)
+            won
         }
     }
 }
