@@ -45,8 +45,14 @@ static ASKED: process::AtomicBool = process::AtomicBool::new(false);
 /// STING, section 4.2 (preemption takes place at safe points).
 #[inline(always)]
 pub fn checkpoint() -> bool {
+    is_anyone_asked() && is_asked()
+}
+
+/// Whether a [`checkpoint`] of some thread may say so.
+#[inline(always)]
+pub fn is_anyone_asked() -> bool {
     // ORDER: Relaxed: a request that is seen late is served late.
-    ASKED.load(process::Ordering::Relaxed) && is_asked()
+    ASKED.load(process::Ordering::Relaxed)
 }
 
 #[cold]
