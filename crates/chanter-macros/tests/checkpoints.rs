@@ -129,6 +129,27 @@ fn a_loop_is_suspended_and_goes_on() {
     });
 }
 
+/// Where nobody measures turns a request is reason enough.
+#[test]
+fn a_loop_is_terminated_where_nothing_is_handed_over() {
+    let _dog = Watchdog::new("a_loop_is_terminated_where_nothing_is_handed_over", Duration::from_secs(300));
+    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    for is_fiber in [false, true] {
+        let turns = Arc::new(AtomicU64::new(0));
+        let theirs = Arc::clone(&turns);
+        let thread = match is_fiber {
+            true => machine.spawn_fiber(move || computes_plainly(&theirs)),
+            false => machine.spawn(computes(theirs, 2)),
+        };
+        // It has the only processor, for ever.
+        while turns.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        thread.terminate(7).sync_blocking().unwrap();
+        assert_eq!(thread.join().sync_blocking().unwrap(), 7);
+    }
+}
+
 /// A plain function that a future calls cannot yield. It does no harm there, nor on a thread of the OS.
 #[test]
 fn a_plain_loop_within_a_poll_runs_to_its_end() {
