@@ -14,10 +14,10 @@
 //! }
 //! ```
 //!
-//! What lives across an await is in memory. The inner loop has none of its own, so the compiler keeps its variables in
-//! registers: a turn costs 0.1 ns more, instead of 1 to 2 ns. It runs the body at least once, so it proceeds even while
-//! others are asked. A `break` of the user ends the inner loop, with or without a value, also where a macro hides it; a
-//! label is that of the outer loop, so `continue` and `break` with a label mean what they did.
+//! Variables that live across an await are in memory. The inner loop awaits nothing, so the compiler keeps them in
+//! registers. A turn costs 0.1 ns more, instead of 1 to 2 ns. It runs the body at least once, so it proceeds even while
+//! others are asked. A `break` of the user ends the inner loop, with or without a value, even if a macro hides it. The
+//! user's label is that of the outer loop, so `continue` and `break` with a label keep their meaning.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -139,7 +139,7 @@ impl Loops {
         }
     }
 
-    /// What becomes of a loop that can await. `None`: it is no loop.
+    /// The expansion of a loop that can await. `None`: it is no loop.
     fn awaiting(&mut self, node: &Expr) -> Option<TokenStream> {
         Some(match node {
             Expr::Loop(ExprLoop { attrs, label, body, .. }) => {

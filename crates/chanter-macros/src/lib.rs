@@ -195,10 +195,10 @@ pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Puts a checkpoint into each loop of a function, so that a thread that computes there answers requests.
 ///
-/// At the beginning of each turn of a loop the thread asks whether it should make way
-/// ([`checkpoint`](https://docs.rs/chanter)). If its quantum is over (10 ms, unless the machine says otherwise) it yields. Then it
-/// takes pending requests (`terminate`, `cancel`, `suspend`, `block`), and other threads of its virtual processor run. A turn
-/// of a tight loop costs a load and a branch more, which is less than 1 ns.
+/// At each turn of a loop the thread asks whether it should make way ([`checkpoint`](https://docs.rs/chanter)). It
+/// yields if it has a pending request (`terminate`, `cancel`, `suspend`, `block`), and takes the request then. It also yields
+/// if its quantum is over (10 ms, unless the machine says otherwise), and other threads of its virtual processor run. A
+/// turn of a tight loop costs a load and a branch more, which is less than 1 ns.
 ///
 /// | where the loop is | how the thread yields |
 /// |---|---|
@@ -209,9 +209,9 @@ pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
 /// A terminated future is dropped at the checkpoint. A terminated fiber unwinds from there, so destructors run. Locks of
 /// the standard library that the loop holds stay held while the thread stands still.
 ///
-/// The attribute does not reach: loops within macros, closures and functions that the function calls, functions inside it (they
-/// take an attribute of their own), recursion, iterator adapters such as `for_each` and `sum`, and calls that block or
-/// compute outside of Rust. Such code cannot be stopped; call `checkpoint` in it, or give it to `spawn_blocking`.
+/// The attribute does not reach loops within macros, functions that the function calls, and functions inside it (they take
+/// an attribute of their own). It does not reach recursion, iterator adapters such as `for_each` and `sum`, and code that
+/// is not Rust. Such code cannot be stopped. Call `checkpoint` in it, or give it to `spawn_blocking`.
 ///
 /// # Arguments
 ///

@@ -82,7 +82,7 @@ impl Key for Opaque {}
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Data<T>(
-    /// What the field holds.
+    /// The content of the field.
     pub T,
 );
 

@@ -44,8 +44,8 @@
 //! # Order
 //!
 //! * Tuples are found by their first field, through a hash table, and then in the order in which they were put.
-//! * A tuple that is put goes to all who wait to read it, and then to the one who has waited longest to take it.
-//!   While it has a taker, nobody who comes later sees it.
+//! * A new tuple goes to all waiting readers that it matches, and then to the taker that has waited longest.
+//!   Nobody who comes later sees a tuple that has a taker.
 //! * A tuple that was given to a future that is dropped returns to its place in the order.
 //!
 //! Linda: Carriero and Gelernter, *Linda in context* (1989). STING, section 2.2, counts distributed data structures

@@ -1,4 +1,4 @@
-//! What an operation brings to a space, and takes away.
+//! Notes: the tuple that an operation brings to a space, or takes away.
 
 use std::cell::Cell;
 
@@ -49,7 +49,7 @@ impl<T: Tuple> Search<T> {
 }
 
 impl<T: Tuple> Note<T> {
-    /// What it looks for. `None`: it puts.
+    /// The pattern that it looks for. `None`: it puts.
     #[inline(always)]
     pub(crate) fn search(&self) -> Option<&Search<T>> {
         match &self.0 {

@@ -73,8 +73,8 @@ impl<T: Tuple> TupleSpace<T> {
     /// `shape` *demands* it, as described at [`delay`](Self::delay). A tuple that does not match `shape` is put all the
     /// same.
     ///
-    /// Always ready. Not chosen: nothing is spawned, and `body` is dropped. A thread that panics puts nothing; its
-    /// panic is reported as that of a thread that nobody joins.
+    /// Always ready. Not chosen: nothing is spawned, and `body` is dropped. A thread that panics puts nothing. Its
+    /// panic is reported, as if nobody had joined it.
     ///
     /// # Panics
     /// Where it is synchronized on outside of a machine.
@@ -236,7 +236,7 @@ unsafe impl<T: Tuple> Place for TupleSpace<T> {
         state.demanded(note)
     }
 
-    /// A tuple goes back. What was read or put stays so.
+    /// A tuple goes back. A read or a put stays done.
     fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         if let Kind::Take { got, .. } = &mut note.0
             && let Some(stored) = got.take()

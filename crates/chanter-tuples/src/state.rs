@@ -5,9 +5,9 @@
 //!
 //! * INV-SPACE: while the lock is free, no operation waits that wants a tuple of the space. A tuple that is put goes
 //!   first to those who wait. An operation waits only after it has searched the space.
-//! * INV-DEMAND: while the lock is free, no operation waits that wants a standing thread. Who waits has demanded all of
-//!   these before, under the same lock as it began to wait. A thread that comes to stand later, and is wanted, is
-//!   scheduled by whoever brings it.
+//! * INV-DEMAND: while the lock is free, no operation waits that wants a standing thread. An operation demands all of
+//!   these before it waits, under the lock under which it begins to wait. A standing thread that is added later, and that
+//!   is wanted, is scheduled by the thread that adds it.
 //! * The tuples of a bucket are in the order of their numbers. A tuple that comes back keeps its number.
 //! * No value of a user is compared, copied or dropped under the lock: keys are types of the standard library.
 
@@ -27,7 +27,7 @@ const FEW: usize = 64;
 /// A thread that stands for a tuple, and has not begun.
 struct Standing<T: Tuple> {
     number: u64,
-    /// What is known of the tuple.
+    /// The known fields of the tuple.
     shape: T::Wanted,
     thread: Thread<()>,
 }
@@ -319,4 +319,29 @@ fn serve<T: Tuple>(
         );
     }
     stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::{Any, Pattern};
+
+    /// Buckets that were used once are removed, whatever was in them.
+    #[test]
+    fn empty_buckets_go_and_full_ones_stay() {
+        let mut state = State::<(u64, u64)>::new();
+        let mut wakes = WakeList::new();
+        for n in 0..10_000 {
+            state.act(&mut Note(Kind::Put(Some(Stored::new((n, n))))), &mut wakes);
+            let search = Search::new(Pattern::<(u64, u64)>::wanted((n, Any)));
+            let mut take = Note(Kind::Take { search, got: None });
+            assert!(state.is_ready(&take));
+            if n % 100 != 0 {
+                state.act(&mut take, &mut wakes);
+            }
+            let _ = state.waiters(&take).is_empty();
+            assert!(state.buckets.len() <= FEW.max(2 * (state.len() + 1)), "{}", state.buckets.len());
+        }
+        assert_eq!(state.len(), 100);
+    }
 }

@@ -278,16 +278,3 @@ fn os_threads_use_a_space_too() {
     space.put(("a", 1, 2)).sync_blocking();
     assert_eq!(taker.join().unwrap(), ("a", 1, 2));
 }
-
-#[test]
-fn a_million_keys_leave_no_buckets_behind() {
-    block_on(async {
-        let space = TupleSpace::<(u64, u64)>::new();
-        for n in 0..100_000 {
-            space.put((n, n)).await;
-            assert_eq!(space.take((n, Any)).await, (n, n));
-            choose_biased((space.take((n + 1, Any)).wrap(|_| ()), always(()))).await;
-        }
-        assert!(space.is_empty());
-    });
-}

@@ -67,7 +67,10 @@ fn each_tuple_is_taken_once() {
                     let by_key = space.take((round % KEYS, Any, Any));
                     let by_any = space.take((Any, Any, Any));
                     let got = match round % 4 {
-                        0 => choose((by_key.wrap(Some), after(Duration::from_micros(50)).wrap(|()| None))).await,
+                        0 => {
+                            choose((by_key.wrap(Some), after(Duration::from_micros(50)).wrap(|()| None)))
+                                .await
+                        }
                         1 => choose((by_any.wrap(Some), by_key.wrap(Some), always(()).wrap(|()| None))).await,
                         2 => {
                             // Polled once or twice, and dropped.
