@@ -29,6 +29,7 @@ chapters! {
     fibers: "src/fibers.md"
     policies: "src/policies.md"
     objects: "src/objects.md"
+    tuples: "src/tuples.md"
     processes: "src/processes.md"
     engines: "src/engines.md"
     from_mpi: "src/from-mpi.md"

@@ -35,7 +35,7 @@
 //!
 //! | feature | adds | default |
 //! |---|---|---|
-//! | `macros` | [`main`] and [`test`], the attributes | yes |
+//! | `macros` | [`main`], [`test`] and [`macro@checkpoints`], the attributes | yes |
 //! | `hyper` | [`bridge::hyper`]: the traits of `hyper::rt` | no |
 //! | `tokio` | [`bridge::tokio`]: futures that need a Tokio runtime, as events and on Chanter's threads | no |
 //! | `tracing` | a span of `tracing` for each thread, entered at each poll | no |
@@ -254,7 +254,7 @@ pub use channel::{
     Closed, Receiver, SendError, Sender, TryRecvError, TrySendError, bounded, channel, mailbox,
 };
 #[cfg(feature = "macros")]
-pub use chanter_macros::{main, test};
+pub use chanter_macros::{checkpoints, main, test};
 pub use event::{
     BoxEvent, ChoiceSet, Event, LocalBoxEvent, Nack, always, choose, choose_biased, gather, guard, never,
     with_nack,
@@ -272,6 +272,20 @@ pub use select::arms as __arms;
 pub use threads::fiber::{self, spawn_fiber};
 pub use threads::{Thread, ThreadBuilder, delay, fork_join, scope, spawn, spawn_local, spawn_parasite};
 pub use time::{after, at, now};
+
+/// What [`macro@checkpoints`] puts into loops.
+#[doc(hidden)]
+pub mod __checkpoint {
+    pub use crate::sched::is_anyone_asked;
+
+    /// In a loop that cannot await: a fiber yields if it is asked to.
+    #[inline(always)]
+    pub fn on_fiber() {
+        if crate::checkpoint() {
+            crate::fiber::end_turn();
+        }
+    }
+}
 
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
@@ -291,6 +305,11 @@ pub mod base {
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
         crate::frame::JoinError::panicked(payload).to_string()
+    }
+
+    /// Another handle of a thread.
+    pub fn another_handle<T>(thread: &crate::Thread<T>) -> crate::Thread<T> {
+        thread.again()
     }
 
     /// The synchronization on an event, as its `IntoFuture` returns it.

@@ -20,6 +20,7 @@ pub(crate) mod requests;
 pub(crate) mod round_trip;
 pub(crate) mod send;
 pub(crate) mod spawn;
+pub(crate) mod tuples;
 
 use std::future::Future;
 
@@ -39,6 +40,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         blocked::cases(vps),
         idle::cases(vps),
         locks::cases(vps),
+        tuples::cases(vps),
         lost_choice::cases(vps),
         explore::cases(vps),
         fiber::cases(vps),

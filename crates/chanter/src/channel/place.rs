@@ -19,6 +19,7 @@ use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeLis
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
+use crate::threads::Thread;
 
 /// A share of a place at which operations wait.
 ///
@@ -48,6 +49,13 @@ pub unsafe trait Place {
     /// Applies an operation that was ready and has committed. It changes the state, and serves the operations that
     /// waited for the change.
     fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
+
+    /// A thread that may make this operation ready, and has not run. It is run, stolen if that is possible, before the
+    /// operation waits; then the operation is tried again. The thread is given once.
+    #[inline(always)]
+    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<Thread<()>> {
+        None
+    }
 
     /// Called when an operation begins to wait (true), or stops without having been served (false).
     fn waits(&self, _state: &mut Self::State, _waits: bool) {}
@@ -207,6 +215,52 @@ impl<N> Queue<N> {
         Some(result)
     }
 
+    /// What `f` says of the first note for which it says something.
+    pub fn find<R>(&self, mut f: impl FnMut(&N) -> Option<R>) -> Option<R> {
+        let mut next = self.offers.front();
+        while let Some(offer) = next {
+            // SAFETY: the offers of this queue are the first parts of slots. While one is queued, its note belongs to
+            // the holder of the lock, which this borrow of the queue stands for.
+            let found = unsafe {
+                next = self.offers.after(offer);
+                f(offer.cast::<Slot<N>>().as_ref().note())
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// As [`give`](Self::give), to the first of those whose note satisfies `wanted`. The others stay.
+    pub fn give_where<R>(
+        &mut self,
+        wakes: &mut WakeList,
+        wanted: impl Fn(&N) -> bool,
+        f: impl FnOnce(&mut N) -> R,
+    ) -> Option<R> {
+        let mut next = self.offers.front();
+        while let Some(offer) = next {
+            // SAFETY: the offers of this queue are the first parts of slots, and alive while they are queued. The
+            // borrow of the queue stands for its lock, and the caller has claimed no group. `next` is another offer, and
+            // nobody but us takes it out.
+            unsafe {
+                next = self.offers.after(offer);
+                let slot = offer.cast::<Slot<N>>();
+                if !wanted(slot.as_ref().note()) {
+                    continue;
+                }
+                if self.offers.win_this(offer) {
+                    let turn = offer.as_ref().group().turn_if_given();
+                    let (waiter, result) = Self::commit(offer, f);
+                    wakes.push_for(waiter, turn);
+                    return Some(result);
+                }
+            }
+        }
+        None
+    }
+
     fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, Turn, R)> {
         // SAFETY: the exclusive borrow of the queue means that the lock is held, and the caller has claimed no group.
         let offer = unsafe { self.offers.win() }?;
@@ -256,20 +310,25 @@ impl<O: Operation> PlaceBranch<O> {
 
     #[inline(always)]
     fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
-        let mut state = self.place.lock();
-        if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
-            return offered;
-        }
-        if let Some(own) = own {
+        loop {
+            let mut state = self.place.lock();
+            if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
+                return offered;
+            }
+            let Some(own) = own else { return Offered::Linked };
+            // SAFETY: not queued yet: the note is ours.
+            let note = unsafe { self.slot.note() };
+            if let Some(thread) = self.place.demanded(&mut state, note) {
+                drop(state);
+                thread.demand();
+                continue;
+            }
             // SAFETY: the slot is ours, pinned, and not queued yet. It is taken out in `drop` at the latest. The lock
             // is held.
-            unsafe {
-                let note = self.slot.note();
-                self.place.queue(&mut state, note).push(&self.slot, own);
-                self.place.waits(&mut state, true);
-            }
+            unsafe { self.place.queue(&mut state, note).push(&self.slot, own) };
+            self.place.waits(&mut state, true);
+            return Offered::Linked;
         }
-        Offered::Linked
     }
 
     /// Returns the note of an operation that is settled. It belongs to the owner alone.
@@ -304,8 +363,8 @@ impl<O: Operation> fmt::Debug for PlaceBranch<O> {
     }
 }
 
-// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish` only: places keep values whole, and drop
-// none under their lock.
+// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish`,
+// and in a thread that `attempt` demands while it holds no lock: places keep values whole, and drop none under their lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     type Output = O::Output;

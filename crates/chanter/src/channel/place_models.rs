@@ -242,3 +242,150 @@ fn watches_miss_nothing() {
         writer.join().unwrap();
     });
 }
+
+/// A place whose waiters want different things, as in a space of tuples.
+mod shelf {
+    use std::ops::DerefMut;
+
+    use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
+    use crate::event::{Event, WakeList, into_future};
+    use crate::sync::{Arc, Lock};
+
+    #[derive(Clone)]
+    pub(super) struct Shelf(Arc<Lock<State>>);
+
+    pub(super) struct State {
+        items: Vec<u32>,
+        waiting: Queue<Note>,
+    }
+
+    pub(super) struct Note {
+        wanted: u32,
+        got: Option<u32>,
+    }
+
+    impl State {
+        fn put(&mut self, item: u32, wakes: &mut WakeList) {
+            let is_wanted = |note: &Note| note.wanted == item;
+            if self.waiting.give_where(wakes, is_wanted, |note| note.got = Some(item)).is_none() {
+                self.items.push(item);
+            }
+        }
+    }
+
+    impl Shelf {
+        pub(super) fn new() -> Self {
+            Self(Arc::new(Lock::new(State { items: Vec::new(), waiting: Queue::new() })))
+        }
+
+        pub(super) fn put(&self, item: u32) {
+            let mut wakes = WakeList::new();
+            self.0.lock().put(item, &mut wakes);
+            wakes.queue();
+        }
+
+        pub(super) fn take(&self, wanted: u32) -> Take {
+            Take { place: self.clone(), note: Note { wanted, got: None } }
+        }
+
+        pub(super) fn has(&self, item: u32) -> bool {
+            self.0.lock().items.contains(&item)
+        }
+    }
+
+    // SAFETY: the queue is a field of the state, which stays behind the lock; numbers are compared under it.
+    unsafe impl Place for Shelf {
+        type Note = Note;
+        type State = State;
+
+        fn lock(&self) -> impl DerefMut<Target = State> {
+            self.0.lock()
+        }
+
+        fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
+            &mut state.waiting
+        }
+
+        fn is_ready(&self, state: &State, note: &Note) -> bool {
+            state.items.contains(&note.wanted)
+        }
+
+        fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
+            state.items.retain(|item| *item != note.wanted);
+            note.got = Some(note.wanted);
+        }
+
+        fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut WakeList) {
+            if let Some(item) = note.got.take() {
+                state.put(item, wakes);
+            }
+        }
+    }
+
+    pub(super) struct Take {
+        place: Shelf,
+        note: Note,
+    }
+
+    impl Operation for Take {
+        type Place = Shelf;
+        type Output = u32;
+
+        fn finish(_: &Shelf, note: &mut Note) -> u32 {
+            note.got.take().expect("committed")
+        }
+    }
+
+    into_future!([] Take, u32);
+
+    // SAFETY: the branch holds the same share and note.
+    unsafe impl Event for Take {
+        type Branch = PlaceBranch<Self>;
+
+        fn into_branch(self) -> Self::Branch {
+            PlaceBranch::new(self.place, self.note)
+        }
+    }
+}
+
+/// A waiter is passed over, one behind it is called off, and the last gets the item, or it stays.
+#[test]
+fn a_waiter_in_the_middle_of_a_queue_is_served_or_called_off() {
+    check(|| {
+        let (shelf, off) = (shelf::Shelf::new(), CVar::new());
+        let mut other = pin!(shelf.take(1).into_future());
+        let mut choice = pin!(choose_biased((off.wait().wrap(|()| 0), shelf.take(2))).sync());
+        assert!(poll_once(other.as_mut()).is_pending() && poll_once(choice.as_mut()).is_pending());
+        let putter = {
+            let shelf = shelf.clone();
+            thread::spawn(move || shelf.put(2))
+        };
+        off.set();
+        let got = block_on(choice);
+        putter.join().unwrap();
+        assert_eq!(shelf.has(2), got == 0, "the item is taken, or on the shelf");
+        shelf.put(1);
+        assert_eq!(poll_once(other), Poll::Ready(1), "it still waits");
+    });
+}
+
+/// A waiter in the middle of the queue is dropped while its item comes: the next one gets it.
+#[test]
+fn a_waiter_in_the_middle_of_a_queue_is_dropped() {
+    check(|| {
+        let shelf = shelf::Shelf::new();
+        let mut other = pin!(shelf.take(1).into_future());
+        let mut dropped = Box::pin(shelf.take(2).into_future());
+        let mut next = pin!(shelf.take(2).into_future());
+        assert!(poll_once(other.as_mut()).is_pending() && poll_once(dropped.as_mut()).is_pending());
+        assert!(poll_once(next.as_mut()).is_pending());
+        let putter = {
+            let shelf = shelf.clone();
+            thread::spawn(move || shelf.put(2))
+        };
+        drop(dropped);
+        assert_eq!(block_on(next), 2);
+        putter.join().unwrap();
+        assert!(!shelf.has(2) && poll_once(other).is_pending());
+    });
+}

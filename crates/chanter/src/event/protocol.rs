@@ -893,12 +893,21 @@ impl OfferList {
     /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win_first(&mut self) -> Option<NonNull<Offer>> {
         let offer = self.front()?;
+        // SAFETY: the offer is in this list; the rest is the caller's contract.
+        unsafe { self.win_this(offer) }.then_some(offer)
+    }
+
+    /// Takes an offer out of the list. False: it could not be won.
+    ///
+    /// # Safety
+    /// As for [`win`](Self::win), and the offer is in this list.
+    pub(crate) unsafe fn win_this(&mut self, offer: NonNull<Offer>) -> bool {
         // SAFETY: the offer is in the list, and the caller holds the lock, so it is alive (INV-LIVE). The group is
         // asked before the offer is unlinked, since a loser's owner may be gone after that.
         unsafe {
             let won = offer.as_ref().take_patiently();
             self.unlink(offer);
-            won.then_some(offer)
+            won
         }
     }
 }

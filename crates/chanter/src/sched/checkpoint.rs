@@ -9,18 +9,24 @@ use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
 
-/// Somebody in the process is asked something.
-static ASKED: process::AtomicBool = process::AtomicBool::new(false);
+/// What somebody in the process is asked: [`TO_YIELD`], and a [`REQUEST`] for each thread with a request that it has not
+/// taken. It is 0 most of the time, which is all that a checkpoint looks at.
+static ASKED: process::AtomicUsize = process::AtomicUsize::new(0);
+/// The monitor asks a turn to end, or a searching processor asks for work.
+const TO_YIELD: usize = 1;
+/// One thread with a pending request (`thread/request`).
+const REQUEST: usize = 2;
 
 /// Whether the present turn should end: it has lasted for a quantum
-/// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)), or a hungry
+/// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)), the thread has a pending
+/// [request](crate::thread::Request), or a hungry
 /// virtual processor asks for work and the thread keeps some from it. A thread
 /// that computes for long calls it now and then, and yields when it says so;
 /// [`yield_if_requested`] does both. On a fiber,
 /// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
 ///
 /// It costs one load while nobody in the process is asked anything. Never true
-/// outside of machines, on simulated ones, and where nothing is handed over.
+/// outside of machines, and on simulated ones. Where nothing is handed over, only requests make it true.
 ///
 /// A computation without checkpoints stalls nobody either, since its virtual
 /// processor is handed over; checkpoints make this cheaper, and let
@@ -45,8 +51,14 @@ static ASKED: process::AtomicBool = process::AtomicBool::new(false);
 /// STING, section 4.2 (preemption takes place at safe points).
 #[inline(always)]
 pub fn checkpoint() -> bool {
+    is_anyone_asked() && is_asked()
+}
+
+/// Whether a [`checkpoint`] of some thread may say so.
+#[inline(always)]
+pub fn is_anyone_asked() -> bool {
     // ORDER: Relaxed: a request that is seen late is served late.
-    ASKED.load(process::Ordering::Relaxed) && is_asked()
+    ASKED.load(process::Ordering::Relaxed) != 0
 }
 
 #[cold]
@@ -57,8 +69,20 @@ fn is_asked() -> bool {
 
 /// The monitor has looked at everybody.
 pub(super) fn tell(asked: bool) {
-    if ASKED.load(process::Ordering::Relaxed) != asked {
-        ASKED.store(asked, process::Ordering::Relaxed);
+    // ORDER: Relaxed, here and below: a request that is seen late is served late. What is asked of whom is elsewhere.
+    if asked {
+        ASKED.fetch_or(TO_YIELD, process::Ordering::Relaxed);
+    } else if ASKED.load(process::Ordering::Relaxed) & TO_YIELD != 0 {
+        ASKED.fetch_and(!TO_YIELD, process::Ordering::Relaxed);
+    }
+}
+
+/// A thread has a pending request, or has none any more. Called in turns.
+pub(crate) fn tell_of_request(is_pending: bool) {
+    if is_pending {
+        ASKED.fetch_add(REQUEST, process::Ordering::Relaxed);
+    } else {
+        ASKED.fetch_sub(REQUEST, process::Ordering::Relaxed);
     }
 }
 
@@ -125,7 +149,7 @@ impl Vp {
         if self.simulated.is_some() {
             return false;
         }
-        if self.has_long_turn() {
+        if self.has_long_turn() || self.has_request() {
             return true;
         }
         // A hungry one asks: is there anything that it cannot take itself?
@@ -151,6 +175,12 @@ impl Vp {
     /// Whether the present turn has been asked to end.
     fn has_long_turn(&self) -> bool {
         self.asked_turn.load(Ordering::Relaxed) == self.counters.polls.get()
+    }
+
+    /// Whether the running thread has a request to take.
+    fn has_request(&self) -> bool {
+        // SAFETY: the running thread is polled on this stack.
+        unsafe { self.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
     }
 
     /// The running thread is about to yield, as it was asked to.

@@ -58,8 +58,8 @@ use std::time::{Duration, Instant};
 
 use binding::Binding;
 pub(crate) use blocking::block_here;
-pub(crate) use checkpoint::end_long_turn;
-pub use checkpoint::{Checkpoint, checkpoint, yield_if_requested};
+pub use checkpoint::{Checkpoint, checkpoint, is_anyone_asked, yield_if_requested};
+pub(crate) use checkpoint::{end_long_turn, tell_of_request};
 pub use counters::Stats;
 pub(crate) use limits::DEPTH;
 use limits::{HEARTBEAT, LONG_PARASITE, PROMOTED};

@@ -20,6 +20,9 @@
 //! * INV-ORDER: terminate >= suspend >= block. An entry has room for one request; of two, the
 //!   stronger stays.
 //!
+//! * INV-TOLD: a thread with a `pending` request is counted in what checkpoints look at
+//!   (`sched/checkpoint.rs`): told of when there is one, and once more when it is taken.
+//!
 //! User code (values, conditions, wakers) never runs under the lock.
 
 use std::collections::HashMap;
@@ -28,6 +31,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 
 use crate::frame::state::State;
+use crate::sched::tell_of_request;
 use crate::sync::{Guard, Lock};
 
 /// The condition that a held thread waits for; `None`: it waits for its resumption.
@@ -130,15 +134,28 @@ impl PendingRequests {
             None => self.held_for().is_none_or(|held| rank >= held),
         };
         if prevails {
-            (true, self.pending.replace(request).map(|other| (other, Why::Overruled)))
+            let overruled = self.pending.replace(request);
+            if overruled.is_none() {
+                tell_of_request(true);
+            }
+            (true, overruled.map(|other| (other, Why::Overruled)))
         } else {
             (false, Some((request, Why::Overruled)))
         }
     }
 
+    /// Takes the pending request: checkpoints need not look for it any more.
+    fn take(&mut self) -> Option<Pending> {
+        let request = self.pending.take();
+        if request.is_some() {
+            tell_of_request(false);
+        }
+        request
+    }
+
     /// Runner: returns the next step.
     fn step(&mut self) -> Step {
-        if let Some(mut request) = self.pending.take() {
+        if let Some(mut request) = self.take() {
             if request.rank == Rank::Terminate {
                 return Step::Terminate(request);
             }
@@ -185,13 +202,20 @@ impl PendingRequests {
     /// Anyone: withdraws all requests that keep the thread from running, except one to end.
     fn resume(&mut self) -> (bool, Refused, Hold) {
         let withdrawn = match &self.pending {
-            Some(request) if request.rank != Rank::Terminate => self.pending.take(),
+            Some(request) if request.rank != Rank::Terminate => self.take(),
             _ => None,
         };
         let held = std::mem::replace(&mut self.held, Held::No);
         let any = withdrawn.is_some() || !matches!(held, Held::No);
         let hold = if let Held::Yes(_, hold) = held { hold } else { None };
         (any, withdrawn.map(|request| (request, Why::Withdrawn)), hold)
+    }
+}
+
+impl Drop for PendingRequests {
+    fn drop(&mut self) {
+        // INV-TOLD, if a machine ends with it.
+        drop(self.take());
     }
 }
 
@@ -268,7 +292,9 @@ impl PendingRequestTable {
         let gone = all.remove(&key(state));
         state.forget_requests();
         drop(all);
-        let Some(PendingRequests { pending, held }) = gone else { return (None, None) };
+        let Some(mut gone) = gone else { return (None, None) };
+        let pending = gone.take();
+        let held = std::mem::replace(&mut gone.held, Held::No);
         let hold = if let Held::Yes(_, hold) = held { hold } else { None };
         (pending.map(|request| (request, Why::Determined)), hold)
     }

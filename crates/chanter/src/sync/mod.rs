@@ -45,7 +45,7 @@ pub(crate) use stack::{Linked, Stack};
 
 /// Atomics for statics of the process, which no model sees.
 pub(crate) mod process {
-    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 }
 
 /// Whether alarms go off by themselves; in a model they do not.

@@ -76,8 +76,17 @@ impl<T> Thread<T> {
         unsafe { FrameRef::from_frame(ManuallyDrop::new(self).frame) }
     }
 
+    /// Runs the thread if it has not run: steals it, or schedules it. The value stays.
+    #[inline(always)]
+    pub(crate) fn demand(&self) {
+        if self.is_fresh() {
+            // SAFETY: the handle holds a reference.
+            unsafe { demand(self.frame) };
+        }
+    }
+
     /// Makes another handle.
-    pub(super) fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         self.header().state.retain();
         // SAFETY: the new handle takes over the reference that `retain` has counted.
         unsafe { Self::from_frame(self.frame) }
@@ -380,10 +389,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
 
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        if self.state().is_fresh() {
-            // SAFETY: the handle holds a reference.
-            unsafe { demand(self.thread.frame) };
-        }
+        self.thread.demand();
         let (state, joiners) = (self.state(), self.thread.joiners());
         // SAFETY: the offer is pinned, and retracted in `drop` at the latest. The announcement for
         // the queue is made under its lock. A completer that misses it has completed before, and we

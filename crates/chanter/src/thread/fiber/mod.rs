@@ -286,6 +286,19 @@ pub fn yield_now() {
     }
 }
 
+/// Ends the turn of the fiber whose stack this is. Elsewhere it does nothing: the caller may be in the middle of a
+/// future's poll.
+#[cold]
+#[inline(never)]
+pub(crate) fn end_turn() {
+    if let Some(vp) = Vp::current()
+        && let Some(head) = vp.fibers.current()
+    {
+        crate::sched::end_long_turn();
+        head.yield_now();
+    }
+}
+
 /// Yields, as a thread that has used up its quantum, if [`checkpoint`](crate::checkpoint) says so,
 /// and returns whether it did. This is the blocking form of
 /// [`yield_if_requested`](crate::yield_if_requested). On an OS thread that runs no virtual processor it
