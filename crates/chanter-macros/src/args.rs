@@ -12,7 +12,7 @@ use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, R
 const SETTINGS: [(&str, &str); 7] = [
     ("workers", "workers = 2"),
     ("policy", "policy = |_| Box::new(Fifo::new())"),
-    ("hand_over_after", "hand_over_after = Some(Duration::from_millis(5))"),
+    ("hand_off_after", "hand_off_after = Some(Duration::from_millis(5))"),
     ("inflation", "inflation = false"),
     ("genealogy", "genealogy = true"),
     ("blocking_threads", "blocking_threads = 16"),

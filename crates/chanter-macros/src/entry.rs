@@ -51,8 +51,8 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
     };
     if let Err(error) = check(kind, &function) {
         let error = error.into_compile_error();
-        let stand_in = stand_in(function);
-        return quote!(#error #stand_in);
+        let spare_worker = spare_worker(function);
+        return quote!(#error #spare_worker);
     }
     match syn::parse2::<Args>(args).and_then(|args| args.check(kind)) {
         Ok(args) => match &args.explore {
@@ -208,7 +208,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
 }
 
 /// A function of the same name and type that stands in for one that could not be expanded.
-fn stand_in(mut function: ItemFn) -> TokenStream {
+fn spare_worker(mut function: ItemFn) -> TokenStream {
     function.attrs.retain(|a| !a.path().is_ident("test"));
     function.sig.asyncness = None;
     function.sig.inputs.clear();

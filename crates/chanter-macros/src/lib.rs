@@ -56,7 +56,7 @@ use proc_macro::TokenStream;
 /// | `workers = N` | OS threads that drive them | one for each |
 /// | `name = ".."` | name of the machine | `"chanter"` |
 /// | `policy = \|index\| ..` | a closure that makes the policy of each virtual processor | work stealing |
-/// | `hand_over_after = ..` | `Option<Duration>`: how long a turn may keep a virtual processor | 10 ms |
+/// | `hand_off_after = ..` | `Option<Duration>`: how long a turn may keep a virtual processor | 10 ms |
 /// | `inflation = false` | parasites stay what they are | they become hosts where that pays |
 /// | `genealogy = true` | the machine knows who spawned whom | it does not |
 /// | `blocking_threads = N` | OS threads for `spawn_blocking`, at most | 64 |

@@ -80,7 +80,7 @@ fn arguments_reach_the_machine() {
 }
 
 /// Nothing keeps this thread on the OS thread of the caller, whose turn does not end before.
-#[chanter::main(vps = 1, hand_over_after = Some(Duration::from_millis(1)))]
+#[chanter::main(vps = 1, hand_off_after = Some(Duration::from_millis(1)))]
 async fn moves() -> bool {
     let (begun, has_begun) = chanter::channel();
     let (end, ended) = std::sync::mpsc::channel();
@@ -104,7 +104,7 @@ async fn moves() -> bool {
     workers = 1,
     name = "whole",
     policy = |_| Box::new(chanter::policy::Fifo::new()),
-    hand_over_after = None,
+    hand_off_after = None,
     inflation = false,
     genealogy = true,
     blocking_threads = 3,

@@ -133,7 +133,7 @@ fn a_loop_is_suspended_and_goes_on() {
 #[test]
 fn a_loop_is_terminated_where_nothing_is_handed_over() {
     let _dog = Watchdog::new("a_loop_is_terminated_where_nothing_is_handed_over", Duration::from_secs(300));
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     for is_fiber in [false, true] {
         let turns = Arc::new(AtomicU64::new(0));
         let theirs = Arc::clone(&turns);

@@ -232,8 +232,8 @@ unsafe impl<T: Tuple> Place for TupleSpace<T> {
     }
 
     #[inline(always)]
-    fn demanded(&self, state: &mut State<T>, note: &Note<T>) -> Option<chanter::Thread<()>> {
-        state.demanded(note)
+    fn demanded(&self, state: &mut State<T>, note: &Note<T>) -> Option<impl FnOnce() + use<T>> {
+        state.demanded(note).map(|thread| move || chanter::base::demand(&thread))
     }
 
     /// A tuple goes back. A read or a put stays done.

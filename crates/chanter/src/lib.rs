@@ -302,6 +302,11 @@ pub mod base {
     pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
 
+    /// Runs a thread if it has not run: steals it, or schedules it. The value stays.
+    pub fn demand<T>(thread: &crate::Thread<T>) {
+        thread.demand();
+    }
+
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
         crate::frame::JoinError::panicked(payload).to_string()

@@ -62,7 +62,7 @@ fn a_dump_says_what_threads_wait_on() {
     watchdog!();
     for (vps, is_observed) in [(1, false), (2, false), (1, true), (2, true)] {
         let name = format!("dumped-{vps}-{is_observed}");
-        let builder = Machine::builder().vps(vps).name(&name).hand_over_after(None);
+        let builder = Machine::builder().vps(vps).name(&name).hand_off_after(None);
         let machine = builder.report_deadlocks(is_observed).build().unwrap();
         let (threads, tx, ivar) = machine.block_on(async {
             let waiting = wait().await;
@@ -84,7 +84,7 @@ fn a_dump_says_what_threads_wait_on() {
 #[test]
 fn a_dump_does_not_wait_for_ever() {
     watchdog!();
-    let machine = Machine::builder().vps(2).name("stuck").hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(2).name("stuck").hand_off_after(None).build().unwrap();
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let begun = IVar::new();
     let told = begun.clone();

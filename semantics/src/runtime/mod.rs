@@ -94,7 +94,7 @@ impl Runner {
         let mut builder = Machine::builder().vps(vps).name("semantics");
         if vps == 1 {
             // Nobody stands in for the one worker when it is late: the seed decides everything.
-            builder = builder.hand_over_after(None);
+            builder = builder.hand_off_after(None);
         }
         let dice: Vec<Dice> = (0..if dice { vps } else { 0 }).map(|vp| Dice::new(vp as u64)).collect();
         if !dice.is_empty() {

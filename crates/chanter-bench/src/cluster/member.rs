@@ -48,7 +48,7 @@ pub(super) const SHIPPED: [usize; 2] = [1024, 4096];
 
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Stop> {
     // One processor each, as in the paper. An OS thread that sleeps behind the runtime's back is not replaced.
-    let builder = Machine::builder().vps(1).hand_over_after(None);
+    let builder = Machine::builder().vps(1).hand_off_after(None);
     let done = chanter_mpi::run_on(builder, async |here: Process| match args.part {
         Part::Talk => talk(&here, args).await,
         Part::Patterns => all_patterns(&here, args).await,

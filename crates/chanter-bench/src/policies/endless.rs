@@ -91,7 +91,7 @@ fn chanter(load: Load) -> Outcome {
     let machine = Machine::builder()
         .vps(load.vps)
         .name("bench")
-        .hand_over_after(Some(QUANTUM))
+        .hand_off_after(Some(QUANTUM))
         .build()
         .map_err(broken)?;
     let endless = Endless::default();
@@ -122,7 +122,7 @@ fn chanter(load: Load) -> Outcome {
     let stats = machine.stats();
     Ok(sample(latencies, load.n)?
         .with("first_quanta", first.as_secs_f64() / QUANTUM.as_secs_f64())
-        .with("hand_overs", stats.hand_overs as f64)
+        .with("hand_offs", stats.hand_offs as f64)
         .with("handed_over_ms", stats.handed_over.as_secs_f64() * 1e3))
 }
 

@@ -82,7 +82,7 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
         tables += &format!("\n{}", latencies(&measured));
     }
     if measured.iter().any(|m| m.case.bench == endless::BENCH) {
-        tables += &format!("\n{}", hand_overs(&measured));
+        tables += &format!("\n{}", hand_offs(&measured));
     }
     if !findings.is_empty() {
         tables += &format!("\n{}", table_of(&findings));
@@ -92,13 +92,13 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
 }
 
 /// How long requests took beside computations that never yield, and the hand-offs that it took.
-fn hand_overs(measured: &[Measured]) -> String {
+fn hand_offs(measured: &[Measured]) -> String {
     const DETAILS: [(&str, &str); 6] = [
         ("p50, us", "p50_us"),
         ("p99, us", "p99_us"),
         ("max, us", "max_us"),
         ("first, quanta", "first_quanta"),
-        ("hand-overs", "hand_overs"),
+        ("hand-overs", "hand_offs"),
         ("handed over, ms", "handed_over_ms"),
     ];
     let mut table = Table::new();

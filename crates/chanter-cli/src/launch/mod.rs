@@ -139,7 +139,7 @@ fn try_launch(args: LaunchArgs) -> Result<u8, (u8, String)> {
     // die with it.
     let machine = Machine::builder()
         .vps(1)
-        .hand_over_after(None)
+        .hand_off_after(None)
         .name("launch")
         .build()
         .map_err(|error| (1, format!("cannot start a machine: {error}")))?;

@@ -217,7 +217,7 @@ impl Node {
         }
         let length = body.len();
         body.set_header(&Header { length: length as u32, ..header });
-        self.hand_over(to, link, lane, &header, body, length)
+        self.hand_off(to, link, lane, &header, body, length)
     }
 
     /// Sends a frame that carries senders of ports.
@@ -234,7 +234,7 @@ impl Node {
         let transfer = self.pack(to, &mut body);
         let flags = header.flags | if transfer.is_some() { CARRIES } else { 0 };
         body.set_header(&Header { length: body.len() as u32, flags, ..header });
-        let sent = self.hand_over(to, link, lane, &header, body, length);
+        let sent = self.hand_off(to, link, lane, &header, body, length);
         if let (Err(_), Some(transfer)) = (&sent, transfer) {
             self.unpack_again(to, transfer);
         }
@@ -244,7 +244,7 @@ impl Node {
     /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that belong to the
     /// receiver.
     #[inline(always)]
-    fn hand_over(
+    fn hand_off(
         &self,
         to: ProcessId,
         link: &Link,
@@ -304,7 +304,7 @@ impl Node {
 
     /// Sends frames that the engine refused before.
     pub(super) fn flush(&self) {
-        // ORDER: Acquire pairs with the Release in `hand_over`. A push after this swap sets the flag again. The load
+        // ORDER: Acquire pairs with the Release in `hand_off`. A push after this swap sets the flag again. The load
         // is a hint.
         if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
             return;

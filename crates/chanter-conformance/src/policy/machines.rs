@@ -44,7 +44,7 @@ fn within_patience(what: &str, work: impl FnOnce() -> Found + Send + 'static) ->
 fn machine(vps: usize, family: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Machine {
     Machine::builder()
         // A spare worker would make up for a fault.
-        .hand_over_after(None)
+        .hand_off_after(None)
         .vps(vps)
         .name("conformance")
         .policy(family)

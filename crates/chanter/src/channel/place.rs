@@ -19,7 +19,6 @@ use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeLis
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
-use crate::threads::Thread;
 
 /// A share of a place at which operations wait.
 ///
@@ -50,11 +49,11 @@ pub unsafe trait Place {
     /// waited for the change.
     fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut WakeList);
 
-    /// A thread that may make this operation ready, and has not run. It is run, stolen if that is possible, before the
-    /// operation waits; then the operation is tried again. The thread is given once.
+    /// Work that may make this operation ready, such as to demand a thread that has not run. It is done before the
+    /// operation waits, without the lock; then the operation is tried again. Each work is given once.
     #[inline(always)]
-    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<Thread<()>> {
-        None
+    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<impl FnOnce() + use<Self>> {
+        None::<fn()>
     }
 
     /// Called when an operation begins to wait (true), or stops without having been served (false).
@@ -318,9 +317,9 @@ impl<O: Operation> PlaceBranch<O> {
             let Some(own) = own else { return Offered::Linked };
             // SAFETY: not queued yet: the note is ours.
             let note = unsafe { self.slot.note() };
-            if let Some(thread) = self.place.demanded(&mut state, note) {
+            if let Some(work) = self.place.demanded(&mut state, note) {
                 drop(state);
-                thread.demand();
+                work();
                 continue;
             }
             // SAFETY: the slot is ours, pinned, and not queued yet. It is taken out in `drop` at the latest. The lock

@@ -47,7 +47,7 @@ impl Machine {
         F: IntoFuture<IntoFuture: Send, Output: Send>,
     {
         // Where nothing is handed off, nobody else could run it.
-        let kind = if self.shared.hands_over { Kind::Pinned } else { Kind::Local };
+        let kind = if self.shared.hands_off { Kind::Pinned } else { Kind::Local };
         // SAFETY: the future and its output are `Send`.
         unsafe { self.run_main(kind, future.into_future(), Location::caller()) }
     }
@@ -193,7 +193,7 @@ impl Shared {
             self.has_main.load(Ordering::Relaxed)
                 || self.main_refused.load(Ordering::Relaxed)
                 // Its worker is busy with a turn that does not end.
-                || vp.is_handed_over()
+                || vp.is_handed_off()
         };
         while !occupied && !in_vain() && Instant::now() < patience {
             vp.reactor.notify();

@@ -145,7 +145,7 @@ impl Machine {
 
 /// Runs a call that blocks its OS thread, or computes for long, here and now. The other threads of the virtual
 /// processor go on meanwhile on another OS thread. They do so at once, rather than [after a
-/// quantum](crate::Builder::hand_over_after).
+/// quantum](crate::Builder::hand_off_after).
 ///
 /// It is for code that is running already and cannot be moved, because it borrows, or is deep inside of other calls.
 /// To pass the virtual processor on, and back, costs some ten microseconds. Threads that are bound to this OS thread
@@ -170,7 +170,7 @@ impl Machine {
 /// ```
 pub fn block_in_place<R>(call: impl FnOnce() -> R) -> R {
     if let Some(vp) = Vp::current() {
-        vp.leave_seat();
+        vp.leave_processor();
     }
     call()
 }

@@ -28,7 +28,7 @@ pub struct Builder {
     pub(crate) reports_deadlocks: bool,
     pub(crate) observer: Option<fn(usize) -> Box<dyn Observer>>,
     pub(super) is_in_test: bool,
-    pub(super) hand_over_after: Option<Duration>,
+    pub(super) hand_off_after: Option<Duration>,
     pub(super) blocking_threads: usize,
     pub(super) shutdown_timeout: Option<Duration>,
     pub(super) pump: Option<Arc<dyn Pump>>,
@@ -61,7 +61,7 @@ impl Builder {
     /// as many virtual processors as its topology wants, and no more OS threads than there are cores. Bind virtual
     /// processors to cores only if each has a worker of its own.
     ///
-    /// Nothing is [handed over](Self::hand_over_after) on a machine whose workers drive several processors: a
+    /// Nothing is [handed over](Self::hand_off_after) on a machine whose workers drive several processors: a
     /// computation stalls all processors of its worker. Let it yield ([`yield_if_requested`](crate::yield_if_requested) does
     /// not know when, there).
     ///
@@ -82,7 +82,7 @@ impl Builder {
     }
 
     /// Sets the machine's name. OS threads are called `name-0`, `name-1`, …, and `name-0+` if they are a spare of a
-    /// [worker](Self::hand_over_after).
+    /// [worker](Self::hand_off_after).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -117,7 +117,7 @@ impl Builder {
     /// is handed over. The next one may last sixteen times as long, up to 256: so the cores are shared among few.
     /// Threads that are bound to the OS thread (`spawn_local`, fibers that have begun, the future of
     /// [`Machine::block_on`]) wait for it. A machine has at most 128 such OS threads, which end when they have had
-    /// nothing to do for a few seconds. [`Stats::hand_overs`] counts the hand-offs.
+    /// nothing to do for a few seconds. [`Stats::hand_offs`] counts the hand-offs.
     ///
     /// It needs a system with `membarrier` (Linux): elsewhere nothing is handed over. A machine that is simulated, or
     /// that [reports deadlocks](Self::report_deadlocks), hands nothing over either.
@@ -127,7 +127,7 @@ impl Builder {
     /// use std::time::Duration;
     ///
     /// let machine =
-    ///     Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(5))).build()?;
+    ///     Machine::builder().vps(1).hand_off_after(Some(Duration::from_millis(5))).build()?;
     /// let (tx, rx) = channel();
     /// machine.spawn(async {
     ///     // A call that blocks the OS thread.
@@ -139,8 +139,9 @@ impl Builder {
     /// ```
     ///
     /// STING, section 4: virtual processors are multiplexed on physical ones.
-    pub fn hand_over_after(mut self, quantum: Option<Duration>) -> Self {
-        self.hand_over_after = quantum.map(|quantum| quantum.max(Duration::from_millis(1)));
+    #[doc(alias = "hand_over_after")]
+    pub fn hand_off_after(mut self, quantum: Option<Duration>) -> Self {
+        self.hand_off_after = quantum.map(|quantum| quantum.max(Duration::from_millis(1)));
         self
     }
 
@@ -216,7 +217,7 @@ impl Machine {
             reports_deadlocks: false,
             observer: None,
             is_in_test: false,
-            hand_over_after: Some(hand_off::AFTER),
+            hand_off_after: Some(hand_off::AFTER),
             blocking_threads: BLOCKING_THREADS,
             shutdown_timeout: None,
             pump: None,

@@ -65,7 +65,7 @@ impl Threads {
         let catch = Arc::clone(&caught);
         let machine = Machine::builder()
             // A spare worker would make up for a fault.
-            .hand_over_after(None)
+            .hand_off_after(None)
             .vps(1)
             .name("conformance")
             .policy(move |_| Box::new(Catch(Arc::clone(&catch))))

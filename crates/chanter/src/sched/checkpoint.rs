@@ -18,7 +18,7 @@ const TO_YIELD: usize = 1;
 const REQUEST: usize = 2;
 
 /// Whether the present turn should end: it has lasted for a quantum
-/// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)), the thread has a pending
+/// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)), the thread has a pending
 /// [request](crate::thread::Request), or a hungry
 /// virtual processor asks for work and the thread keeps some from it. A thread
 /// that computes for long calls it now and then, and yields when it says so;
@@ -203,7 +203,7 @@ impl Vp {
     /// Asks for a parasite, and for threads that are to run soon here.
     pub(super) fn ask_for_work(&self) {
         self.ask_closer_look();
-        if self.machine().hands_over {
+        if self.machine().hands_off {
             self.is_asked_to_share.store(true, Ordering::Relaxed);
             // The monitor, which is awake, takes it back.
             tell(true);

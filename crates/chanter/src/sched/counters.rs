@@ -106,8 +106,8 @@ pub struct Stats {
     pub host_bytes: u64,
     /// Times a virtual processor was passed to a stand-in, because its worker
     /// stayed in one turn for longer than a quantum
-    /// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)).
-    pub hand_overs: u64,
+    /// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)).
+    pub hand_offs: u64,
     /// For how long stand-ins had virtual processors, in total, those that they
     /// have now included.
     pub handed_over: Duration,

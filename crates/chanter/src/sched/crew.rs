@@ -120,11 +120,11 @@ impl Vp {
     fn look_for_crew(&self, now: Instant) {
         for vp in self.machine().crew(self) {
             vp.on_shift(|vp| {
-                vp.sit();
+                vp.begin_use();
                 vp.looked.set(now);
                 vp.fire_timers(now);
                 vp.serve_requests();
-                vp.stand_up();
+                vp.end_use();
             });
         }
         self.wait_io(Some(Duration::ZERO));
@@ -146,16 +146,16 @@ impl Vp {
         let inside = |f: &dyn Fn(&Self)| {
             for vp in machine.crew(self) {
                 vp.on_shift(|vp| {
-                    vp.sit();
+                    vp.begin_use();
                     f(vp);
-                    vp.stand_up();
+                    vp.end_use();
                 });
             }
         };
         if machine.pump.get().is_some() {
-            self.sit();
+            self.begin_use();
             let has_come = self.wait_for_pump(over);
-            self.stand_up();
+            self.end_use();
             if has_come {
                 return;
             }
@@ -197,9 +197,9 @@ impl Vp {
 
     /// Looks for threads of others, and runs the one that it finds.
     fn run_found(&self) -> bool {
-        self.sit();
+        self.begin_use();
         let thread = self.search(true).and_then(|thread| self.admit(thread));
-        self.stand_up();
+        self.end_use();
         let found = thread.is_some();
         if let Some(thread) = thread {
             self.leader().watch.set(super::HEARTBEAT);

@@ -11,7 +11,7 @@
 //!
 //! Threads in the inbox of that processor wait as well, and are taken with the others.
 //!
-//! Ownership makes that safe (INV-SEAT). It is passed only while its owner is outside, in the middle of a turn. An owner
+//! Ownership makes that safe (INV-PROCESSOR). It is passed only while its owner is outside, in the middle of a turn. An owner
 //! that enters meanwhile finds that it has lost the processor, as in a hand-off. What it makes ready goes to its inbox.
 //!
 //! To take threads costs little beside a turn that has lasted for [`LATE`], so each idle worker looks, called or not. A
@@ -19,7 +19,7 @@
 //! after a failed steal (`steal.rs`). Nobody calls it meanwhile. It keeps watch, as always beside others that are awake
 //! (`Vp::watch_for`), so it finds a long turn among short ones a little later.
 //!
-//! This needs a machine that hands off processors (`hand_over`). It leaves out policies that order woken threads.
+//! This needs a machine that hands off processors (`hand_off`). It leaves out policies that order woken threads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ impl Vp {
     pub(super) fn call(&self) {
         let machine = self.machine();
         let is_in_a_turn = !self.running.get().is_null();
-        if !is_in_a_turn || !machine.hands_over || self.is_stand_in() || !machine.has_cores_for(1) {
+        if !is_in_a_turn || !machine.hands_off || self.is_spare_worker() || !machine.has_cores_for(1) {
             return;
         }
         let mut others = self.others();
@@ -110,7 +110,7 @@ impl Vp {
     /// The caller has nothing to run: looks at what waits behind long turns of others, and takes some. Whether there is
     /// something to run. The caller is inside.
     pub(super) fn look_at_long_turns(&self, over: &dyn Fn() -> bool) -> bool {
-        if !self.machine().hands_over || self.is_stand_in() || self.has_enough() {
+        if !self.machine().hands_off || self.is_spare_worker() || self.has_enough() {
             return false;
         }
         let call = self.long_turns.take_call();
@@ -147,16 +147,16 @@ impl Vp {
     fn take_from_turn_of(&self, there: &Self) -> bool {
         let mut taken = ReadyQueue::new();
         if fence_pair::is_available_yet() == Some(true) {
-            there.seat.pass(&there.sitter, &there.sitter, || {
+            there.ownership.pass(&there.owner, &there.owner, || {
                 if there.terms.get().lets_woken_run {
                     for frame in there.inbox.take_all().oldest_first() {
-                        // SAFETY: inboxes hold tokens. While we pass the ownership, nobody is inside (INV-SEAT).
+                        // SAFETY: inboxes hold tokens. While we pass the ownership, nobody is inside (INV-PROCESSOR).
                         unsafe { there.soon().push_back(Ready::from_frame(frame)) };
                     }
                 }
-                // SAFETY: nobody else is inside while we pass the ownership (INV-SEAT).
+                // SAFETY: nobody else is inside while we pass the ownership (INV-PROCESSOR).
                 taken = unsafe { there.take_soon(there.soon().len().div_ceil(2)) };
-                // SAFETY: nobody else is inside while we pass the ownership (INV-SEAT).
+                // SAFETY: nobody else is inside while we pass the ownership (INV-PROCESSOR).
                 if unsafe { there.soon() }.is_empty() {
                     there.long_turns.has_woken(0);
                 }

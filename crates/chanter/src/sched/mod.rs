@@ -81,7 +81,7 @@ use counters::Counters;
 use fiber::Fibers;
 use fork::Forks;
 use frames::Scheduler;
-use hand_off::{Seat, Sitter};
+use hand_off::{Owner, Ownership};
 use long_turn::LongTurns;
 use policy_guard::{PolicyTraits, introduce, policy_panicked};
 use reactor::Reactor;
@@ -135,9 +135,9 @@ pub(crate) struct Vp {
     /// Driver: how many of its runs are [counted](Vp::begin_polls).
     pub(crate) polls: Cell<u32>,
     /// Driver: as holder of a seat.
-    sitter: Sitter,
-    /// Who uses what is ready here: INV-SEAT. "Holder" below is that one.
-    seat: Seat,
+    owner: Owner,
+    /// Who uses what is ready here: INV-PROCESSOR. "Holder" below is that one.
+    ownership: Ownership,
     /// Whom this one stands in for; itself.
     pub(crate) principal: Cell<*const Self>,
     /// The first of its crew; mostly itself.
@@ -291,8 +291,8 @@ impl Vp {
             asking: Cell::new(ptr::null_mut()),
             simulated,
             fibers: Fibers::new(),
-            sitter: Sitter::new(),
-            seat: Seat::new(),
+            owner: Owner::new(),
+            ownership: Ownership::new(),
             principal: Cell::new(ptr::null()),
             leader: Cell::new(ptr::null()),
             is_down: AtomicBool::new(false),
@@ -700,7 +700,7 @@ impl Vp {
         match leader.sleeper.wake() {
             Wake::Nothing => (),
             Wake::Notify => {
-                if self.is_stand_in() {
+                if self.is_spare_worker() {
                     // It sleeps in its principal's poller, or its own.
                     self.principal().reactor.notify();
                 }
@@ -730,7 +730,7 @@ impl Vp {
         if thread.may_move() && self.is_of_same_machine(unsafe { &*home }) {
             return Some(thread);
         }
-        if self.is_stand_in() && ptr::eq(home, self.principal()) {
+        if self.is_spare_worker() && ptr::eq(home, self.principal()) {
             return self.admit_for_principal(thread);
         }
         Self::send_home(thread);

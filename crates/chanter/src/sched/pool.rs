@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
 use super::fork::Shares;
-use super::hand_off::{Record, StandIn};
+use super::hand_off::{Record, SpareWorker};
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::sleep::Wake;
@@ -56,14 +56,14 @@ pub(crate) struct Shared {
     pub(crate) pollers: Mutex<usize>,
     pub(crate) name: String,
     /// How long a turn may last before its virtual processor is handed over.
-    pub(crate) hand_over_after: Option<Duration>,
+    pub(crate) hand_off_after: Option<Duration>,
     /// Whether virtual processors change hands here at all.
-    pub(crate) hands_over: bool,
+    pub(crate) hands_off: bool,
     /// The monitor knows the machine.
     pub(crate) is_watched: AtomicBool,
-    pub(crate) stand_ins: Mutex<Vec<StandIn>>,
+    pub(crate) spare_workers: Mutex<Vec<SpareWorker>>,
     /// There are some.
-    pub(crate) has_stand_ins: AtomicBool,
+    pub(crate) has_spare_workers: AtomicBool,
     pub(crate) record: Mutex<Record>,
     pub(crate) this: Weak<Self>,
     /// Who drives.
@@ -112,7 +112,7 @@ impl Shared {
         stats.add(&self.outside, &self.outside_parasites);
         self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
         self.with_arena(|arena| stats.add_frames(arena));
-        (stats.hand_overs, stats.handed_over) = self.record().sum();
+        (stats.hand_offs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.host_bytes.get();
         stats
     }
@@ -133,26 +133,26 @@ impl Shared {
     }
 
     /// Those who have stood in for a virtual processor, and may again.
-    pub(super) fn stand_ins(&self) -> MutexGuard<'_, Vec<StandIn>> {
-        self.stand_ins.lock().unwrap_or_else(|e| e.into_inner())
+    pub(super) fn spare_workers(&self) -> MutexGuard<'_, Vec<SpareWorker>> {
+        self.spare_workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A stand-in of which `is_wanted` holds, which is code of ours.
-    pub(crate) fn find_stand_in(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
+    pub(crate) fn find_spare_worker(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
         // ORDER: Relaxed: a hint: most machines never had one.
-        if !self.has_stand_ins.load(Ordering::Relaxed) {
+        if !self.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
-        let stand_ins = self.stand_ins();
-        let found: *const Vp = stand_ins.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
+        let spare_workers = self.spare_workers();
+        let found: *const Vp = spare_workers.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
         // SAFETY: stand-ins stay until the machine's memory goes.
         Some(unsafe { &*found })
     }
 
     /// Whether somebody sits in for a worker that is away.
-    pub(super) fn has_stand_ins_at_work(&self) -> bool {
+    pub(super) fn has_spare_workers_at_work(&self) -> bool {
         // ORDER: Relaxed: a hint.
-        self.stand_ins().iter().any(|stand_in| !stand_in.vp.is_free.load(Ordering::Relaxed))
+        self.spare_workers().iter().any(|spare_worker| !spare_worker.vp.is_free.load(Ordering::Relaxed))
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
@@ -165,12 +165,12 @@ impl Shared {
         let mut index = 0;
         loop {
             // `f` may run code of the user's: not under the lock.
-            let stand_in: *const Vp = match self.stand_ins().get(index) {
-                Some(stand_in) => &raw const *stand_in.vp,
+            let spare_worker: *const Vp = match self.spare_workers().get(index) {
+                Some(spare_worker) => &raw const *spare_worker.vp,
                 None => return,
             };
             // SAFETY: stand-ins stay until the machine's memory goes.
-            f(unsafe { &*stand_in });
+            f(unsafe { &*spare_worker });
             index += 1;
         }
     }
@@ -194,7 +194,7 @@ impl Shared {
 
     /// What the OS thread is called that drives `vp`.
     pub(crate) fn os_thread_name(&self, vp: &Vp) -> String {
-        format!("{}-{}{}", self.name, vp.index, if vp.is_stand_in() { "+" } else { "" })
+        format!("{}-{}{}", self.name, vp.index, if vp.is_spare_worker() { "+" } else { "" })
     }
 
     /// Left by the driver of virtual processor 0, for itself.
@@ -250,7 +250,7 @@ impl Shared {
 
     /// Whether a `block_on` waits for `vp`.
     pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
-        vp.index == 0 && !vp.is_stand_in() && self.main_waits.load(Ordering::SeqCst) > 0
+        vp.index == 0 && !vp.is_spare_worker() && self.main_waits.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
@@ -268,7 +268,7 @@ impl Shared {
                 affinity::adopt(cores);
                 // SAFETY: `shared` keeps it.
                 match unsafe { &*driven.0 } {
-                    vp if vp.is_stand_in() => vp.stand_in(),
+                    vp if vp.is_spare_worker() => vp.spare_worker(),
                     _ => shared.work(index),
                 }
             },
@@ -405,8 +405,8 @@ impl Vp {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.add(&self.counters, &self.parasites);
         stats.add_frames(&self.arena);
-        let stand_ins = self.machine().stand_ins();
-        for other in stand_ins.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
+        let spare_workers = self.machine().spare_workers();
+        for other in spare_workers.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
             stats.add(&other.vp.counters, &other.vp.parasites);
             stats.add_frames(&other.vp.arena);
         }
@@ -421,8 +421,8 @@ impl Vp {
             // Asks the policy, which is to be where it belongs: so are tokens that it drops.
             busy |= vp.on_shift(Self::is_busy);
             // The next driver takes it.
-            vp.seat.vacate();
-            vp.stand_up();
+            vp.ownership.vacate();
+            vp.end_use();
         }
         self.sleeper.vacate();
         if machine.is_closing() || machine.is_reserved(self) {

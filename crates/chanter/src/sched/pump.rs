@@ -128,7 +128,7 @@ impl Vp {
         };
         let has_work = pump.wait(&is_over);
         if has_work {
-            self.sitter.hold(|| pump.pump());
+            self.owner.hold(|| pump.pump());
         }
         has_work
     }

@@ -61,17 +61,17 @@ impl Vp {
 
     #[inline(always)]
     pub(crate) fn begin_call(&self) {
-        self.sitter.begin_call();
+        self.owner.begin_call();
     }
 
     #[inline(always)]
     pub(crate) fn end_call(&self) {
-        self.sitter.end_call();
+        self.owner.end_call();
     }
 
     /// Whether a token that is dropped here and now goes home, since a policy has panicked.
     pub(crate) fn saves_tokens(&self) -> bool {
-        self.saves_tokens.get() || (self.sitter.is_in_call() && std::thread::panicking())
+        self.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
     }
 
     /// A policy has panicked in a call of the driver's.
@@ -171,7 +171,7 @@ impl Vp {
 
     /// Frees the policies that nobody can see any more.
     pub(super) fn reclaim_policies(&self) {
-        if self.sitter.is_in_call() {
+        if self.owner.is_in_call() {
             return;
         }
         let reclaim = |old: Retired<dyn Policy>| {
@@ -209,7 +209,7 @@ impl Vp {
     pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
         let vp = self.principal();
         // SAFETY: we are the driver.
-        (unsafe { vp.policies.has_retired() } && !self.sitter.is_in_call()).then_some(HEARTBEAT)
+        (unsafe { vp.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
     }
 
     /// Shutdown: no policy comes into force any more. It says that it closes

@@ -111,7 +111,7 @@ mod tests {
     /// Its partner may be on the way, and not count as awake yet.
     #[test]
     fn a_worker_that_was_sent_something_spins_beside_sleepers() {
-        let machine = crate::machine::Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+        let machine = crate::machine::Machine::builder().vps(2).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
             let vp = Vp::current().unwrap();
             while vp.machine().awake.load(Relaxed) > 1 {

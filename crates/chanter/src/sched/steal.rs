@@ -171,7 +171,7 @@ impl Vp {
     /// The caller, which may steal, asks the others for half of their run-next lists.
     pub(super) fn ask_for_half(&self) {
         let machine = self.machine();
-        if machine.crews == 1 || self.simulated.is_some() || self.is_stand_in() {
+        if machine.crews == 1 || self.simulated.is_some() || self.is_spare_worker() {
             return;
         }
         if !self.steals.has_asked.replace(true) {
@@ -240,7 +240,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     fn give_half(&self) {
-        if self.is_stand_in() {
+        if self.is_spare_worker() {
             return;
         }
         if !self.terms.get().lets_woken_run {
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_bound_thread_does_not_keep_others_from_being_given_away() {
-        let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+        let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
             let wait = |rx: Receiver<()>| async move { rx.recv().await.is_ok() };
             let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel()).unzip();

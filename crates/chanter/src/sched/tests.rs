@@ -11,7 +11,7 @@ use crate::prelude::*;
 /// One with one virtual processor has one OS thread at a time.
 fn machine(vps: usize) -> Machine {
     let builder = Machine::builder().vps(vps);
-    let builder = if vps == 1 { builder.hand_over_after(None) } else { builder };
+    let builder = if vps == 1 { builder.hand_off_after(None) } else { builder };
     builder.build().expect("a machine")
 }
 

@@ -25,14 +25,14 @@ pub(crate) struct Driving<'a> {
 impl<'a> Driving<'a> {
     /// Starts to drive `vp`, which the caller has occupied.
     pub(crate) fn new(vp: &'a Vp) -> Self {
-        if vp.is_stand_in() {
+        if vp.is_spare_worker() {
             // It counts for its principal, while it has the seat.
             vp.drive();
         } else {
             vp.machine().awake.fetch_add(1, Ordering::SeqCst);
             for vp in vp.machine().crew(vp) {
                 vp.drive();
-                vp.seat.assign(&vp.sitter);
+                vp.ownership.assign(&vp.owner);
             }
         }
         // SAFETY: the machine outlives its drivers.
@@ -42,12 +42,12 @@ impl<'a> Driving<'a> {
     /// Ends the threads that are bound to this OS thread, before it stops
     /// driving.
     pub(crate) fn end_local_threads(&self) {
-        if self.vp.is_stand_in() {
+        if self.vp.is_spare_worker() {
             return self.vp.end_local_threads();
         }
         for vp in self.vp.machine().crew(self.vp) {
             vp.on_shift(|vp| {
-                vp.sit();
+                vp.begin_use();
                 vp.end_local_threads();
             });
         }
@@ -90,7 +90,7 @@ impl Drop for Driving<'_> {
         self.vp.announcement.get().set_responsive(false);
         self.vp.home.set_driver(None);
         self.vp.binding.leave();
-        if !self.vp.is_stand_in() {
+        if !self.vp.is_spare_worker() {
             for vp in self.vp.machine().crew(self.vp) {
                 vp.home.set_driver(None);
                 vp.binding.leave();
@@ -154,7 +154,7 @@ impl Vp {
         let left = self.until_look.get() - 1;
         self.until_look.set(left);
         if left == 0 {
-            self.sitter.hold(|| self.look_around());
+            self.owner.hold(|| self.look_around());
         }
         self.announcement.get().acknowledge();
         self.drain_inbox();
@@ -183,7 +183,7 @@ impl Vp {
     #[inline(never)]
     fn drain_inbox_now(&self) {
         self.spin.was_sent();
-        self.sitter.hold(|| {
+        self.owner.hold(|| {
             for frame in self.inbox.take_all().oldest_first() {
                 // SAFETY: inboxes hold tokens.
                 let thread = unsafe { Ready::from_frame(frame) };
@@ -267,8 +267,8 @@ impl Vp {
     pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
         if self.enter() {
             self.rest_inside(over);
-        } else if !self.is_stand_in() {
-            self.regain();
+        } else if !self.is_spare_worker() {
+            self.reclaim();
         } else if self.enter_slowly() {
             self.rest_inside(over);
         } else {
@@ -296,7 +296,7 @@ impl Vp {
         self.looked.set(now);
         // A pump may be asked at each turn.
         self.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
-        self.sitter.hold(|| {
+        self.owner.hold(|| {
             self.fire_timers(now);
             self.poll_io();
             self.serve_requests();
@@ -341,7 +341,7 @@ impl Vp {
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
         vp.is_down.store(true, Ordering::Relaxed);
-        if self.is_stand_in() {
+        if self.is_spare_worker() {
             self.sleeper.announce();
         }
         vp.sleeper.announce();
@@ -374,7 +374,7 @@ impl Vp {
         }
         self.stop_asking();
         pumps.inspect(|pump| pump.rise());
-        if self.is_stand_in() {
+        if self.is_spare_worker() {
             self.sleeper.rise();
         }
         if is_asleep && !self.enter_again() {
@@ -396,10 +396,10 @@ impl Vp {
 
     /// Behind a wait: whether nobody has taken the seat.
     fn enter_again(&self) -> bool {
-        if self.is_stand_in() {
+        if self.is_spare_worker() {
             return self.enter_slowly();
         }
-        self.sitter.enter_unless_taken(&self.seat)
+        self.owner.enter_unless_taken(&self.ownership)
     }
 
     /// Whether others have something for us.
@@ -412,7 +412,7 @@ impl Vp {
         let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
         let machine = self.machine();
         !self.has_enough()
-            && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
+            && (machine.vps.iter().any(|other| waits(other)) || machine.find_spare_worker(exposes).is_some())
     }
 
     /// If nobody watches the machine, parasites and forks are counted on to say so.
@@ -451,7 +451,7 @@ impl Vp {
         if machine.crews == 1 {
             return None;
         }
-        let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_stand_ins_at_work();
+        let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
         if machine.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
             // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
             // busy, or it sees that it is not watched.
@@ -481,7 +481,7 @@ impl Vp {
     /// Asks those for a parasite who compute without a seat: they are not awake, as far
     /// as anybody knows.
     fn ask_those_away(&self) {
-        if self.machine().has_stand_ins_at_work() {
+        if self.machine().has_spare_workers_at_work() {
             self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
         }
     }
@@ -504,7 +504,7 @@ impl Vp {
         machine.searching.fetch_add(1, Ordering::SeqCst);
         let found = if may_steal { self.search_policies() } else { None };
         let found = found.or_else(|| {
-            let has_stolen = self.sitter.hold(|| fork::steal(self));
+            let has_stolen = self.owner.hold(|| fork::steal(self));
             has_stolen.then(|| self.next(self.principal())).flatten()
         });
         machine.searching.fetch_sub(1, Ordering::SeqCst);
@@ -545,7 +545,7 @@ impl Vp {
     fn end_all_local_threads(&self) {
         while self.has_locals.get() {
             self.drain_inbox();
-            let mut any = if self.is_stand_in() { self.drop_own() } else { self.drop_local() };
+            let mut any = if self.is_spare_worker() { self.drop_own() } else { self.drop_local() };
             let frames = self.local_threads();
             if frames.is_empty() && self.fibers.is_empty() {
                 self.has_locals.set(false);

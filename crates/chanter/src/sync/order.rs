@@ -52,10 +52,10 @@ orders! {
     consent_find = SeqCst;
     /// `Consent::ask`: sees what the parked owner did.
     consent_found = Acquire;
-    /// `Sitter::enter`: sees what was done with the seat before.
-    seat_enter = Acquire;
-    /// `Seat::pass`: publishes it to the new holder.
-    seat_pass = Release;
+    /// `Owner::enter`: sees what was done with the seat before.
+    processor_enter = Acquire;
+    /// `Ownership::pass`: publishes it to the new holder.
+    processor_pass = Release;
     /// `Group::publish`: the result is complete before the owner looks.
     group_publish = Release;
     /// `Group::outcome`: sees the result that `publish` published.

@@ -4,7 +4,7 @@
 //!
 //! * a channel's lock (`sync/biased.rs`),
 //! * the right to wake a thread that is parked (`frame/local_park.rs`),
-//! * the ready threads of a virtual processor (`sched/hand_off/seat.rs`).
+//! * the ready threads of a virtual processor (`sched/hand_off/ownership.rs`).
 //!
 //! In all three the owner comes thousands of times for each time that another OS thread does. So the owner pays two plain
 //! stores for a use, and the *revoker*, which takes the thing away, pays for a barrier on every OS thread.

@@ -79,7 +79,7 @@ impl<T> Thread<T> {
     /// Runs the thread if it has not run: steals it, or schedules it. The value stays.
     #[inline(always)]
     pub(crate) fn demand(&self) {
-        if self.is_fresh() {
+        if self.header().state.is_fresh() {
             // SAFETY: the handle holds a reference.
             unsafe { demand(self.frame) };
         }

@@ -29,7 +29,7 @@ pub(crate) use watchdog::watchdog;
 /// for long. Then a `yield_now` comes back when all others have had their turn.
 pub(crate) fn machine(vps: usize) -> Machine {
     let builder = Machine::builder().vps(vps);
-    let builder = if vps == 1 { builder.hand_over_after(None) } else { builder };
+    let builder = if vps == 1 { builder.hand_off_after(None) } else { builder };
     builder.build().expect("a machine")
 }
 

@@ -108,7 +108,7 @@ fn a_machine_ends_whoever_has_its_tokens() {
             let hoard = Arc::clone(&hoard);
             move |_| Miser::boxed(place, &hoard, |thread, why| why != Reason::New || thread.tag() == 0)
         };
-        let machine = Machine::builder().vps(2).hand_over_after(None).policy(policy).build().unwrap();
+        let machine = Machine::builder().vps(2).hand_off_after(None).policy(policy).build().unwrap();
         let mut handles = Vec::new();
         for index in 0..12 {
             let end = ends.end();
@@ -143,7 +143,7 @@ fn a_machine_ends_threads_whose_wake_ups_were_hidden() {
             let hoard = Arc::clone(&hoard);
             move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Remote)
         };
-        let machine = Machine::builder().vps(1).hand_over_after(None).policy(policy).build().unwrap();
+        let machine = Machine::builder().vps(1).hand_off_after(None).policy(policy).build().unwrap();
         let (tx, rx) = channel::<u32>();
         let (host, parasite, fiber, member) = (ends.end(), ends.end(), ends.end(), ends.end());
         let (rx1, rx2, rx3) = (rx.clone(), rx.clone(), rx);
@@ -196,7 +196,7 @@ fn local_threads_end_whoever_has_their_tokens() {
             let hoard = Arc::clone(&hoard);
             move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Yielded)
         };
-        let machine = Machine::builder().vps(1).hand_over_after(None).policy(policy).build().unwrap();
+        let machine = Machine::builder().vps(1).hand_off_after(None).policy(policy).build().unwrap();
         let life = Rc::new(());
         machine.block_on_local(async {
             for _ in 0..5 {
@@ -228,7 +228,7 @@ fn a_scope_that_waits_for_a_hidden_thread_ends_with_its_machine() {
             let hoard = Arc::clone(&hoard);
             move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Yielded)
         };
-        let machine = Machine::builder().vps(2).hand_over_after(None).policy(policy).build().unwrap();
+        let machine = Machine::builder().vps(2).hand_off_after(None).policy(policy).build().unwrap();
         let (tx, rx) = std::sync::mpsc::channel();
         for vp in 0..2 {
             let (end, ends, tx) = (ends.end(), ends.clone(), tx.clone());
@@ -264,7 +264,7 @@ fn tokens_that_are_dropped_while_the_machine_ends() {
             let hoard = Arc::clone(&hoard);
             move |_| Miser::boxed(Where::Elsewhere, &hoard, |_, _| true)
         };
-        let machine = Machine::builder().vps(2).hand_over_after(None).policy(policy).build().unwrap();
+        let machine = Machine::builder().vps(2).hand_off_after(None).policy(policy).build().unwrap();
         for index in 0..20 {
             let end = ends.end();
             let body = async move { drop(end) };

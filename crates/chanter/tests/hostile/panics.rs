@@ -131,7 +131,7 @@ fn brittle(fault: &Arc<Fault>) -> impl Fn(usize) -> Box<dyn Policy> + 'static {
 }
 
 fn machine(vps: usize, fault: &Arc<Fault>) -> Machine {
-    Machine::builder().vps(vps).hand_over_after(None).policy(brittle(fault)).build().unwrap()
+    Machine::builder().vps(vps).hand_off_after(None).policy(brittle(fault)).build().unwrap()
 }
 
 /// Runs `program` with a policy that breaks at the first call, at the second,
@@ -442,7 +442,7 @@ fn a_stand_in_goes_on() {
             let fault = Fault::new(at, when);
             let quantum = Some(Duration::from_millis(1));
             let machine =
-                Machine::builder().vps(1).hand_over_after(quantum).policy(brittle(&fault)).build().unwrap();
+                Machine::builder().vps(1).hand_off_after(quantum).policy(brittle(&fault)).build().unwrap();
             let ended = Rc::new(Cell::new(0));
             machine.block_on_local(async {
                 let (tx, rx) = std::sync::mpsc::channel();

@@ -205,7 +205,7 @@ fn what_is_left_with_a_thief_is_run() {
         0 => Box::new(Generous(Fifo::new(), AtomicUsize::new(0))) as Box<dyn Policy>,
         _ => Box::new(Fifo::new()),
     };
-    let machine = Machine::builder().vps(2).hand_over_after(None).policy(policy).build().unwrap();
+    let machine = Machine::builder().vps(2).hand_off_after(None).policy(policy).build().unwrap();
     for _ in 0..20 {
         let ran = Arc::new(AtomicUsize::new(0));
         machine.block_on(async {

@@ -300,8 +300,8 @@ pub(crate) fn look_closer(vp: &Vp) {
 /// The caller drives `stealer`.
 pub(crate) fn steal(stealer: &Vp) -> bool {
     let exposes = |vp: &Vp| !ptr::eq(vp, stealer) && vp.forks.has_exposed();
-    let stand_in = || steal_from(stealer.machine().find_stand_in(exposes)?, stealer);
-    let stolen = others(stealer).find_map(|victim| steal_from(victim, stealer)).or_else(stand_in);
+    let spare_worker = || steal_from(stealer.machine().find_spare_worker(exposes)?, stealer);
+    let stolen = others(stealer).find_map(|victim| steal_from(victim, stealer)).or_else(spare_worker);
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
 }
 
@@ -316,8 +316,8 @@ pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Fr
         let within = victim.forks.within.load(Ordering::Relaxed);
         within != 0 && victim.forks.has_exposed() && shares.is_within(within, ancestor)
     };
-    let stand_in = || stealer.machine().find_stand_in(|vp| !ptr::eq(vp, stealer) && seems_within(vp));
-    let victim = others(stealer).find(|vp| seems_within(vp)).or_else(stand_in)?;
+    let spare_worker = || stealer.machine().find_spare_worker(|vp| !ptr::eq(vp, stealer) && seems_within(vp));
+    let victim = others(stealer).find(|vp| seems_within(vp)).or_else(spare_worker)?;
     let (thread, fork_scope) = steal_from(victim, stealer)?;
     if !fork_scope.is_within(ancestor) {
         enqueue(&thread);

@@ -2,12 +2,12 @@
 //!
 //! A worker that stays in one turn for longer than a quantum keeps the OS
 //! thread that it has, and loses its virtual processor: the [`monitor`] passes
-//! the [`Seat`] to a *stand-in*, another [`Vp`] with an OS thread of its own.
+//! the [`Ownership`] to a *stand-in*, another [`Vp`] with an OS thread of its own.
 //! The stand-in schedules what is ready there, fires its timers and polls its
 //! I/O. When the worker comes back to its scheduler, it takes the seat back.
 //!
 //! ```text
-//!   worker of VP i:  … turn ─────── long computation ──────────┐ regain ── turn …
+//!   worker of VP i:  … turn ─────── long computation ──────────┐ reclaim ── turn …
 //!                                  │ a quantum, and no end     │
 //!   monitor:                       └─ pass ─┐                  │
 //!   stand-in for i:  (asleep, or not there) └── turn ── turn ──┘ own threads, or sleep
@@ -31,7 +31,7 @@
 //!   passed to the next one, or back to the worker, while it goes on.
 //! * A turn without its seat that spawns many threads takes it back in the middle, and is handed over again after a quantum.
 //! * A worker that is in its scheduler, or in a call of a policy, holds the seat
-//!   firmly (`Seat::pass` fails), also when it is interrupted there.
+//!   firmly (`Ownership::pass` fails), also when it is interrupted there.
 //! * Nothing rests at home on a stand-in; threads that rest at home on the
 //!   worker's are woken by whoever wakes them, as by any other processor: the
 //!   bias is revoked.
@@ -42,16 +42,16 @@
 
 pub(crate) mod monitor;
 mod os_thread;
-mod seat;
-mod stand_in;
+mod ownership;
+mod spare_worker;
 
 #[cfg(all(test, loom))]
 mod models;
 
 use std::time::{Duration, Instant};
 
-pub(super) use seat::{Seat, Sitter};
-pub(crate) use stand_in::StandIn;
+pub(super) use ownership::{Owner, Ownership};
+pub(crate) use spare_worker::SpareWorker;
 
 use super::{Turn, Vp};
 use crate::frame::{Header, Kind};
@@ -87,7 +87,7 @@ impl Record {
     }
 
     /// It is back.
-    fn regain(&mut self, index: usize) {
+    fn reclaim(&mut self, index: usize) {
         if let Some(at) = self.since.iter().position(|(other, _)| *other == index) {
             self.lasted += self.since.swap_remove(at).1.elapsed();
         }
@@ -109,7 +109,7 @@ impl Vp {
     }
 
     #[inline(always)]
-    pub(super) fn is_stand_in(&self) -> bool {
+    pub(super) fn is_spare_worker(&self) -> bool {
         !std::ptr::eq(self.principal.get(), self)
     }
 
@@ -118,43 +118,43 @@ impl Vp {
         self.os_thread.store(os_thread::own(), Ordering::Relaxed);
     }
 
-    /// Begins a use of what is ready here: see [`Seat`]. A stand-in's fails, and
+    /// Begins a use of what is ready here: see [`Ownership`]. A stand-in's fails, and
     /// it tries [`enter_slowly`](Self::enter_slowly).
     #[inline(always)]
     pub(super) fn enter(&self) -> bool {
-        self.sitter.enter(&self.seat)
+        self.owner.enter(&self.ownership)
     }
 
     /// The same for stand-ins.
     #[cold]
     pub(super) fn enter_slowly(&self) -> bool {
-        self.sitter.enter(&self.principal().seat)
+        self.owner.enter(&self.principal().ownership)
     }
 
     /// Ends a use.
     #[inline(always)]
     pub(super) fn exit(&self) {
-        self.sitter.exit();
+        self.owner.exit();
     }
 
     /// Begins an outer use; the caller drives a virtual processor itself, and gets
     /// its seat back if need be.
-    pub(super) fn sit(&self) {
+    pub(super) fn begin_use(&self) {
         while !self.enter() {
-            self.regain();
+            self.reclaim();
         }
-        self.sitter.begin_hold();
+        self.owner.begin_hold();
     }
 
-    /// Ends what [`sit`](Self::sit) began.
-    pub(super) fn stand_up(&self) {
-        self.sitter.end_hold();
+    /// Ends what [`begin_use`](Self::begin_use) began.
+    pub(super) fn end_use(&self) {
+        self.owner.end_hold();
         self.exit();
     }
 
     /// Driver: whether somebody else schedules what becomes ready here.
     pub(crate) fn is_away(&self) -> bool {
-        !self.principal().seat.is_held_by(&self.sitter)
+        !self.principal().ownership.is_held_by(&self.owner)
     }
 
     /// Whether the core is in use without this one, which holds the seat: by who has
@@ -165,26 +165,26 @@ impl Vp {
 
     /// Who holds the seat.
     pub(super) fn with_holder<R>(&self, f: impl FnOnce(&Self) -> R) -> Option<R> {
-        if self.seat.is_held_by(&self.sitter) {
+        if self.ownership.is_held_by(&self.owner) {
             return Some(f(self));
         }
-        let stand_ins = self.machine().stand_ins();
-        let mut own = stand_ins.iter().filter(|other| std::ptr::eq(other.vp.principal(), self));
-        own.find(|other| self.seat.is_held_by(&other.vp.sitter)).map(|holder| f(&holder.vp))
+        let spare_workers = self.machine().spare_workers();
+        let mut own = spare_workers.iter().filter(|other| std::ptr::eq(other.vp.principal(), self));
+        own.find(|other| self.ownership.is_held_by(&other.vp.owner)).map(|holder| f(&holder.vp))
     }
 
     /// Driver, in the middle of a turn that is going to be long: passes the seat on now, if that can be done.
-    pub(crate) fn leave_seat(&self) {
-        if self.machine().hands_over && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
-            self.principal().hand_over(self, false);
+    pub(crate) fn leave_processor(&self) {
+        if self.machine().hands_off && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
+            self.principal().hand_off(self, false);
         }
     }
 
     /// The worker is back at its scheduler, and takes its seat back.
     #[cold]
-    pub(super) fn regain(&self) {
-        debug_assert!(!self.is_stand_in(), "stand-ins are given the seat");
-        while self.is_away() && !self.try_regain() {
+    pub(super) fn reclaim(&self) {
+        debug_assert!(!self.is_spare_worker(), "stand-ins are given the ownership");
+        while self.is_away() && !self.try_reclaim() {
             // It is in its scheduler: some microseconds, unless a policy
             // blocks, or it is interrupted.
             std::thread::sleep(Duration::from_micros(20));
@@ -193,17 +193,17 @@ impl Vp {
     }
 
     /// Takes the seat back, unless who has it uses it.
-    fn try_regain(&self) -> bool {
+    fn try_reclaim(&self) -> bool {
         let mut slept = false;
         let is_back = self.with_holder(|holder| {
             // It may be ours again: a passer has given up.
             std::ptr::eq(holder, self)
-                || self.seat.pass(&holder.sitter, &self.sitter, || slept = self.take_over(holder))
+                || self.ownership.pass(&holder.owner, &self.owner, || slept = self.take_over(holder))
         });
         if is_back != Some(true) {
             return false;
         }
-        self.machine().record().regain(self.index);
+        self.machine().record().reclaim(self.index);
         self.computes_aside.store(false, Ordering::Relaxed);
         if slept {
             // The stand-in waits in our poller.
@@ -223,12 +223,12 @@ impl Vp {
         }
         let now = Instant::now();
         self.spawned_away.set((0, now));
-        if now.duration_since(since) > SPAWNS || self.is_stand_in() || !self.try_regain() {
+        if now.duration_since(since) > SPAWNS || self.is_spare_worker() || !self.try_reclaim() {
             return false;
         }
         self.begin_to_be_busy();
         if self.enter() {
-            self.sitter.hold(|| self.drain_inbox());
+            self.owner.hold(|| self.drain_inbox());
             self.exit();
         }
         true
@@ -238,12 +238,12 @@ impl Vp {
     /// slept.
     fn take_over(&self, from: &Self) -> bool {
         let principal = self.principal();
-        // SAFETY: the passer has the seat (INV-SEAT), hence both queues.
+        // SAFETY: the passer has the seat (INV-PROCESSOR), hence both queues.
         let (own, theirs) = unsafe { (self.soon(), from.soon()) };
         own.append(theirs);
         // SAFETY: as above; `kept` is the holder's.
         let (own, kept) = unsafe {
-            (if self.is_stand_in() { &mut *self.kept.get() } else { self.soon() }, &mut *from.kept.get())
+            (if self.is_spare_worker() { &mut *self.kept.get() } else { self.soon() }, &mut *from.kept.get())
         };
         own.append(kept);
         self.policy_has_some();
@@ -262,8 +262,8 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(super) fn dispatch_slowly(&self) -> bool {
-        if !self.is_stand_in() {
-            self.regain();
+        if !self.is_spare_worker() {
+            self.reclaim();
             return self.dispatch();
         }
         self.drain_inbox();
@@ -274,7 +274,7 @@ impl Vp {
         }
         let mut found = None;
         if self.enter_slowly() {
-            self.sitter.hold(|| self.principal().drain_inbox_for(self));
+            self.owner.hold(|| self.principal().drain_inbox_for(self));
             found = self.find_slowly();
             self.exit();
         }
@@ -294,13 +294,13 @@ impl Vp {
         thread.map(|thread| self.run(thread)).is_some()
     }
 
-    /// What is in our inbox goes to `stand_in`, which holds the seat.
-    fn drain_inbox_for(&self, stand_in: &Self) {
+    /// What is in our inbox goes to `spare_worker`, which holds the seat.
+    fn drain_inbox_for(&self, spare_worker: &Self) {
         for frame in self.inbox.take_all().oldest_first() {
             // SAFETY: inboxes hold tokens.
             let thread = unsafe { Ready::from_frame(frame) };
-            if let Some(thread) = stand_in.admit(thread) {
-                stand_in.enqueue(thread, Reason::Remote);
+            if let Some(thread) = spare_worker.admit(thread) {
+                spare_worker.enqueue(thread, Reason::Remote);
             }
         }
     }
@@ -309,7 +309,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(super) fn enqueue_slowly(&self, thread: Ready, reason: Reason) {
-        if self.is_stand_in() {
+        if self.is_spare_worker() {
             if self.is_bound_to(&thread) {
                 // SAFETY: `own` is the driver's; the borrow ends here.
                 return unsafe { &mut *self.own.get() }.push_back(thread);
@@ -330,7 +330,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(super) fn enqueue_woken_slowly(&self, thread: Ready) {
-        if self.is_stand_in() && !self.is_bound_to(&thread) && self.enter_slowly() {
+        if self.is_spare_worker() && !self.is_bound_to(&thread) && self.enter_slowly() {
             self.enqueue_woken_inside(self.principal(), thread, Turn::Soon);
             return self.exit();
         }
@@ -358,8 +358,8 @@ impl Vp {
     }
 
     /// Whether somebody stands in for us.
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.seat.is_taken_from(&self.sitter)
+    pub(crate) fn is_handed_off(&self) -> bool {
+        self.ownership.is_taken_from(&self.owner)
     }
 
     /// Whether the thread is being polled here, or by a stand-in: a hint.
@@ -368,7 +368,7 @@ impl Vp {
         runs(self)
             || self
                 .machine()
-                .stand_ins()
+                .spare_workers()
                 .iter()
                 .any(|other| std::ptr::eq(other.vp.principal(), self) && runs(&other.vp))
     }

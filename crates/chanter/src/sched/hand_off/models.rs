@@ -5,7 +5,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::seat::{Seat, Sitter};
+use super::ownership::{Owner, Ownership};
 use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
@@ -13,42 +13,46 @@ use crate::sync::models::{check, needs};
 /// A virtual processor: its worker, a stand-in, and what is ready, which the
 /// holder of the seat alone may touch. Loom checks that.
 struct Processor {
-    seat: Seat,
-    worker: Sitter,
-    stand_in: Sitter,
+    ownership: Ownership,
+    worker: Owner,
+    spare_worker: Owner,
     ready: Cell<u32>,
 }
 
-// SAFETY: INV-SEAT: that is what the models are about.
+// SAFETY: INV-PROCESSOR: that is what the models are about.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
 
 impl Processor {
     fn new() -> Arc<Self> {
-        let processor =
-            Self { seat: Seat::new(), worker: Sitter::new(), stand_in: Sitter::new(), ready: Cell::new(0) };
+        let processor = Self {
+            ownership: Ownership::new(),
+            worker: Owner::new(),
+            spare_worker: Owner::new(),
+            ready: Cell::new(0),
+        };
         let processor = Arc::new(processor);
-        processor.seat.assign(&processor.worker);
+        processor.ownership.assign(&processor.worker);
         processor
     }
 
     /// One use of what is ready. False: somebody else holds the seat.
-    fn use_as(&self, sitter: &Sitter) -> bool {
-        let is_ours = sitter.enter(&self.seat);
+    fn use_as(&self, owner: &Owner) -> bool {
+        let is_ours = owner.enter(&self.ownership);
         if is_ours {
             self.ready.set(self.ready.get() + 1);
-            sitter.exit();
+            owner.exit();
         }
         is_ours
     }
 
-    fn hand_over(&self) -> bool {
-        self.seat.pass(&self.worker, &self.stand_in, || self.ready.set(self.ready.get() + 1))
+    fn hand_off(&self) -> bool {
+        self.ownership.pass(&self.worker, &self.spare_worker, || self.ready.set(self.ready.get() + 1))
     }
 
     fn give_back(&self) -> bool {
-        self.seat.pass(&self.stand_in, &self.worker, || self.ready.set(self.ready.get() + 1))
+        self.ownership.pass(&self.spare_worker, &self.worker, || self.ready.set(self.ready.get() + 1))
     }
 }
 
@@ -61,8 +65,8 @@ fn handed_over() {
         u32::from(other.use_as(&other.worker)) + u32::from(other.use_as(&other.worker))
     });
     let mut uses = 0;
-    if processor.hand_over() {
-        assert!(processor.use_as(&processor.stand_in), "nobody takes it back");
+    if processor.hand_off() {
+        assert!(processor.use_as(&processor.spare_worker), "nobody takes it back");
         uses += 2;
     }
     uses += worker.join().unwrap();
@@ -72,17 +76,17 @@ fn handed_over() {
 /// The worker comes back while the stand-in is at work, and takes the seat.
 fn regained() {
     let processor = Processor::new();
-    assert!(processor.hand_over(), "nobody is inside");
+    assert!(processor.hand_off(), "nobody is inside");
     let other = Arc::clone(&processor);
-    let stand_in = thread::spawn(move || {
-        u32::from(other.use_as(&other.stand_in)) + u32::from(other.use_as(&other.stand_in))
+    let spare_worker = thread::spawn(move || {
+        u32::from(other.use_as(&other.spare_worker)) + u32::from(other.use_as(&other.spare_worker))
     });
     while !processor.give_back() {
         thread::yield_now();
     }
     assert!(processor.use_as(&processor.worker), "it is ours");
     // The pass before, this one, and the use.
-    let uses = 3 + stand_in.join().unwrap();
+    let uses = 3 + spare_worker.join().unwrap();
     assert_eq!(processor.ready.get(), uses);
 }
 
@@ -92,7 +96,7 @@ fn passed_round() {
     let other = Arc::clone(&processor);
     let worker = thread::spawn(move || u32::from(other.use_as(&other.worker)));
     let mut uses = 0;
-    if processor.hand_over() {
+    if processor.hand_off() {
         uses += 1;
         if processor.give_back() {
             uses += 1;
@@ -105,16 +109,16 @@ fn passed_round() {
 /// A turn takes the seat back in its middle while the stand-in is at work, and may lose it again at once.
 fn came_back() {
     let processor = Processor::new();
-    assert!(processor.hand_over(), "nobody is inside");
+    assert!(processor.hand_off(), "nobody is inside");
     let [other, watching] = [0; 2].map(|_| Arc::clone(&processor));
-    let stand_in = thread::spawn(move || u32::from(other.use_as(&other.stand_in)));
-    let monitor = thread::spawn(move || u32::from(watching.hand_over()));
+    let spare_worker = thread::spawn(move || u32::from(other.use_as(&other.spare_worker)));
+    let monitor = thread::spawn(move || u32::from(watching.hand_off()));
     let mut uses = 1;
     if processor.give_back() {
         uses += 1;
     }
     uses += u32::from(processor.use_as(&processor.worker));
-    uses += stand_in.join().unwrap() + monitor.join().unwrap();
+    uses += spare_worker.join().unwrap() + monitor.join().unwrap();
     assert_eq!(processor.ready.get(), uses);
 }
 
@@ -130,10 +134,10 @@ fn looked_at() {
     let mut uses = 0;
     for _ in 0..2 {
         let look = || processor.ready.set(processor.ready.get() + 1);
-        uses += u32::from(processor.seat.pass(&processor.worker, &processor.worker, look));
+        uses += u32::from(processor.ownership.pass(&processor.worker, &processor.worker, look));
     }
     uses += worker.join().unwrap();
-    assert!(processor.use_as(&processor.worker), "the seat is where it was");
+    assert!(processor.use_as(&processor.worker), "the ownership is where it was");
     assert_eq!(processor.ready.get(), uses + 1);
 }
 
@@ -142,12 +146,12 @@ fn entered_again() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
     let worker = thread::spawn(move || {
-        assert!(other.worker.enter_unless_taken(&other.seat), "nobody else wants it");
+        assert!(other.worker.enter_unless_taken(&other.ownership), "nobody else wants it");
         other.ready.set(other.ready.get() + 1);
         other.worker.exit();
     });
     let look = || processor.ready.set(processor.ready.get() + 1);
-    let looks = u32::from(processor.seat.pass(&processor.worker, &processor.worker, look));
+    let looks = u32::from(processor.ownership.pass(&processor.worker, &processor.worker, look));
     worker.join().unwrap();
     assert_eq!(processor.ready.get(), looks + 1);
 }
@@ -158,18 +162,18 @@ fn woken_while_handed_over() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
     let worker = thread::spawn(move || {
-        let is_in = other.worker.enter_unless_taken(&other.seat);
+        let is_in = other.worker.enter_unless_taken(&other.ownership);
         if is_in {
             other.ready.set(other.ready.get() + 1);
             other.worker.exit();
         }
         is_in
     });
-    let is_over = processor.hand_over();
+    let is_over = processor.hand_off();
     let is_in = worker.join().unwrap();
-    assert!(is_in || is_over, "it was told that somebody else has the seat");
+    assert!(is_in || is_over, "it was told that somebody else has the ownership");
     assert_eq!(processor.ready.get(), u32::from(is_in) + u32::from(is_over));
-    assert_eq!(processor.use_as(&processor.stand_in), is_over);
+    assert_eq!(processor.use_as(&processor.spare_worker), is_over);
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn looks_need_the_light_fence() {
 
 #[test]
 fn looks_need_release() {
-    needs("seat_pass", Relaxed, looked_at);
+    needs("processor_pass", Relaxed, looked_at);
 }
 
 #[test]
@@ -229,12 +233,12 @@ fn seat_heavy_fence_is_needed() {
 
 #[test]
 fn seat_enter_needs_acquire() {
-    needs("seat_enter", Relaxed, passed_round);
+    needs("processor_enter", Relaxed, passed_round);
 }
 
 #[test]
 fn seat_pass_needs_release() {
-    needs("seat_pass", Relaxed, passed_round);
+    needs("processor_pass", Relaxed, passed_round);
 }
 
 #[test]

@@ -107,7 +107,7 @@ pub(crate) fn wake(machine: &Shared) {
     if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
         return;
     }
-    if machine.hands_over {
+    if machine.hands_off {
         wake_now(machine);
     }
 }
@@ -201,7 +201,7 @@ impl Watch {
             // SAFETY: registered machines have not ended, and `forget` waits
             // for the lock.
             let machine = unsafe { &*watched.machine };
-            let Some(quantum) = machine.hand_over_after else { continue };
+            let Some(quantum) = machine.hand_off_after else { continue };
             let sleeps = machine.vps.iter().map(|vp| vp.counters.sleeps.get()).sum();
             is_busy |= machine.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
@@ -232,17 +232,17 @@ impl Watched {
         quantum: Duration,
         asked: &mut Vec<(*const Vp, u64)>,
     ) {
-        let stand_ins = machine.stand_ins();
-        self.aside.resize(stand_ins.len(), Turn::none());
+        let spare_workers = machine.spare_workers();
+        self.aside.resize(spare_workers.len(), Turn::none());
         for ((beside, vp), worker) in self.beside.iter_mut().zip(&machine.vps).zip(&mut self.workers) {
             *beside = u32::from(worker.look_aside(vp, now));
         }
-        for (stand_in, turn) in stand_ins.iter().zip(&mut self.aside) {
-            let vp = &*stand_in.vp;
+        for (spare_worker, turn) in spare_workers.iter().zip(&mut self.aside) {
+            let vp = &*spare_worker.vp;
             turn.look_aside(vp, now, quantum, asked);
             self.beside[vp.index] += u32::from(!turn.holder.is_null() && turn.usage.look_aside(vp, now));
         }
-        drop(stand_ins);
+        drop(spare_workers);
         for (vp, beside) in machine.vps.iter().zip(&self.beside) {
             let computes = *beside > 0;
             if vp.computes_aside.load(Ordering::Relaxed) != computes {
@@ -277,7 +277,7 @@ impl Usage {
 
     /// Whether `vp`, if it has lost its seat, has computed since the last look, or waits for a core to do so.
     fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
-        if !vp.principal().seat.is_taken_from(&vp.sitter) {
+        if !vp.principal().ownership.is_taken_from(&vp.owner) {
             return false;
         }
         if self.at == now {
@@ -366,11 +366,11 @@ impl Turn {
             (self.asked, self.usage) = (Some(now), usage);
             return grace;
         }
-        if let Some((stand_in, number)) = vp.hand_over(holder, self.usage.computed_until(&usage)) {
+        if let Some((spare_worker, number)) = vp.hand_off(holder, self.usage.computed_until(&usage)) {
             if ptr::eq(holder, vp) {
                 *worker = usage;
             }
-            *self = Self { holder: stand_in, number, since: now, unbegun: true, ..Self::none() };
+            *self = Self { holder: spare_worker, number, since: now, unbegun: true, ..Self::none() };
         }
         quantum / 2
     }

@@ -181,7 +181,7 @@ fn block_in_place_lets_the_others_go_on() {
             if cfg!(target_os = "linux") {
                 // Until the system has said whether it can be done, it is not.
                 let mut turns = 0;
-                while Machine::current().unwrap().stats().hand_overs == 0 {
+                while Machine::current().unwrap().stats().hand_offs == 0 {
                     block_in_place(|| thread::sleep(Duration::from_micros(100)));
                     yield_now().await;
                     turns += 1;

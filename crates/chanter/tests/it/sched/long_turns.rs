@@ -68,10 +68,10 @@ fn runs_meanwhile(from_outside: bool) {
         return;
     }
     for vps in [2, 3] {
-        let machine = Machine::builder().vps(vps).hand_over_after(Some(NEVER)).build().unwrap();
+        let machine = Machine::builder().vps(vps).hand_off_after(Some(NEVER)).build().unwrap();
         let computes = async move { spawn(computes_until_it_has_run(100, from_outside)).join().await };
         assert_eq!(machine.block_on(computes).unwrap(), 100);
-        assert_eq!(machine.stats().hand_overs, 0);
+        assert_eq!(machine.stats().hand_offs, 0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of processors, their turns and policies.
 
 mod counters;
-mod hand_over;
+mod hand_off;
 mod long_turns;
 mod partial_deadlocks;
 mod policies;

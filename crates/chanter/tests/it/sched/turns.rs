@@ -13,7 +13,7 @@ fn on_one_processor<F: Future + Send>(main: F) -> F::Output
 where
     F::Output: Send,
 {
-    Machine::builder().vps(1).hand_over_after(None).build().unwrap().block_on(main)
+    Machine::builder().vps(1).hand_off_after(None).build().unwrap().block_on(main)
 }
 
 /// Lets all others come to where they wait, and then is woken, as they will be.
@@ -80,7 +80,7 @@ fn who_is_given_a_message_in_a_choice_runs_first_only_beside_another_processor()
         first
     }
     assert_eq!(on_one_processor(first()), "sender");
-    let machine = Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(2).hand_off_after(None).build().unwrap();
     machine.block_on(async {
         let (begins, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (begun, end) = (Arc::clone(&begins), Arc::clone(&ends));

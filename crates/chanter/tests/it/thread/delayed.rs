@@ -10,7 +10,7 @@ use chanter::thread::Progress;
 fn machine(vps: usize) -> Machine {
     // On one processor nothing runs beside the demanded thread.
     let quantum = (vps > 1).then_some(Duration::from_millis(10));
-    Machine::builder().vps(vps).hand_over_after(quantum).build().unwrap()
+    Machine::builder().vps(vps).hand_off_after(quantum).build().unwrap()
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn who_waits_for_a_half_takes_a_part_of_it() {
 fn who_stands_in_steals_a_half_and_parts_of_it_are_stolen_from_there() {
     watchdog!();
     let quantum = Some(Duration::from_millis(1));
-    let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
+    let machine = Machine::builder().vps(2).hand_off_after(quantum).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     // It blocks, rather than computes: its core is free for the spare worker.
@@ -211,7 +211,7 @@ fn who_stands_in_steals_a_half_and_parts_of_it_are_stolen_from_there() {
             std::thread::sleep(Duration::from_micros(100));
         }
     });
-    while machine.stats().hand_overs == 0 {
+    while machine.stats().hand_offs == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     for _ in 0..20 {
@@ -438,7 +438,7 @@ fn reluctant() -> (Machine, Arc<AtomicBool>) {
         let lets = if vp == 0 { Arc::new(AtomicBool::new(true)) } else { Arc::clone(&theirs) };
         Box::new(Reluctant(chanter::policy::Fifo::new(), lets))
     };
-    (Machine::builder().vps(2).policy(policy).hand_over_after(None).build().unwrap(), lets)
+    (Machine::builder().vps(2).policy(policy).hand_off_after(None).build().unwrap(), lets)
 }
 
 /// Two fibers run halves that were stolen, and given back by a policy that does not run them. Both halves block,
@@ -493,7 +493,7 @@ fn halves_that_block_on_fibers_end_in_any_order() {
 #[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
     common::apart!();
-    let machine = Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(2).hand_off_after(None).build().unwrap();
     let here = machine.block_on(async {
         let (begin, begun) = mailbox();
         let (tx, rx) = channel::<()>();
@@ -538,7 +538,7 @@ fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
 #[test]
 fn who_waits_takes_nothing_that_was_forked_within_another_half() {
     common::apart!();
-    let machine = Machine::builder().vps(4).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(4).hand_off_after(None).build().unwrap();
     let [begun, taken, forked, over, strange] = [(); 5].map(|()| Arc::new(AtomicBool::new(false)));
     machine.block_on(async {
         // The other two steal when they are let go, since they look for something to do then.
@@ -604,10 +604,10 @@ fn who_waits_takes_nothing_that_was_forked_within_another_half() {
 fn who_waits_for_a_half_that_blocks_is_handed_over() {
     common::apart!();
     // It has nothing to do, but makes the monitor look often, and so give up soon.
-    let hasty = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
+    let hasty = Machine::builder().vps(1).hand_off_after(Some(Duration::from_millis(1))).build().unwrap();
     hasty.block_on(async { yield_now().await });
     let quantum = Some(Duration::from_millis(100));
-    let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
+    let machine = Machine::builder().vps(2).hand_off_after(quantum).build().unwrap();
     machine.block_on(async {
         let machine = Machine::current().unwrap();
         let fiber = chanter::fiber::Builder::new().on(0).spawn(move || {
@@ -622,7 +622,7 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
                 || {
                     await_flag(&begun);
                     // These turns end, until the stealer's virtual processor has been handed over, and idles.
-                    while machine.stats().hand_overs == 0 {
+                    while machine.stats().hand_offs == 0 {
                         chanter::fiber::yield_now();
                     }
                     // It is ready here, and may run nowhere else.

@@ -28,7 +28,7 @@ const MANY: usize = if cfg!(miri) {
 fn keeping(vps: usize) -> Machine {
     // On one processor all others have had their turn when one comes back.
     let quantum = (vps > 1).then_some(Duration::from_millis(10));
-    Machine::builder().vps(vps).genealogy(true).hand_over_after(quantum).build().unwrap()
+    Machine::builder().vps(vps).genealogy(true).hand_off_after(quantum).build().unwrap()
 }
 
 async fn forever() {

@@ -312,7 +312,7 @@ fn long_parasites_are_shared_for_as_long_as_they_come() {
 #[test]
 fn a_spawner_that_never_pauses_promotes_no_short_parasites() {
     watchdog!();
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     const PARASITES: u64 = 10_000;
     let sum = machine.block_on(async {
         let (tx, rx) = mailbox();
@@ -337,7 +337,7 @@ fn a_spawner_that_never_pauses_promotes_no_short_parasites() {
 #[test]
 fn what_parasites_do_does_not_keep_their_spawner_from_yielding() {
     watchdog!();
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     machine.block_on(async {
         let (tx, rx) = mailbox();
         let (mine, kept) = mailbox();
@@ -364,7 +364,7 @@ fn what_parasites_do_does_not_keep_their_spawner_from_yielding() {
 #[test]
 fn a_long_parasite_is_found_though_its_spawner_has_no_budget_left() {
     watchdog!();
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     machine.block_on(async {
         let spawner = spawn(async {
             for _ in 0..2_000 {

@@ -14,7 +14,7 @@ use crate::common::watchdog;
 
 fn machine(policy: impl Fn() -> Box<dyn Policy> + 'static) -> Machine {
     // One OS thread at a time: then the order is the policy's.
-    let builder = Machine::builder().vps(1).hand_over_after(None);
+    let builder = Machine::builder().vps(1).hand_off_after(None);
     builder.policy(move |_| policy()).build().expect("a machine")
 }
 

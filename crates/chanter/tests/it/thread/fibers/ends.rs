@@ -237,7 +237,7 @@ fn block_on_ends_the_fibers_that_began_on_its_os_thread() {
 fn a_fiber_that_never_began_only_drops_its_closure() {
     watchdog!();
     let ledger = Ledger::new();
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     let payload = ledger.payload(0);
     // The processor is held until the machine closes.
     let (open, gate) = std::sync::mpsc::channel::<()>();

@@ -18,7 +18,7 @@ fn os_thread() -> ThreadId {
 fn a_fiber_stays_on_its_os_thread() {
     watchdog!();
     // There are no spare workers: four OS threads.
-    let machine = Machine::builder().vps(4).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(4).hand_off_after(None).build().unwrap();
     let places: HashSet<_> = machine.block_on(async {
         let mut fibers = Vec::new();
         for n in 0..400_u64 {

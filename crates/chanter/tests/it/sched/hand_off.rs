@@ -21,7 +21,7 @@ const QUANTUM: Duration = Duration::from_millis(5);
 const LATE: Duration = Duration::from_secs(240);
 
 fn machine(vps: usize) -> Machine {
-    Machine::builder().vps(vps).hand_over_after(Some(QUANTUM)).build().unwrap()
+    Machine::builder().vps(vps).hand_off_after(Some(QUANTUM)).build().unwrap()
 }
 
 /// Computes until told to stop.
@@ -59,7 +59,7 @@ impl Drop for Endless {
 }
 
 /// Whether the caller's OS thread is a spare worker.
-fn is_stand_in() -> bool {
+fn is_spare_worker() -> bool {
     std::thread::current().name().unwrap().ends_with('+')
 }
 
@@ -90,7 +90,7 @@ fn threads_beside_an_endless_computation_run() {
             assert_eq!(at.join().sync_blocking().unwrap(), vp);
         }
         let stats = machine.stats();
-        assert!(stats.hand_overs >= vps as u64, "{stats:?}");
+        assert!(stats.hand_offs >= vps as u64, "{stats:?}");
         assert!(stats.handed_over > Duration::ZERO, "{stats:?}");
     }
 }
@@ -99,7 +99,7 @@ fn threads_beside_an_endless_computation_run() {
 fn every_one_of_many_endless_computations_begins_and_the_rest_runs() {
     // Each turn that computes after its processor was handed off makes the next one's turn last longer, but not for
     // ever.
-    let machine = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(Some(Duration::from_millis(1))).build().unwrap();
     let endless: Vec<_> = (0..5).map(|_| Endless::new()).collect();
     for endless in &endless {
         let (stop, begun) = (endless.stop.clone(), endless.begun.clone());
@@ -128,8 +128,7 @@ fn every_policy_is_handed_over() {
         Box::new(move |_| Box::new(global.member())),
     ];
     for policy in policies {
-        let machine =
-            Machine::builder().vps(1).policy(policy).hand_over_after(Some(QUANTUM)).build().unwrap();
+        let machine = Machine::builder().vps(1).policy(policy).hand_off_after(Some(QUANTUM)).build().unwrap();
         let endless = Endless::new();
         let (body, done) = (endless.body(), Arc::new(AtomicU64::new(0)));
         let count = done.clone();
@@ -194,10 +193,10 @@ fn the_worker_gets_its_processor_back() {
         machine.spawn(async {}).join().sync_blocking().unwrap();
         drop(endless);
         long.join().sync_blocking().unwrap();
-        let is_on_worker = || machine.spawn(async { !is_stand_in() }).join().sync_blocking().unwrap();
+        let is_on_worker = || machine.spawn(async { !is_spare_worker() }).join().sync_blocking().unwrap();
         eventually("back on its worker", is_on_worker);
     }
-    assert!(machine.stats().hand_overs >= 5);
+    assert!(machine.stats().hand_offs >= 5);
     eventually("nobody stands in any more", || {
         let before = machine.stats().handed_over;
         std::thread::sleep(Duration::from_millis(20));
@@ -206,7 +205,7 @@ fn the_worker_gets_its_processor_back() {
 }
 
 #[test]
-fn stand_ins_are_stood_in_for() {
+fn spare_workers_are_stood_in_for() {
     let machine = machine(1);
     let endless: Vec<_> = (0..6).map(|_| Endless::new()).collect();
     for endless in &endless {
@@ -217,7 +216,7 @@ fn stand_ins_are_stood_in_for() {
         endless.wait_begun();
     }
     assert_eq!(machine.spawn(async { 3 }).join().sync_blocking().unwrap(), 3);
-    assert!(machine.stats().hand_overs >= 6);
+    assert!(machine.stats().hand_offs >= 6);
 }
 
 #[test]
@@ -286,14 +285,14 @@ fn local_threads_and_fibers_stay_on_their_os_thread() {
         // Beside the computation there are a thread that wakes both, and a fiber that begins on the spare worker, and
         // stays there.
         let other = spawn(async move {
-            let before = is_stand_in();
+            let before = is_spare_worker();
             let fiber = spawn_fiber(|| {
                 let before = std::thread::current().id();
                 for _ in 0..20 {
                     after(Duration::from_millis(1)).sync_blocking();
                     assert_eq!(before, std::thread::current().id());
                 }
-                is_stand_in()
+                is_spare_worker()
             });
             tx.send(1).await.unwrap();
             to_fiber.send(2).await.unwrap();
@@ -324,7 +323,7 @@ fn the_main_thread_may_compute_for_long() {
         first + local.join().await.unwrap()
     });
     assert_eq!(sum, 11);
-    assert!(machine.stats().hand_overs >= 1);
+    assert!(machine.stats().hand_offs >= 1);
 }
 
 #[test]
@@ -345,7 +344,7 @@ fn a_timer_of_the_main_thread_fires_beside_a_computation() {
                 one.stop.store(true, Ordering::SeqCst);
             }
         });
-        assert!(machine.stats().hand_overs >= 1);
+        assert!(machine.stats().hand_offs >= 1);
     }
 }
 
@@ -386,7 +385,7 @@ fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
                 (0..size).fold(0u32, |sum, i| std::hint::black_box(sum.wrapping_mul(31).wrapping_add(i)));
             std::hint::black_box(sum);
             let late = before.zip(waited()).map_or(u64::MAX / 2048, |(before, after)| after - before);
-            return (u32::from(is_stand_in()), late);
+            return (u32::from(is_spare_worker()), late);
         }
         let (left, right) = fork_join(|| tree(depth - 1, size), || tree(depth - 1, size));
         (left.0 + right.0, left.1 + right.1)
@@ -396,8 +395,8 @@ fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
     let (mut rounds, mut stopped) = (0, 0);
     while rounds < 20 && stopped < 5 {
         let machine = machine(2);
-        let (by_stand_ins, late) = machine.block_on(async { tree(11, 20_000) });
-        if by_stand_ins == 0 && machine.stats().hand_overs > 0 {
+        let (by_spare_workers, late) = machine.block_on(async { tree(11, 20_000) });
+        if by_spare_workers == 0 && machine.stats().hand_offs > 0 {
             return;
         }
         rounds += 1;
@@ -447,7 +446,7 @@ fn policies_are_replaced_while_somebody_stands_in() {
     let machine = Machine::builder()
         .vps(1)
         .policy(|_| Box::new(Fifo::new()))
-        .hand_over_after(Some(QUANTUM))
+        .hand_off_after(Some(QUANTUM))
         .build()
         .unwrap();
     let endless = Endless::new();
@@ -470,7 +469,7 @@ fn policies_are_replaced_while_somebody_stands_in() {
 
 #[test]
 fn switched_off_it_does_not_happen() {
-    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
     let endless = Endless::new();
     let body = endless.body();
     machine.spawn(async move { body() });
@@ -480,7 +479,7 @@ fn switched_off_it_does_not_happen() {
     assert!(!thread.is_determined());
     drop(endless);
     thread.join().sync_blocking().unwrap();
-    assert_eq!(machine.stats().hand_overs, 0);
+    assert_eq!(machine.stats().hand_offs, 0);
 }
 
 #[test]
@@ -564,7 +563,7 @@ fn standing_in_takes_no_descriptors() {
         machine.spawn(async move { body() });
         endless.wait_begun();
     }
-    assert!(machine.stats().hand_overs >= 3);
+    assert!(machine.stats().hand_offs >= 3);
     assert_eq!(descriptors(), before);
 }
 
@@ -576,7 +575,7 @@ fn a_turn_that_spawns_many_takes_its_seat_back() {
         let lasted = || Machine::current().unwrap().stats().handed_over;
         let spawned = machine.block_on(async move {
             let threads = spawn(async move {
-                while Machine::current().unwrap().stats().hand_overs == 0 {
+                while Machine::current().unwrap().stats().hand_offs == 0 {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 let mut threads = Vec::new();

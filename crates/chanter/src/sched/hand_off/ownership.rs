@@ -12,7 +12,7 @@
 //!            no:  move what is its own;  seat := the new one
 //! ```
 //!
-//! INV-SEAT: this is INV-OWNER of `sync/owner.rs`, where the thing is the seat. What the seat stands for is touched by its
+//! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the seat. What the seat stands for is touched by its
 //! holder while that is inside, and by the passer between the heavy fence and its last store. A passer does not wait: it
 //! gives the seat back. What the passer did reaches the new holder through the seat, with Release and Acquire.
 //!
@@ -33,16 +33,16 @@ use crate::sync::{Cell, Lock, Mark, fence_pair, order, spin};
 
 /// The seat of one virtual processor.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Ownership {
     /// Null: nobody, or not yet.
-    holder: AtomicPtr<Sitter>,
+    holder: AtomicPtr<Owner>,
     /// One passes it on at a time.
     passing: Lock<()>,
 }
 
 /// One who may hold a seat; belongs to a driver.
 #[derive(Debug)]
-pub(crate) struct Sitter {
+pub(crate) struct Owner {
     /// A use of the seat is under way. The driver writes.
     inside: Mark,
     /// The driver's: how many outer uses are under way: calls of policies, and
@@ -51,22 +51,22 @@ pub(crate) struct Sitter {
 }
 
 // SAFETY: `nest` is the driver's.
-unsafe impl Sync for Sitter {}
+unsafe impl Sync for Owner {}
 
 /// One outer use that is not a call of a policy.
 const HOLD: u32 = 1 << 16;
 
-impl Sitter {
+impl Owner {
     pub(crate) fn new() -> Self {
         Self { inside: Mark::new(), nest: Cell::new(0) }
     }
 
     /// Begins a use of the seat. True: it is ours until [`exit`](Self::exit).
     #[inline(always)]
-    pub(crate) fn enter(&self, seat: &Seat) -> bool {
-        self.inside.enter(seat);
+    pub(crate) fn enter(&self, ownership: &Ownership) -> bool {
+        self.inside.enter(ownership);
         // ORDER: Acquire sees what the former holder and the passer did.
-        if ptr::eq(seat.holder.load(order::seat_enter()), self) {
+        if ptr::eq(ownership.holder.load(order::processor_enter()), self) {
             return true;
         }
         self.exit();
@@ -75,10 +75,10 @@ impl Sitter {
 
     /// Begins a use, unless somebody else holds the seat. (One that is empty is in the hands of a passer, who may give up, or
     /// give it back: it has been taken only when somebody else has it.)
-    pub(crate) fn enter_unless_taken(&self, seat: &Seat) -> bool {
+    pub(crate) fn enter_unless_taken(&self, ownership: &Ownership) -> bool {
         let mut turn = 0;
-        while !self.enter(seat) {
-            if seat.is_taken_from(self) {
+        while !self.enter(ownership) {
+            if ownership.is_taken_from(self) {
                 return false;
             }
             spin(&mut turn);
@@ -140,13 +140,13 @@ impl Sitter {
     }
 }
 
-impl Seat {
+impl Ownership {
     pub(crate) fn new() -> Self {
         Self { holder: AtomicPtr::new(ptr::null_mut()), passing: Lock::new(()) }
     }
 
     /// Gives an empty seat to the new driver.
-    pub(crate) fn assign(&self, first: &Sitter) {
+    pub(crate) fn assign(&self, first: &Owner) {
         self.holder.store(ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
     }
 
@@ -157,28 +157,28 @@ impl Seat {
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Whether somebody else than `sitter` holds it (a hint).
-    pub(crate) fn is_taken_from(&self, sitter: &Sitter) -> bool {
+    /// Whether somebody else than `owner` holds it (a hint).
+    pub(crate) fn is_taken_from(&self, owner: &Owner) -> bool {
         let holder = self.holder.load(Ordering::Relaxed);
-        !holder.is_null() && !ptr::eq(holder, sitter)
+        !holder.is_null() && !ptr::eq(holder, owner)
     }
 
-    /// Whether `sitter` holds it (a hint, but for `sitter` itself while inside).
-    pub(crate) fn is_held_by(&self, sitter: &Sitter) -> bool {
-        ptr::eq(self.holder.load(Ordering::Relaxed), sitter)
+    /// Whether `owner` holds it (a hint, but for `owner` itself while inside).
+    pub(crate) fn is_held_by(&self, owner: &Owner) -> bool {
+        ptr::eq(self.holder.load(Ordering::Relaxed), owner)
     }
 
     /// Passes the seat on, if `from` holds it and is not inside; anybody may
     /// call. In between the caller has it, and `hand` moves what is the
     /// holder's own.
-    pub(crate) fn pass(&self, from: &Sitter, to: &Sitter, hand: impl FnOnce()) -> bool {
+    pub(crate) fn pass(&self, from: &Owner, to: &Owner, hand: impl FnOnce()) -> bool {
         let _one = self.passing.lock();
         // Written under the lock.
         if !self.is_held_by(from) || from.is_inside() {
             return false;
         }
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
-        // ORDER: INV-SEAT, the passer's side.
+        // ORDER: INV-PROCESSOR, the passer's side.
         fence_pair::heavy();
         if from.inside.is_still_at(self) {
             // ORDER: Relaxed: the heavy fence publishes what the last passer did, and we nothing.
@@ -187,7 +187,7 @@ impl Seat {
         }
         hand();
         // ORDER: Release publishes all that to the new holder.
-        self.holder.store(ptr::from_ref(to).cast_mut(), order::seat_pass());
+        self.holder.store(ptr::from_ref(to).cast_mut(), order::processor_pass());
         true
     }
 }

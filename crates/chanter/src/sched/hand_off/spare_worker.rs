@@ -15,12 +15,12 @@ use crate::sync::atomic::Ordering;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// One who stands in for the same virtual processor all its life.
-pub(crate) struct StandIn {
+pub(crate) struct SpareWorker {
     /// It is its own leader, and its threads point to it.
     pub(crate) vp: AliasedBox<Vp>,
 }
 
-impl StandIn {
+impl SpareWorker {
     /// One more for `principal`. It sleeps in its principal's poller while it has the seat; its own
     /// watches nothing, so that no descriptors are kept for those that have been needed once.
     fn new(principal: &Vp) -> Self {
@@ -45,19 +45,19 @@ impl Vp {
     /// Passes the seat of a virtual processor from `holder`, who does not come
     /// back, perhaps since it `computes`, to a stand-in. Returns that, and the number
     /// of its last turn. The caller keeps the machine from ending.
-    pub(super) fn hand_over(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
-        if holder.sitter.is_inside() {
+    pub(super) fn hand_off(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
+        if holder.owner.is_inside() {
             return None;
         }
         let machine = self.machine();
-        let stand_in = self.free_stand_in()?;
+        let spare_worker = self.free_spare_worker()?;
         // It is free: it stays at that.
-        let number = stand_in.counters.polls.get();
+        let number = spare_worker.counters.polls.get();
         let mut slept = false;
-        let is_passed = self.seat.pass(&holder.sitter, &stand_in.sitter, || {
-            stand_in.is_free.store(false, Ordering::Relaxed);
+        let is_passed = self.ownership.pass(&holder.owner, &spare_worker.owner, || {
+            spare_worker.is_free.store(false, Ordering::Relaxed);
             self.computes_aside.store(computes, Ordering::Relaxed);
-            slept = stand_in.take_over(holder);
+            slept = spare_worker.take_over(holder);
         });
         if !is_passed {
             return None;
@@ -66,32 +66,32 @@ impl Vp {
         if slept {
             self.reactor.notify();
         }
-        stand_in.notify();
-        Some((stand_in, number))
+        spare_worker.notify();
+        Some((spare_worker, number))
     }
 
-    fn free_stand_in(&self) -> Option<&Self> {
-        let mut stand_ins = self.machine().stand_ins();
-        let is_free = |other: &StandIn| {
+    fn free_spare_worker(&self) -> Option<&Self> {
+        let mut spare_workers = self.machine().spare_workers();
+        let is_free = |other: &SpareWorker| {
             // ORDER: Acquire: it has done what it had to do.
             std::ptr::eq(other.vp.principal(), self) && other.vp.is_free.load(Ordering::Acquire)
         };
-        let index = match stand_ins.iter().position(is_free) {
+        let index = match spare_workers.iter().position(is_free) {
             Some(index) => index,
-            None if stand_ins.len() >= MOST => return None,
+            None if spare_workers.len() >= MOST => return None,
             None => {
-                stand_ins.push(StandIn::new(self));
-                self.machine().has_stand_ins.store(true, Ordering::Relaxed);
-                stand_ins.len() - 1
+                spare_workers.push(SpareWorker::new(self));
+                self.machine().has_spare_workers.store(true, Ordering::Relaxed);
+                spare_workers.len() - 1
             }
         };
-        let stand_in: *const Self = stand_ins[index].vp.as_ptr();
+        let spare_worker: *const Self = spare_workers[index].vp.as_ptr();
         // SAFETY: stand-ins stay until the machine's memory goes.
-        Some(unsafe { &*stand_in })
+        Some(unsafe { &*spare_worker })
     }
 
     /// Runs on the OS thread of a stand-in.
-    pub(crate) fn stand_in(&self) {
+    pub(crate) fn spare_worker(&self) {
         loop {
             self.is_over.set(false);
             {
