@@ -46,7 +46,7 @@ impl Shared {
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.pump.get().is_none()
-            && self.awake.load(Ordering::SeqCst) == risen as isize
+            && self.idle.awake.load(Ordering::SeqCst) == risen as isize
             && self.vps.iter().all(|vp| idle(vp))
     }
 
@@ -67,7 +67,7 @@ impl Shared {
 
     /// The driver is about to leave, still awake: it is nobody's sleeper any more.
     pub(crate) fn forget_quiet(&self) {
-        if self.reports_deadlocks {
+        if self.config.reports_deadlocks {
             quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &self.this));
         }
     }
@@ -88,7 +88,10 @@ impl Vp {
     /// not nested.
     fn looks_for_deadlocks(&self) -> bool {
         let machine = self.machine();
-        machine.reports_deadlocks && self.index == 0 && self.running.get().is_null() && machine.has_main()
+        machine.config.reports_deadlocks
+            && self.index == 0
+            && self.running.get().is_null()
+            && machine.has_main()
     }
 
     /// Looks for a deadlock after the driver has slept. If the machine has been quiet since its last look, and no OS
@@ -135,7 +138,7 @@ impl Vp {
 
 /// Whether every OS thread of the process is accounted for.
 fn is_alone(machine: &Shared) -> bool {
-    let Some(threads) = os_threads(machine.is_in_test) else { return false };
+    let Some(threads) = os_threads(machine.config.is_in_test) else { return false };
     // Policies are asked below, and machines may go, so the lock is not held.
     let others: Vec<_> = quiet_machines().iter().filter_map(|other| other.machine.upgrade()).collect();
     let known: usize = others

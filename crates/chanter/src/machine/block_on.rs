@@ -47,7 +47,7 @@ impl Machine {
         F: IntoFuture<IntoFuture: Send, Output: Send>,
     {
         // Where nothing is handed off, nobody else could run it.
-        let kind = if self.shared.hands_off { Kind::Pinned } else { Kind::Local };
+        let kind = if self.shared.hand_offs.is_on { Kind::Pinned } else { Kind::Local };
         // SAFETY: the future and its output are `Send`.
         unsafe { self.run_main(kind, future.into_future(), Location::caller()) }
     }
@@ -81,7 +81,7 @@ impl Machine {
         if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
         }
-        self.shared.has_main.store(true, Ordering::Relaxed);
+        self.shared.main.is_driving.store(true, Ordering::Relaxed);
         drop(self.shared.take_deadlock());
         // The main thread borrows from this frame.
         let bomb = AbortOnUnwind;
@@ -97,7 +97,7 @@ impl Machine {
             let main = unsafe { thread::spawn_body(vp, main, kind, site) };
             // ORDER: Relaxed: it only says that the thread is about to be determined.
             let is_over = || is_gone.load(Ordering::Relaxed) && main.is_determined();
-            if self.shared.reports_deadlocks {
+            if self.shared.config.reports_deadlocks {
                 driving.run_until(&|| is_over() || self.shared.is_deadlocked());
             } else {
                 driving.run_until(&|| is_gone.load(Ordering::Relaxed));
@@ -114,7 +114,7 @@ impl Machine {
             }
             main.join().try_determined().map(|()| output.take())
         };
-        self.shared.has_main.store(false, Ordering::Relaxed);
+        self.shared.main.is_driving.store(false, Ordering::Relaxed);
         std::mem::forget(bomb);
         vp.leave();
         match result {
@@ -182,16 +182,16 @@ impl Shared {
         if vp.sleeper.occupy() {
             return true;
         }
-        if self.has_main.load(Ordering::Relaxed) {
+        if self.main.is_driving.load(Ordering::Relaxed) {
             return false;
         }
-        self.main_waits.fetch_add(1, Ordering::SeqCst);
+        self.main.waits.fetch_add(1, Ordering::SeqCst);
         let patience = Instant::now() + TAKEOVER;
         let mut occupied = false;
-        self.main_refused.store(false, Ordering::Relaxed);
+        self.main.is_refused.store(false, Ordering::Relaxed);
         let in_vain = || {
-            self.has_main.load(Ordering::Relaxed)
-                || self.main_refused.load(Ordering::Relaxed)
+            self.main.is_driving.load(Ordering::Relaxed)
+                || self.main.is_refused.load(Ordering::Relaxed)
                 // Its worker is busy with a turn that does not end.
                 || vp.is_handed_off()
         };
@@ -200,7 +200,7 @@ impl Shared {
             std::thread::sleep(Duration::from_micros(50));
             occupied = vp.sleeper.occupy();
         }
-        self.main_waits.fetch_sub(1, Ordering::SeqCst);
+        self.main.waits.fetch_sub(1, Ordering::SeqCst);
         if !occupied {
             // The worker may have left for us meanwhile, without a successor:
             // `leave` vacates, fences, and looks at `main_waits`; we have

@@ -29,17 +29,17 @@ use crate::event::WakeList;
 use crate::frame::{self, Arena, catch_panic, deferred_drop};
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sched::blocking_pool::BlockingPool;
-use crate::sched::counters::Counters;
 use crate::sched::fork::Shares;
-use crate::sched::hand_off::{self, Record};
+use crate::sched::hand_off;
 use crate::sched::pending_requests::PendingRequestTable;
-use crate::sched::pool::{Entered, SendArena, SharedRef};
+use crate::sched::pool::{
+    Config, DeadlockReport, End, Entered, HandOffs, IdleCounts, MainThread, Outside, SendArena, SharedRef,
+};
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
 use crate::sched::workers::{Workers, is_waited_for};
 use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
-use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use crate::sync::counter::Counter;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
 
@@ -99,43 +99,30 @@ impl Machine {
         let count = vps.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
         let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(vps.len()));
+        let hands_off = builder.hand_off_after.is_some() && !counts_workers && crews == count && !cfg!(loom);
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
-            observer,
-            host_bytes: Counter::default(),
-            inflates: builder.inflates,
-            crews,
-            cores: cores(),
-            awake: AtomicIsize::new(0),
-            searching: AtomicUsize::new(0),
-            unwatched: AtomicBool::new(false),
-            hungry: AtomicUsize::new(0),
-            main_waits: AtomicUsize::new(0),
-            main_refused: AtomicBool::new(false),
-            has_main: AtomicBool::new(false),
-            outside: Counters::default(),
-            outside_parasites: Counter::default(),
-            closing: AtomicBool::new(false),
-            pollers: Mutex::new(0),
+            config: Config {
+                crews,
+                cores: cores(),
+                inflates: builder.inflates,
+                reports_deadlocks: builder.reports_deadlocks,
+                is_in_test: builder.is_in_test,
+            },
+            idle: IdleCounts::default(),
+            main: MainThread::default(),
+            outside: Outside::default(),
+            hand_offs: HandOffs::new(builder.hand_off_after, hands_off),
+            end: End { timeout: Mutex::new(builder.shutdown_timeout), ..End::default() },
+            report: DeadlockReport::default(),
             name: builder.name,
-            hand_off_after: builder.hand_off_after,
-            hands_off: builder.hand_off_after.is_some() && !counts_workers && crews == count && !cfg!(loom),
-            is_watched: AtomicBool::new(false),
-            spare_workers: Mutex::new(Vec::new()),
-            has_spare_workers: AtomicBool::new(false),
-            record: Mutex::new(Record::default()),
             this: this.clone(),
             workers: Workers::default(),
-            shutdown_timeout: Mutex::new(builder.shutdown_timeout),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
             process: Process::here(),
-            is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
-            reports_deadlocks: builder.reports_deadlocks,
-            is_in_test: builder.is_in_test,
-            is_deadlocked: AtomicBool::new(false),
-            deadlock: Mutex::new(None),
+            observer,
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
             pool: BlockingPool::new(builder.blocking_threads),
@@ -240,7 +227,7 @@ impl Drop for Machine {
         }
         shared.unlist_for_dumps();
         // ORDER: Release; workers look at it when they are notified.
-        shared.closing.store(true, Ordering::Release);
+        shared.end.is_closing.store(true, Ordering::Release);
         let is_driving = Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
         if is_driving || is_waited_for(&shared) {
             // One of its own threads or blocking calls drops the machine: it cannot wait for
@@ -278,7 +265,7 @@ impl Shared {
         let entered = Entered::new(Arc::clone(self));
         if !drivers_ended || !self.end_calls(until) {
             self.give_up_waiting();
-            self.is_abandoned.store(true, Ordering::Relaxed);
+            self.end.is_abandoned.store(true, Ordering::Relaxed);
             // The OS threads that are left use it until the process ends.
             std::mem::forget(Arc::clone(self));
             return;

@@ -188,7 +188,7 @@ impl Vp {
         // SAFETY: the running thread is polled on this stack.
         if let Some(header) = unsafe { self.running.get().as_ref() }
             && inflates
-            && self.machine().inflates
+            && self.machine().config.inflates
         {
             self.inflate(header);
         }
@@ -203,7 +203,7 @@ impl Vp {
     /// Asks for a parasite, and for threads that are to run soon here.
     pub(super) fn ask_for_work(&self) {
         self.ask_closer_look();
-        if self.machine().hands_off {
+        if self.machine().hand_offs.is_on {
             self.is_asked_to_share.store(true, Ordering::Relaxed);
             // The monitor, which is awake, takes it back.
             tell(true);

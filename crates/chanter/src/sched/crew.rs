@@ -28,12 +28,12 @@ const CLOCK: u32 = 16;
 impl Shared {
     /// The virtual processors of `leader`'s crew, itself first.
     pub(super) fn crew(&self, leader: &Vp) -> impl Iterator<Item = &Vp> + use<'_> {
-        self.vps.iter().skip(leader.index).step_by(self.crews).map(|vp| &**vp)
+        self.vps.iter().skip(leader.index).step_by(self.config.crews).map(|vp| &**vp)
     }
 
     /// Whether an OS thread drives several virtual processors here.
     pub(super) fn has_crews(&self) -> bool {
-        self.crews < self.vps.len()
+        self.config.crews < self.vps.len()
     }
 }
 
@@ -162,7 +162,7 @@ impl Vp {
         }
         inside(&|vp| vp.policy().idle());
         // As in `rest`.
-        machine.awake.fetch_sub(1, Ordering::SeqCst);
+        machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
         self.sleeper.announce();
         let others_wait = || {
             let is_other = |vp: &Self| !ptr::eq(vp.leader(), self);
@@ -189,7 +189,7 @@ impl Vp {
         }
         pumps.inspect(|pump| pump.rise());
         self.sleeper.rise();
-        machine.awake.fetch_add(1, Ordering::SeqCst);
+        machine.idle.awake.fetch_add(1, Ordering::SeqCst);
         for vp in machine.crew(self) {
             vp.begin_to_be_busy();
         }

@@ -71,7 +71,7 @@ impl Shared {
         // SAFETY: as above; where the kind says so, the table is the body's.
         let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
         if is_host {
-            self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
+            self.outside.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
         }
         let vp = &self.vps[0];
         if let Some(simulated) = &vp.simulated {

@@ -95,7 +95,7 @@ impl Vp {
     pub(super) fn call(&self) {
         let machine = self.machine();
         let is_in_a_turn = !self.running.get().is_null();
-        if !is_in_a_turn || !machine.hands_off || self.is_spare_worker() || !machine.has_cores_for(1) {
+        if !is_in_a_turn || !machine.hand_offs.is_on || self.is_spare_worker() || !machine.has_cores_for(1) {
             return;
         }
         let mut others = self.others();
@@ -110,7 +110,7 @@ impl Vp {
     /// The caller has nothing to run: looks at what waits behind long turns of others, and takes some. Whether there is
     /// something to run. The caller is inside.
     pub(super) fn look_at_long_turns(&self, over: &dyn Fn() -> bool) -> bool {
-        if !self.machine().hands_off || self.is_spare_worker() || self.has_enough() {
+        if !self.machine().hand_offs.is_on || self.is_spare_worker() || self.has_enough() {
             return false;
         }
         let call = self.long_turns.take_call();

@@ -441,7 +441,7 @@ impl Vp {
         if let Some(simulated) = &self.simulated {
             return if simulated.is_in_place() { Spawn::InPlace } else { Spawn::Promote };
         }
-        if !self.machine().inflates {
+        if !self.machine().config.inflates {
             self.trust_guard();
             return Spawn::InPlace;
         }
@@ -663,7 +663,7 @@ impl Vp {
     #[inline]
     fn offer_to_others(&self) {
         let machine = self.machine();
-        if machine.crews == 1 {
+        if machine.config.crews == 1 {
             return;
         }
         let waiting = self.policy().waiting();

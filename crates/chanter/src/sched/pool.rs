@@ -26,76 +26,130 @@ use crate::sync::counter::Counter;
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
 
-/// What a machine's parts share.
+/// The parts of a machine that its virtual processors share.
 pub(crate) struct Shared {
     pub(crate) vps: Box<[Box<Vp>]>,
-    /// How many OS threads drive them: see `crew.rs`.
-    pub(crate) crews: usize,
-    /// How many cores the process has.
-    pub(crate) cores: u64,
-    /// Crews that are driven and not asleep.
-    pub(crate) awake: AtomicIsize,
-    /// Virtual processors that look for threads of others.
-    pub(crate) searching: AtomicUsize,
-    /// Every virtual processor sleeps without a watch: who becomes busy must
-    /// wake one that watches.
-    pub(crate) unwatched: AtomicBool,
-    /// How many of them have nothing to run, and take what they are given.
-    pub(crate) hungry: AtomicUsize,
-    /// Callers of `block_on` that wait for virtual processor 0.
-    pub(crate) main_waits: AtomicUsize,
-    /// Its worker does not leave for them: fibers are bound to it.
-    pub(crate) main_refused: AtomicBool,
-    /// A `block_on` drives virtual processor 0, and will not leave it soon.
-    pub(crate) has_main: AtomicBool,
-    /// What was spawned from outside.
-    pub(crate) outside: Counters,
-    pub(crate) outside_parasites: Counter,
-    pub(crate) closing: AtomicBool,
-    /// How many drivers run threads from queues now, those that wait for them in the middle of a turn included.
-    pub(crate) pollers: Mutex<usize>,
+    pub(crate) config: Config,
+    pub(crate) idle: IdleCounts,
+    pub(crate) main: MainThread,
+    pub(crate) outside: Outside,
+    pub(crate) hand_offs: HandOffs,
+    pub(crate) end: End,
+    pub(crate) report: DeadlockReport,
     pub(crate) name: String,
-    /// How long a turn may last before its virtual processor is handed over.
-    pub(crate) hand_off_after: Option<Duration>,
+    pub(crate) this: Weak<Self>,
+    /// The OS threads that drive virtual processors.
+    pub(crate) workers: Workers,
+    /// An engine, which brings messages from other processes.
+    pub(crate) pump: OnceLock<Arc<dyn crate::sched::Pump>>,
+    /// The process in which the machine's OS threads are.
+    pub(crate) process: crate::sync::Process,
+    /// The arena of threads that are spawned from outside.
+    pub(crate) arena: Lock<SendArena>,
+    /// The virtual processor that gets the next thread from outside.
+    pub(crate) next: AtomicUsize,
+    /// The observer of births and deaths, if there is one.
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    /// The requests to threads that are not answered yet.
+    pub(crate) pending_requests: PendingRequestTable,
+    /// The halves of computations that were given away.
+    pub(crate) shares: Shares,
+    /// The OS threads that run blocking calls.
+    pub(crate) pool: BlockingPool,
+}
+
+/// The settings of a machine. They never change.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The number of OS threads that drive the virtual processors: see `crew.rs`.
+    pub(crate) crews: usize,
+    /// The number of cores that the process has.
+    pub(crate) cores: u64,
+    /// Whether parasites may become hosts without being asked to.
+    pub(crate) inflates: bool,
+    pub(crate) reports_deadlocks: bool,
+    /// Whether the process's first OS thread is a test harness's.
+    pub(crate) is_in_test: bool,
+}
+
+/// The counts by which wakers and sleepers find each other.
+#[derive(Debug, Default)]
+pub(crate) struct IdleCounts {
+    /// The number of crews that are driven and not asleep.
+    pub(crate) awake: AtomicIsize,
+    /// The number of virtual processors that look for threads of others.
+    pub(crate) searching: AtomicUsize,
+    /// Every virtual processor sleeps without a watch. A driver that becomes busy must wake one that watches.
+    pub(crate) unwatched: AtomicBool,
+    /// The number of virtual processors that have nothing to run, and take what they are given.
+    pub(crate) hungry: AtomicUsize,
+}
+
+/// The callers of `block_on`, which want to drive virtual processor 0.
+#[derive(Debug, Default)]
+pub(crate) struct MainThread {
+    /// The number of callers that wait for virtual processor 0.
+    pub(crate) waits: AtomicUsize,
+    /// The worker of virtual processor 0 does not leave for them: fibers are bound to it.
+    pub(crate) is_refused: AtomicBool,
+    /// A `block_on` drives virtual processor 0, and will not leave it soon.
+    pub(crate) is_driving: AtomicBool,
+}
+
+/// Counts of the threads that were spawned from outside.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    pub(crate) counters: Counters,
+    pub(crate) parasites: Counter,
+    /// The bytes of the hosts that are alive, counted where births are.
+    pub(crate) host_bytes: Counter,
+}
+
+/// Whether and how virtual processors change hands.
+pub(crate) struct HandOffs {
+    /// How long a turn may last before its virtual processor is handed off.
+    pub(crate) after: Option<Duration>,
     /// Whether virtual processors change hands here at all.
-    pub(crate) hands_off: bool,
+    pub(crate) is_on: bool,
     /// The monitor knows the machine.
     pub(crate) is_watched: AtomicBool,
     pub(crate) spare_workers: Mutex<Vec<SpareWorker>>,
-    /// There are some.
+    /// There are spare workers.
     pub(crate) has_spare_workers: AtomicBool,
     pub(crate) record: Mutex<Record>,
-    pub(crate) this: Weak<Self>,
-    /// Who drives.
-    pub(crate) workers: Workers,
-    pub(crate) shutdown_timeout: Mutex<Option<Duration>>,
-    /// What brings messages from elsewhere.
-    pub(crate) pump: OnceLock<Arc<dyn crate::sched::Pump>>,
-    /// Where its OS threads are.
-    pub(crate) process: crate::sync::Process,
-    /// It has ended without some of its OS threads.
+}
+
+impl HandOffs {
+    pub(crate) fn new(after: Option<Duration>, is_on: bool) -> Self {
+        Self {
+            after,
+            is_on,
+            is_watched: AtomicBool::new(false),
+            spare_workers: Mutex::new(Vec::new()),
+            has_spare_workers: AtomicBool::new(false),
+            record: Mutex::new(Record::default()),
+        }
+    }
+}
+
+/// The end of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    pub(crate) is_closing: AtomicBool,
+    /// The machine has ended without some of its OS threads.
     pub(crate) is_abandoned: AtomicBool,
-    /// Frames of threads that are spawned from outside.
-    pub(crate) arena: Lock<SendArena>,
-    pub(crate) next: AtomicUsize,
-    /// Who begot whom, if that is written down.
-    pub(crate) observer: Option<Box<dyn Observer>>,
-    /// Counted where births are.
-    pub(crate) host_bytes: Counter,
-    /// Parasites may become hosts without being asked to.
-    pub(crate) inflates: bool,
-    pub(crate) reports_deadlocks: bool,
-    /// The process's first OS thread is a test harness's.
-    pub(crate) is_in_test: bool,
-    /// What `block_on` is to report, and that there is something.
-    pub(crate) is_deadlocked: AtomicBool,
-    pub(crate) deadlock: Mutex<Option<String>>,
-    /// What has been asked of threads.
-    pub(crate) pending_requests: PendingRequestTable,
-    /// Halves of computations that were given away.
-    pub(crate) shares: Shares,
-    /// Who runs calls that block.
-    pub(crate) pool: BlockingPool,
+    /// How long the end waits for OS threads; `None`: for ever.
+    pub(crate) timeout: Mutex<Option<Duration>>,
+    /// The number of drivers that run threads from queues now, also of those that wait in the middle of a turn.
+    pub(crate) pollers: Mutex<usize>,
+}
+
+/// What `block_on` is to report.
+#[derive(Debug, Default)]
+pub(crate) struct DeadlockReport {
+    /// There is a report.
+    pub(crate) is_found: AtomicBool,
+    pub(crate) text: Mutex<Option<String>>,
 }
 
 pub(crate) type SharedRef = Arc<Shared>;
@@ -109,11 +163,11 @@ unsafe impl Send for SendArena {}
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        stats.add(&self.outside, &self.outside_parasites);
+        stats.add(&self.outside.counters, &self.outside.parasites);
         self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
         self.with_arena(|arena| stats.add_frames(arena));
         (stats.hand_offs, stats.handed_over) = self.record().sum();
-        stats.host_bytes = self.host_bytes.get();
+        stats.host_bytes = self.outside.host_bytes.get();
         stats
     }
 
@@ -129,18 +183,18 @@ impl Shared {
 
     /// Whether a `block_on` drives virtual processor 0.
     pub(crate) fn has_main(&self) -> bool {
-        self.has_main.load(Ordering::Relaxed)
+        self.main.is_driving.load(Ordering::Relaxed)
     }
 
     /// Those who have stood in for a virtual processor, and may again.
     pub(super) fn spare_workers(&self) -> MutexGuard<'_, Vec<SpareWorker>> {
-        self.spare_workers.lock().unwrap_or_else(|e| e.into_inner())
+        self.hand_offs.spare_workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A stand-in of which `is_wanted` holds, which is code of ours.
     pub(crate) fn find_spare_worker(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
         // ORDER: Relaxed: a hint: most machines never had one.
-        if !self.has_spare_workers.load(Ordering::Relaxed) {
+        if !self.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
         let spare_workers = self.spare_workers();
@@ -156,7 +210,7 @@ impl Shared {
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(|e| e.into_inner())
+        self.hand_offs.record.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Calls `f` with all virtual processors, stand-ins too.
@@ -177,19 +231,19 @@ impl Shared {
 
     /// Whether a test harness runs it.
     pub(crate) fn is_in_test(&self) -> bool {
-        self.is_in_test
+        self.config.is_in_test
     }
 
     pub(crate) fn shutdown_limit(&self) -> Option<Duration> {
-        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner())
+        *self.end.timeout.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     pub(crate) fn limit_shutdown(&self, limit: Option<Duration>) {
-        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner()) = limit;
+        *self.end.timeout.lock().unwrap_or_else(|e| e.into_inner()) = limit;
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.is_abandoned.load(Ordering::Relaxed)
+        self.end.is_abandoned.load(Ordering::Relaxed)
     }
 
     /// What the OS thread is called that drives `vp`.
@@ -199,21 +253,21 @@ impl Shared {
 
     /// Left by the driver of virtual processor 0, for itself.
     pub(crate) fn leave_deadlock(&self, deadlock: String) {
-        *self.deadlock.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
-        self.is_deadlocked.store(true, Ordering::Relaxed);
+        *self.report.text.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
+        self.report.is_found.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_deadlocked(&self) -> bool {
-        self.is_deadlocked.load(Ordering::Relaxed)
+        self.report.is_found.load(Ordering::Relaxed)
     }
 
     pub(crate) fn take_deadlock(&self) -> Option<String> {
-        self.is_deadlocked.store(false, Ordering::Relaxed);
-        self.deadlock.lock().unwrap_or_else(|e| e.into_inner()).take()
+        self.report.is_found.store(false, Ordering::Relaxed);
+        self.report.text.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.end.is_closing.load(Ordering::Acquire)
     }
 
     /// The next virtual processor for a thread from outside.
@@ -250,7 +304,7 @@ impl Shared {
 
     /// Whether a `block_on` waits for `vp`.
     pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
-        vp.index == 0 && !vp.is_spare_worker() && self.main_waits.load(Ordering::SeqCst) > 0
+        vp.index == 0 && !vp.is_spare_worker() && self.main.waits.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
@@ -284,7 +338,7 @@ impl Shared {
         let is_main = index == 0;
         {
             let driving = Driving::new(vp);
-            let main_waits = || is_main && self.main_waits.load(Ordering::Relaxed) > 0;
+            let main_waits = || is_main && self.main.waits.load(Ordering::Relaxed) > 0;
             driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(vp));
             driving.end_local_threads();
         }
@@ -295,7 +349,7 @@ impl Shared {
     fn refuses_main(&self, vp: &Vp) -> bool {
         let refuses = self.crew(vp).any(|vp| !vp.fibers.is_empty());
         // ORDER: Relaxed: it only spares the caller a wait.
-        self.main_refused.store(refuses, Ordering::Relaxed);
+        self.main.is_refused.store(refuses, Ordering::Relaxed);
         refuses
     }
 
@@ -319,7 +373,7 @@ impl Shared {
     }
 
     fn pollers(&self) -> MutexGuard<'_, usize> {
-        self.pollers.lock().unwrap_or_else(|e| e.into_inner())
+        self.end.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
@@ -339,13 +393,13 @@ impl Shared {
 
     /// Whether some crew of the machine has nothing to do.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.awake.load(Ordering::Relaxed) < self.crews as isize
+        self.idle.awake.load(Ordering::Relaxed) < self.config.crews as isize
     }
 
     /// Whether all slept, and nobody watches those that are busy since.
     #[inline(always)]
     pub(crate) fn is_unwatched(&self) -> bool {
-        self.unwatched.load(Ordering::Relaxed)
+        self.idle.unwatched.load(Ordering::Relaxed)
     }
 
     /// Threads wait on `busy`, who is awake: wakes a sleeping virtual processor, unless one is on its way already.
@@ -356,7 +410,7 @@ impl Shared {
     #[inline]
     pub(crate) fn wake_one(&self, busy: &Vp) {
         // ORDER: Relaxed: hints, see above.
-        if self.has_sleepers() && self.searching.load(Ordering::Relaxed) == 0 {
+        if self.has_sleepers() && self.idle.searching.load(Ordering::Relaxed) == 0 {
             self.wake_a_sleeper(busy);
         }
     }
@@ -364,7 +418,7 @@ impl Shared {
     #[inline(never)]
     fn wake_a_sleeper(&self, busy: &Vp) {
         if self.is_unwatched() {
-            self.unwatched.store(false, Ordering::Relaxed);
+            self.idle.unwatched.store(false, Ordering::Relaxed);
         }
         let count = self.vps.len();
         for step in 1..count {

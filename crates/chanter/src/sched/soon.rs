@@ -87,7 +87,7 @@ impl Vp {
         let soon = unsafe { self.soon() };
         let is_next = match turn {
             Turn::Soon => false,
-            Turn::Chosen => self.machine().awake.load(Ordering::Relaxed) > 1,
+            Turn::Chosen => self.machine().idle.awake.load(Ordering::Relaxed) > 1,
             Turn::Given => true,
         };
         if is_next && (self.is_first() || self.may_jump()) {
@@ -153,7 +153,7 @@ impl Vp {
         policy_has.set(thread.is_some());
         if thread.is_some() {
             // More are waiting: somebody else may take them.
-            if self.machine().crews > 1 && self.policy().waiting() > 0 {
+            if self.machine().config.crews > 1 && self.policy().waiting() > 0 {
                 self.machine().wake_one(self);
             }
             return thread;

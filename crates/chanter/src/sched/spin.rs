@@ -52,7 +52,7 @@ impl Spin {
 impl Shared {
     /// Whether all that are awake, and `more` others, would have a core each. An estimate.
     pub(super) fn has_cores_for(&self, more: isize) -> bool {
-        u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.cores)
+        u64::try_from(self.idle.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.config.cores)
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let machine = crate::machine::Machine::builder().vps(2).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
             let vp = Vp::current().unwrap();
-            while vp.machine().awake.load(Relaxed) > 1 {
+            while vp.machine().idle.awake.load(Relaxed) > 1 {
                 std::thread::yield_now();
             }
             let spins = || {
@@ -138,7 +138,7 @@ mod tests {
         let machine = || crate::machine::Machine::builder().vps(1).build().unwrap();
         let first = machine();
         drop(first.vp(0).bind(0));
-        first.block_on(async { assert_eq!(machine().shared().cores, all) });
+        first.block_on(async { assert_eq!(machine().shared().config.cores, all) });
     }
 
     #[test]

@@ -171,12 +171,12 @@ impl Vp {
     /// The caller, which may steal, asks the others for half of their run-next lists.
     pub(super) fn ask_for_half(&self) {
         let machine = self.machine();
-        if machine.crews == 1 || self.simulated.is_some() || self.is_spare_worker() {
+        if machine.config.crews == 1 || self.simulated.is_some() || self.is_spare_worker() {
             return;
         }
         if !self.steals.has_asked.replace(true) {
             self.steals.is_searching.store(true, Relaxed);
-            machine.hungry.fetch_add(1, Relaxed);
+            machine.idle.hungry.fetch_add(1, Relaxed);
         }
     }
 
@@ -191,7 +191,7 @@ impl Vp {
     pub(super) fn stop_searching(&self) -> bool {
         let was_searching = self.steals.is_searching.swap(false, Relaxed);
         if was_searching {
-            self.machine().hungry.fetch_sub(1, Relaxed);
+            self.machine().idle.hungry.fetch_sub(1, Relaxed);
         }
         was_searching
     }
@@ -201,7 +201,7 @@ impl Vp {
     pub(super) fn share(&self) {
         // SAFETY: we are the holder, inside.
         let soon = unsafe { self.soon() };
-        if self.machine().hungry.load(Relaxed) > 0 && soon.len() > 1 {
+        if self.machine().idle.hungry.load(Relaxed) > 0 && soon.len() > 1 {
             self.give_half();
         }
     }
@@ -209,7 +209,7 @@ impl Vp {
     /// The same when a thread was woken. A single one runs next, unless the turn is long: a searching processor is called to see.
     #[inline(always)]
     pub(super) fn share_woken(&self) {
-        if self.machine().hungry.load(Relaxed) > 0 {
+        if self.machine().idle.hungry.load(Relaxed) > 0 {
             // SAFETY: we are the holder, inside.
             if unsafe { self.soon() }.len() > 1 {
                 self.give_half();

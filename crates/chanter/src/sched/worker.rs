@@ -29,7 +29,7 @@ impl<'a> Driving<'a> {
             // It counts for its principal, while it has the seat.
             vp.drive();
         } else {
-            vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+            vp.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
             for vp in vp.machine().crew(vp) {
                 vp.drive();
                 vp.ownership.assign(&vp.owner);
@@ -95,7 +95,7 @@ impl Drop for Driving<'_> {
                 vp.home.set_driver(None);
                 vp.binding.leave();
             }
-            self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+            self.vp.machine().idle.awake.fetch_sub(1, Ordering::SeqCst);
         }
         // SAFETY: the drivers of an OS thread nest, so the outer one goes on.
         unsafe { Vp::make_current(self.outer) };
@@ -339,7 +339,7 @@ impl Vp {
         self.policy().idle();
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
-        machine.awake.fetch_sub(1, Ordering::SeqCst);
+        machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
         vp.is_down.store(true, Ordering::Relaxed);
         if self.is_spare_worker() {
             self.sleeper.announce();
@@ -385,10 +385,10 @@ impl Vp {
         }
         vp.is_down.store(false, Ordering::Relaxed);
         vp.sleeper.rise();
-        machine.awake.fetch_add(1, Ordering::SeqCst);
+        machine.idle.awake.fetch_add(1, Ordering::SeqCst);
         self.exit();
         self.begin_to_be_busy();
-        if machine.reports_deadlocks {
+        if machine.config.reports_deadlocks {
             self.look_for_deadlock();
         }
         None
@@ -425,7 +425,7 @@ impl Vp {
     /// The driver has counted itself as awake.
     fn see_whether_watched(&self) {
         // ORDER: SeqCst: `watch_for`, or we, see the other.
-        if self.machine().unwatched.load(Ordering::SeqCst) {
+        if self.machine().idle.unwatched.load(Ordering::SeqCst) {
             self.ask_closer_look();
         }
     }
@@ -448,15 +448,15 @@ impl Vp {
     /// seat, as he may wait for something rather than compute; nor who has enough.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
-        if machine.crews == 1 {
+        if machine.config.crews == 1 {
             return None;
         }
         let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
-        if machine.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
+        if machine.idle.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
             // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
             // busy, or it sees that it is not watched.
-            machine.unwatched.store(true, Ordering::SeqCst);
-            if machine.awake.load(Ordering::SeqCst) <= 0 {
+            machine.idle.unwatched.store(true, Ordering::SeqCst);
+            if machine.idle.awake.load(Ordering::SeqCst) <= 0 {
                 self.watch.set(HEARTBEAT);
                 self.ask_those_away();
                 return None;
@@ -501,13 +501,13 @@ impl Vp {
         if machine.vps.len() == 1 {
             return None;
         }
-        machine.searching.fetch_add(1, Ordering::SeqCst);
+        machine.idle.searching.fetch_add(1, Ordering::SeqCst);
         let found = if may_steal { self.search_policies() } else { None };
         let found = found.or_else(|| {
             let has_stolen = self.owner.hold(|| fork::steal(self));
             has_stolen.then(|| self.next(self.principal())).flatten()
         });
-        machine.searching.fetch_sub(1, Ordering::SeqCst);
+        machine.idle.searching.fetch_sub(1, Ordering::SeqCst);
         found
     }
 

@@ -199,7 +199,7 @@ where
             make(&vp.arena)
         }
         None => {
-            machine.outside.delayed.add_one_shared();
+            machine.outside.counters.delayed.add_one_shared();
             machine.with_arena(make)
         }
     };
@@ -221,7 +221,7 @@ fn spawn_at<T>(
     };
     match here {
         Some(vp) => vp.counters.hosts.add_one(),
-        None => machine.outside.hosts.add_one_shared(),
+        None => machine.outside.counters.hosts.add_one_shared(),
     }
     machine.spawned(frame, site);
     // SAFETY: this is the only token of the new frame.

@@ -82,7 +82,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    machine.outside.fibers.add_one_shared();
+    machine.outside.counters.fibers.add_one_shared();
     spawn_in(machine, on, body, site)
 }
 
@@ -98,7 +98,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    machine.outside.fibers.add_one_shared();
+    machine.outside.counters.fibers.add_one_shared();
     spawn_said_in(machine, SpawnOptions { name: Some(name), on, ..SpawnOptions::default() }, body, site)
 }
 
@@ -189,7 +189,7 @@ unsafe fn spawn_any_in<F: Future>(
         Some(vp) => make(&vp.arena),
         None => machine.with_arena(make),
     };
-    machine.outside.hosts.add_one_shared();
+    machine.outside.counters.hosts.add_one_shared();
     machine.spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
     home.push(unsafe { Ready::from_frame(frame) });
@@ -256,7 +256,7 @@ where
         // SAFETY: the holder of the lock owns the arena. The body is `'static` and `Send`.
         unsafe { new_host::<true, _>(arena, home, *future, Kind::Host) }
     });
-    machine.outside.delayed.add_one_shared();
+    machine.outside.counters.delayed.add_one_shared();
     machine.spawned(frame, site);
     thread
 }
@@ -501,7 +501,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
             vp.counters.reified_bytes.add_many((size - size_of::<Header>()) as u64);
             if vp.budget.get() == 0
                 && vp.simulated.is_none()
-                && vp.machine().inflates
+                && vp.machine().config.inflates
                 && frame.as_ref().state.is_notified()
             {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
@@ -610,7 +610,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = machine.any_vp();
-    machine.outside_parasites.add_one_shared();
+    machine.outside.parasites.add_one_shared();
     // It is polled once with a waker that does nothing. If it blocks, the machine polls it again,
     // with its own waker.
     let mut cx = Context::from_waker(Waker::noop());
@@ -622,8 +622,8 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
         Ok(Poll::Ready(())) => (),
         Err(payload) => JoinError::panicked(payload).report("a parasite"),
         Ok(Poll::Pending) => {
-            machine.outside.reified.add_one_shared();
-            machine.outside.reified_bytes.add_many_shared(size_of_val(&*future) as u64);
+            machine.outside.counters.reified.add_one_shared();
+            machine.outside.counters.reified_bytes.add_many_shared(size_of_val(&*future) as u64);
             // SAFETY: the holder of the lock owns the arena, and a box fits a class.
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });

@@ -175,7 +175,7 @@ impl Vp {
 
     /// Driver, in the middle of a turn that is going to be long: passes the seat on now, if that can be done.
     pub(crate) fn leave_processor(&self) {
-        if self.machine().hands_off && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
+        if self.machine().hand_offs.is_on && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
             self.principal().hand_off(self, false);
         }
     }
@@ -253,7 +253,7 @@ impl Vp {
             principal.is_down.store(false, Ordering::Relaxed);
             // It is counted as awake again, for the new holder.
             principal.sleeper.rise();
-            self.machine().awake.fetch_add(1, Ordering::SeqCst);
+            self.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
         }
         slept
     }

@@ -103,11 +103,11 @@ fn watch() -> MutexGuard<'static, Watch> {
 #[inline]
 pub(crate) fn wake(machine: &Shared) {
     // ORDER: SeqCst: see above; the caller has counted itself as awake.
-    let is_watched = machine.is_watched.load(Ordering::Relaxed);
+    let is_watched = machine.hand_offs.is_watched.load(Ordering::Relaxed);
     if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
         return;
     }
-    if machine.hands_off {
+    if machine.hand_offs.is_on {
         wake_now(machine);
     }
 }
@@ -120,7 +120,7 @@ fn wake_now(machine: &Shared) {
         // stay here for ever.
         return;
     }
-    if !machine.is_watched.swap(true, Ordering::Relaxed) {
+    if !machine.hand_offs.is_watched.swap(true, Ordering::Relaxed) {
         let turns = vec![Turn::none(); machine.vps.len()];
         let workers = vec![Usage::unknown(Instant::now()); machine.vps.len()];
         let beside = vec![0; machine.vps.len()];
@@ -171,7 +171,7 @@ fn run() {
 fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
     IS_ASLEEP.store(true, process::Ordering::SeqCst);
     // SAFETY: registered machines have not ended.
-    let is_awake = |watched: &Watched| unsafe { &*watched.machine }.awake.load(Ordering::SeqCst) > 0;
+    let is_awake = |watched: &Watched| unsafe { &*watched.machine }.idle.awake.load(Ordering::SeqCst) > 0;
     if watch.machines.iter().any(is_awake) {
         IS_ASLEEP.store(false, process::Ordering::SeqCst);
         return watch;
@@ -201,9 +201,9 @@ impl Watch {
             // SAFETY: registered machines have not ended, and `forget` waits
             // for the lock.
             let machine = unsafe { &*watched.machine };
-            let Some(quantum) = machine.hand_off_after else { continue };
+            let Some(quantum) = machine.hand_offs.after else { continue };
             let sleeps = machine.vps.iter().map(|vp| vp.counters.sleeps.get()).sum();
-            is_busy |= machine.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
+            is_busy |= machine.idle.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
             let mut wait = quantum / 2;
             let Watched { turns, workers, beside, .. } = watched;

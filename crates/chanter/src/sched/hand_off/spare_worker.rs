@@ -81,7 +81,7 @@ impl Vp {
             None if spare_workers.len() >= MOST => return None,
             None => {
                 spare_workers.push(SpareWorker::new(self));
-                self.machine().has_spare_workers.store(true, Ordering::Relaxed);
+                self.machine().hand_offs.has_spare_workers.store(true, Ordering::Relaxed);
                 spare_workers.len() - 1
             }
         };

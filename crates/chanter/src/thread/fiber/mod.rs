@@ -208,7 +208,7 @@ impl Builder {
         let (body, _) = self.body(closure, Location::caller());
         match Vp::current() {
             Some(vp) => vp.counters.fibers.add_one(),
-            None => entered().expect(OUTSIDE).outside.fibers.add_one_shared(),
+            None => entered().expect(OUTSIDE).outside.counters.fibers.add_one_shared(),
         }
         if name.is_none() && on.is_none() {
             return super::spawn::delay(body);
