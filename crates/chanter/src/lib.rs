@@ -244,7 +244,7 @@ pub mod __checkpoint {
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
 pub mod base {
-    pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
+    pub use crate::channel::place::{Demanded, Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wake_list::WakeList;
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
@@ -259,6 +259,11 @@ pub mod base {
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
         crate::frame::JoinError::panicked(payload).to_string()
+    }
+
+    /// A thread that an operation demands.
+    pub fn demanded<T>(thread: crate::Thread<T>) -> Demanded {
+        thread.into_demanded()
     }
 
     /// Another handle of a thread.

@@ -20,9 +20,10 @@ use std::task::Waker;
 
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::{Waiting, Waits};
+use crate::frame::run::demand;
+use crate::frame::{Header, release};
 use crate::sched::Turn;
 use crate::sync::UnsafeCell;
-use crate::threads::Thread;
 
 /// A share of a place at which operations wait.
 ///
@@ -55,7 +56,7 @@ pub unsafe trait Place {
     /// A thread that may make this operation ready, and has not run. It is run, stolen if that is possible, before the
     /// operation waits; then the operation is tried again. The thread is given once.
     #[inline(always)]
-    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<Thread<()>> {
+    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<Demanded> {
         None
     }
 
@@ -84,6 +85,40 @@ pub unsafe trait Place {
         }
         self.act(state, note, wakes);
         Some(Offered::Committed)
+    }
+}
+
+/// A thread that an operation demands before it waits.
+pub struct Demanded(NonNull<Header>);
+
+impl Demanded {
+    /// # Safety
+    /// `frame` is a thread's. It takes over one reference.
+    pub(crate) unsafe fn from_frame(frame: NonNull<Header>) -> Self {
+        Self(frame)
+    }
+
+    /// Runs the thread if it has not run: steals it, or schedules it.
+    fn run(self) {
+        // SAFETY: our reference keeps the frame.
+        unsafe {
+            if self.0.as_ref().state.is_fresh() {
+                demand(self.0);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Demanded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Demanded(..)")
+    }
+}
+
+impl Drop for Demanded {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours, and given up here.
+        unsafe { release(self.0) };
     }
 }
 
@@ -319,7 +354,7 @@ impl<O: Operation> PlaceBranch<O> {
             let note = unsafe { self.slot.note() };
             if let Some(thread) = self.place.demanded(&mut state, note) {
                 drop(state);
-                thread.demand();
+                thread.run();
                 continue;
             }
             // SAFETY: ours, and not queued yet. Pinned, and taken out in `drop`
