@@ -227,7 +227,7 @@ pub use threads::{
 };
 pub use time::{after, at, now};
 
-/// What [`macro@checkpoints`] puts into loops.
+/// The calls that [`macro@checkpoints`] puts into loops.
 #[doc(hidden)]
 pub mod __checkpoint {
     pub use crate::sched::is_anyone_asked;
@@ -241,7 +241,7 @@ pub mod __checkpoint {
     }
 }
 
-/// What other crates of Chanter's build on, and nobody else: it may change with any version.
+/// The base of Chanter's other crates, for nobody else. It may change with any version.
 #[doc(hidden)]
 pub mod base {
     pub use crate::channel::place::{Demanded, Operation, Place, PlaceBranch, Queue};
