@@ -11,7 +11,7 @@ use chanter_tuples::{Any, TupleSpace};
 const SIZE: usize = 48;
 const WORKERS: usize = 4;
 
-/// What it is, which one, and its numbers.
+/// The kind of the tuple, its index, and its numbers.
 type Space = TupleSpace<(&'static str, usize, Arc<[u64]>)>;
 
 #[chanter::main]
@@ -45,7 +45,7 @@ async fn main() {
 async fn work(space: Space) -> usize {
     let mut rows = 0;
     loop {
-        // Whoever has the counter is alone with it.
+        // One worker at a time has the counter.
         let (_, n, nothing) = space.take(("next", Any, Any)).await;
         space.put(("next", n + 1, nothing)).await;
         if n >= SIZE {

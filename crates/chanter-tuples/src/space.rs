@@ -5,7 +5,9 @@ use std::future::IntoFuture;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, another_handle, synchronization};
+use chanter::base::{
+    Demanded, Lock, Operation, Place, PlaceBranch, Queue, WakeList, another_handle, demanded, synchronization,
+};
 use chanter::event::{Event, always};
 
 use crate::held::Copying;
@@ -232,8 +234,8 @@ unsafe impl<T: Tuple> Place for TupleSpace<T> {
     }
 
     #[inline(always)]
-    fn demanded(&self, state: &mut State<T>, note: &Note<T>) -> Option<impl FnOnce() + use<T>> {
-        state.demanded(note).map(|thread| move || chanter::base::demand(&thread))
+    fn demanded(&self, state: &mut State<T>, note: &Note<T>) -> Option<Demanded> {
+        state.demanded(note).map(demanded)
     }
 
     /// A tuple goes back. A read or a put stays done.

@@ -6,8 +6,8 @@
 //! * INV-SPACE: while the lock is free, no operation waits that wants a tuple of the space. A tuple that is put goes
 //!   first to those who wait. An operation waits only after it has searched the space.
 //! * INV-DEMAND: while the lock is free, no operation waits that wants a standing thread. An operation demands all of
-//!   these before it waits, under the lock under which it begins to wait. A standing thread that is added later, and that
-//!   is wanted, is scheduled by the thread that adds it.
+//!   these before it waits, under the lock under which it begins to wait. A standing thread may be added later. If it is
+//!   wanted, the adding thread schedules it.
 //! * The tuples of a bucket are in the order of their numbers. A tuple that comes back keeps its number.
 //! * No value of a user is compared, copied or dropped under the lock: keys are types of the standard library.
 

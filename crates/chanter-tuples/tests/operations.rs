@@ -1,4 +1,4 @@
-//! What the operations of a space do, one at a time.
+//! The operations of a space, one at a time.
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::{Pin, pin};

@@ -39,7 +39,7 @@ fn a_tuple_has_one_owner_in_every_schedule() {
     });
 }
 
-/// INV-DEMAND: whoever comes first, the reader or the thread, the thread is demanded.
+/// INV-DEMAND: the thread is demanded, in each order of reader and thread.
 #[test]
 fn a_delayed_thread_is_demanded_in_every_schedule() {
     in_every_schedule(|| async {

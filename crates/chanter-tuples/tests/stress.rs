@@ -38,7 +38,7 @@ fn each_tuple_is_taken_once() {
     let _dog = Watchdog::new("each_tuple_is_taken_once", Duration::from_secs(300));
     let alive = Arc::new(AtomicU64::new(0));
     let machine = Machine::builder().vps(4).build().unwrap();
-    let (putters, per_putter) = (4, rounds(5_000));
+    let (putters, per_putter) = (4, rounds(20_000));
     let total = putters * per_putter;
     let counter = Arc::clone(&alive);
     machine.block_on(async move {
@@ -118,7 +118,7 @@ fn each_delayed_thread_is_demanded_once() {
     let _dog = Watchdog::new("each_delayed_thread_is_demanded_once", Duration::from_secs(300));
     let machine = Machine::builder().vps(4).build().unwrap();
     let ran = Arc::new(AtomicU64::new(0));
-    let rounds = rounds(3_000);
+    let rounds = rounds(10_000);
     let counter = Arc::clone(&ran);
     machine.block_on(async move {
         let space = TupleSpace::<(u64, u64)>::new();

@@ -1,5 +1,4 @@
-//! Each rule that the types enforce has a program in `tests/ui` that breaks it, and the message that its author reads
-//! beside it.
+//! Each rule of the types has a program in `tests/ui` that breaks it. The compiler's message is beside it.
 
 #![cfg(not(miri))]
 

@@ -273,7 +273,7 @@ pub use threads::fiber::{self, spawn_fiber};
 pub use threads::{Thread, ThreadBuilder, delay, fork_join, scope, spawn, spawn_local, spawn_parasite};
 pub use time::{after, at, now};
 
-/// What [`macro@checkpoints`] puts into loops.
+/// The calls that [`macro@checkpoints`] puts into loops.
 #[doc(hidden)]
 pub mod __checkpoint {
     pub use crate::sched::is_anyone_asked;
@@ -287,10 +287,10 @@ pub mod __checkpoint {
     }
 }
 
-/// What other crates of Chanter's build on, and nobody else: it may change with any version.
+/// The base of Chanter's other crates, for nobody else. It may change with any version.
 #[doc(hidden)]
 pub mod base {
-    pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
+    pub use crate::channel::place::{Demanded, Operation, Place, PlaceBranch, Queue};
     pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
@@ -302,14 +302,14 @@ pub mod base {
     pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
 
-    /// Runs a thread if it has not run: steals it, or schedules it. The value stays.
-    pub fn demand<T>(thread: &crate::Thread<T>) {
-        thread.demand();
-    }
-
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
         crate::frame::JoinError::panicked(payload).to_string()
+    }
+
+    /// A thread that an operation demands.
+    pub fn demanded<T>(thread: crate::Thread<T>) -> Demanded {
+        thread.into_demanded()
     }
 
     /// Another handle of a thread.

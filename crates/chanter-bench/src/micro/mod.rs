@@ -3,6 +3,7 @@
 
 pub(crate) mod blocked;
 pub(crate) mod by_name;
+pub(crate) mod checkpoints;
 pub(crate) mod choose;
 pub(crate) mod delayed;
 pub(crate) mod explore;
@@ -41,6 +42,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         idle::cases(vps),
         locks::cases(vps),
         tuples::cases(vps),
+        checkpoints::cases(vps),
         lost_choice::cases(vps),
         explore::cases(vps),
         fiber::cases(vps),

@@ -16,8 +16,11 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeList};
+use crate::frame::Header;
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Turn;
+use crate::sched::release;
+use crate::sched::run::demand;
 use crate::sync::UnsafeCell;
 
 /// A share of a place at which operations wait.
@@ -52,8 +55,8 @@ pub unsafe trait Place {
     /// Work that may make this operation ready, such as to demand a thread that has not run. It is done before the
     /// operation waits, without the lock; then the operation is tried again. Each work is given once.
     #[inline(always)]
-    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<impl FnOnce() + use<Self>> {
-        None::<fn()>
+    fn demanded(&self, _state: &mut Self::State, _note: &Self::Note) -> Option<Demanded> {
+        None
     }
 
     /// Called when an operation begins to wait (true), or stops without having been served (false).
@@ -81,6 +84,40 @@ pub unsafe trait Place {
         }
         self.act(state, note, wakes);
         Some(Offered::Committed)
+    }
+}
+
+/// A thread that an operation demands before it waits.
+pub struct Demanded(NonNull<Header>);
+
+impl Demanded {
+    /// # Safety
+    /// `frame` is a thread's. It takes over one reference.
+    pub(crate) unsafe fn from_frame(frame: NonNull<Header>) -> Self {
+        Self(frame)
+    }
+
+    /// Runs the thread if it has not run: steals it, or schedules it.
+    fn run(self) {
+        // SAFETY: our reference keeps the frame.
+        unsafe {
+            if self.0.as_ref().state.is_fresh() {
+                demand(self.0);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Demanded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Demanded(..)")
+    }
+}
+
+impl Drop for Demanded {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours, and given up here.
+        unsafe { release(self.0) };
     }
 }
 
@@ -317,9 +354,9 @@ impl<O: Operation> PlaceBranch<O> {
             let Some(own) = own else { return Offered::Linked };
             // SAFETY: not queued yet: the note is ours.
             let note = unsafe { self.slot.note() };
-            if let Some(work) = self.place.demanded(&mut state, note) {
+            if let Some(thread) = self.place.demanded(&mut state, note) {
                 drop(state);
-                work();
+                thread.run();
                 continue;
             }
             // SAFETY: the slot is ours, pinned, and not queued yet. It is taken out in `drop` at the latest. The lock

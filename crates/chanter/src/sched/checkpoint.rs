@@ -9,8 +9,8 @@ use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
 
-/// What somebody in the process is asked: [`TO_YIELD`], and a [`REQUEST`] for each thread with a request that it has not
-/// taken. It is 0 most of the time, which is all that a checkpoint looks at.
+/// Demands on the threads of this process: [`TO_YIELD`], and a [`REQUEST`] for each thread with a pending request. A
+/// checkpoint looks only whether it is 0, which it is most of the time.
 static ASKED: process::AtomicUsize = process::AtomicUsize::new(0);
 /// The monitor asks a turn to end, or a searching processor asks for work.
 const TO_YIELD: usize = 1;
@@ -69,7 +69,7 @@ fn is_asked() -> bool {
 
 /// The monitor has looked at everybody.
 pub(super) fn tell(asked: bool) {
-    // ORDER: Relaxed, here and below: a request that is seen late is served late. What is asked of whom is elsewhere.
+    // ORDER: Relaxed, here and below: a request that is seen late is served late. The word publishes nothing else.
     if asked {
         ASKED.fetch_or(TO_YIELD, process::Ordering::Relaxed);
     } else if ASKED.load(process::Ordering::Relaxed) & TO_YIELD != 0 {

@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::demand::Demand;
+use crate::channel::place::Demanded;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::frame::state::State;
@@ -76,13 +77,11 @@ impl<T> Thread<T> {
         unsafe { FrameRef::from_frame(ManuallyDrop::new(self).frame) }
     }
 
-    /// Runs the thread if it has not run: steals it, or schedules it. The value stays.
-    #[inline(always)]
-    pub(crate) fn demand(&self) {
-        if self.header().state.is_fresh() {
-            // SAFETY: the handle holds a reference.
-            unsafe { demand(self.frame) };
-        }
+    /// The thread as one that an operation demands.
+    pub(crate) fn into_demanded(self) -> Demanded {
+        let thread = ManuallyDrop::new(self);
+        // SAFETY: the handle's reference goes to the new owner.
+        unsafe { Demanded::from_frame(thread.frame) }
     }
 
     /// Makes another handle.
@@ -389,7 +388,10 @@ unsafe impl<T> Branch for JoinBranch<T> {
 
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        self.thread.demand();
+        if self.state().is_fresh() {
+            // SAFETY: the handle holds a reference.
+            unsafe { demand(self.thread.frame) };
+        }
         let (state, joiners) = (self.state(), self.thread.joiners());
         // SAFETY: the offer is pinned, and retracted in `drop` at the latest. The announcement for
         // the queue is made under its lock. A completer that misses it has completed before, and we
