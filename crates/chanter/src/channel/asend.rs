@@ -92,7 +92,7 @@ impl<T> Reified<T> {
     fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Vp::current() {
             vp.agree_if_reminded();
-            vp.parasites.add_one();
+            vp.worker.parasites.add_one();
             vp.counters.left.add_one();
             vp.counters.reified_bytes.add_many(size_of::<T>() as u64);
         }
@@ -105,7 +105,7 @@ impl<T> Reified<T> {
         let vp = Vp::current().filter(|_| fits::<Self>());
         let place = match vp {
             // SAFETY: the calling thread runs `vp`, and the class is large enough for a `Reified<T>`.
-            Some(vp) => unsafe { vp.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
+            Some(vp) => unsafe { vp.worker.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
             None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
         };
         let vtable = if vp.is_some() { Self::IN_ARENA } else { Self::IN_BOX };
@@ -130,7 +130,7 @@ impl<T> Reified<T> {
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
-            vp.parasites.add_one();
+            vp.worker.parasites.add_one();
         }
         if offered == Offered::Linked {
             // The frame belongs to the partner now.

@@ -57,7 +57,7 @@ impl<T> Core<T> {
     /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
-        let spare = || Vp::current().and_then(|vp| vp.channels.take(me, vp.revoked()));
+        let spare = || Vp::current().and_then(|vp| vp.worker.channels.take(me, vp.revoked()));
         let (place, history) = match if Self::IS_KEPT { spare() } else { None } {
             Some((block, history)) => (block.cast::<Self>(), history),
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
@@ -78,8 +78,8 @@ impl<T> Core<T> {
         // been taken out, and nothing else in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
-            let kept =
-                Self::IS_KEPT && Vp::current().is_some_and(|vp| vp.channels.keep(core.cast(), history));
+            let kept = Self::IS_KEPT
+                && Vp::current().is_some_and(|vp| vp.worker.channels.keep(core.cast(), history));
             if !kept {
                 drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
             }

@@ -166,11 +166,11 @@ impl Vp {
             return self.snapshot(true).threads;
         }
         // SAFETY: the caller drives this processor, and takes no frame meanwhile.
-        let mut frames = unsafe { self.arena.frames_in_use() };
+        let mut frames = unsafe { self.worker.arena.frames_in_use() };
         // SAFETY: the lock makes us the owner, and nobody takes a frame meanwhile.
         frames.extend(self.machine().with_arena(|arena| unsafe { arena.frames_in_use() }));
         // Fibers may have begun on another processor than the one where they were spawned.
-        frames.extend(self.fibers.frames());
+        frames.extend(self.worker.fibers.frames());
         frames.sort_unstable();
         frames.dedup();
         frames.into_iter().filter_map(|frame| self.look_at(frame)).collect()
@@ -178,7 +178,7 @@ impl Vp {
 
     /// The report of the thread in `frame`, if one lives there. Its id is the frame's address.
     fn look_at(&self, frame: NonNull<Header>) -> Option<ThreadReport> {
-        let running = self.running.get();
+        let running = self.worker.running.get();
         // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { frame.as_ref() };
         let report = |state| ThreadReport {

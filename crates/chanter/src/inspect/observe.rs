@@ -53,7 +53,7 @@ pub(crate) struct Snapshot {
 impl Vp {
     /// Sets where the next answers go, and returns where they went before.
     pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
-        self.asking.replace(waits)
+        self.worker.asking.replace(waits)
     }
 
     /// Asks every blocked thread of this virtual processor's machine what it waits on. Threads that are bound to
@@ -122,17 +122,17 @@ impl Vp {
     /// Polls a thread to learn what it waits on.
     pub(super) fn ask(&self, thread: Ready) -> Waits {
         let mut waits = Waits::default();
-        let budget = self.budget.replace(0);
-        let outer = self.asking.replace(&raw mut waits);
+        let budget = self.worker.budget.replace(0);
+        let outer = self.worker.asking.replace(&raw mut waits);
         let frame = thread.header() as *const Header;
         // SAFETY: the caller drives this processor. The thread belongs to it until the thread is woken.
         unsafe { sched::run::run(self, thread) };
-        self.asking.set(outer);
-        self.budget.set(budget);
+        self.worker.asking.set(outer);
+        self.worker.budget.set(budget);
         // SAFETY: the memory of frames stays while the machine lives. A thread that is complete, or queued again,
         // went on.
         let header = unsafe { &*frame };
-        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.home);
+        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.worker.home);
         waits
     }
 

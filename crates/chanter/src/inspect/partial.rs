@@ -58,12 +58,12 @@ impl Vp {
                 continue;
             }
             let mut waits = Waits::default();
-            let budget = self.budget.replace(0);
+            let budget = self.worker.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
             // SAFETY: the caller drives this processor, and the token is ours.
             let still = unsafe { sched::probe(self, token) };
             self.replace_asking(outer);
-            self.budget.set(budget);
+            self.worker.budget.set(budget);
             if let Some(token) = still {
                 asked.tokens.push(token);
                 answers.push((living, waits));

@@ -90,7 +90,7 @@ impl Vp {
         let machine = self.machine();
         machine.config.reports_deadlocks
             && self.index == 0
-            && self.running.get().is_null()
+            && self.worker.running.get().is_null()
             && machine.has_main()
     }
 

@@ -105,7 +105,7 @@ impl Machine {
             self.shared.forget_quiet();
             if !is_gone.load(Ordering::Relaxed) {
                 // It blocks for ever: it ends here. (A machine that reports deadlocks hands nothing off, so it is `Local`.)
-                vp.has_locals.set(true);
+                vp.worker.has_locals.set(true);
             }
             driving.end_local_threads();
             while !main.is_determined() {

@@ -131,10 +131,10 @@ impl Machine {
             vp.machine.set(Arc::as_ptr(&shared));
             vp.principal.set(&**vp);
             vp.leader.set(&*shared.vps[vp.index % crews]);
-            vp.arena.belong_to(vp.opaque());
+            vp.worker.arena.belong_to(vp.opaque());
         }
         if let Some(observer) = shared.observer() {
-            shared.vps.iter().for_each(|vp| vp.arena.tell(observer));
+            shared.vps.iter().for_each(|vp| vp.worker.arena.tell(observer));
             shared.with_arena(|arena| arena.tell(observer));
         }
         let machine = Self { shared };
@@ -284,9 +284,9 @@ impl Shared {
         });
         sched::time_keeper::adopt(self);
         self.each_vp(&mut |vp| {
-            vp.fibers.clear();
+            vp.worker.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
-            unsafe { vp.arena.orphan(self.clone()) };
+            unsafe { vp.worker.arena.orphan(self.clone()) };
         });
         let arena = self.arena.lock();
         // SAFETY: we hold the lock; `Machine` was the last to spawn.
@@ -340,7 +340,7 @@ impl Shared {
         let mut frames = Vec::new();
         self.each_vp(&mut |vp| {
             // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
-            unsafe { vp.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
+            unsafe { vp.worker.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
         });
         // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
         self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
@@ -383,13 +383,13 @@ impl Shared {
         };
         // SAFETY: the caller guarantees that no other driver is left. Nobody else uses the arenas then, except the
         // one behind the lock.
-        self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut revoke_thread) });
+        self.each_vp(&mut |vp| unsafe { vp.worker.arena.each_not_ended(&mut revoke_thread) });
         if outside {
             // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
             self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
         // SAFETY: the list belongs to the driver, which is the caller; the borrow ends here.
-        unsafe { &mut *self.vps[0].revoked_threads.get() }.extend(revoked_threads);
+        unsafe { &mut *self.vps[0].worker.revoked_threads.get() }.extend(revoked_threads);
         left
     }
 }

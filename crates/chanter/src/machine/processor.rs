@@ -163,7 +163,7 @@ impl VirtualProcessor {
         let vp = self.vp();
         vp.binding.asked.store(core, Ordering::Relaxed);
         if Vp::current().is_some_and(|here| std::ptr::eq(here, vp)) {
-            vp.until_look.set(1);
+            vp.core.until_look.set(1);
         } else if !self.machine.is_closing() && vp.simulated.is_none() {
             vp.notify();
         }

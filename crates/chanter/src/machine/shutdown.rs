@@ -66,7 +66,7 @@ impl Shared {
         let living = self.genealogy().map(|genealogy| genealogy.living()).unwrap_or_default();
         let mut left = Vec::new();
         self.each_vp(&mut |vp: &Vp| {
-            let running = vp.running.get();
+            let running = vp.worker.running.get();
             if running.is_null() || !vp.sleeper.is_awake() {
                 return;
             }

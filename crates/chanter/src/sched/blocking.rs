@@ -51,7 +51,7 @@ impl Wake for Nested {
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
     deferred_drop::before_a_wait();
-    match vp.fibers.current() {
+    match vp.worker.fibers.current() {
         Some(fiber) => {
             before_a_fiber_blocks(fiber);
             fiber.block(future)
@@ -65,17 +65,17 @@ impl Vp {
     /// simulation that the caller belongs to is being ended. The caller drives.
     #[cold]
     pub(crate) fn run_to_the_end(&self, over: &dyn Fn() -> bool) {
-        self.fibers.without(|| {
+        self.worker.fibers.without(|| {
             let mut turns = 0_u32;
             while !over() {
                 let has_run = if self.simulated.is_some() {
                     // Nothing of a simulation runs after its end.
                     self.drop_queued()
                 } else {
-                    self.budget.set(OPERATIONS);
+                    self.worker.budget.set(OPERATIONS);
                     self.end_one_revoked() || {
                         let _polls = self.begin_polls();
-                        self.forks.outside(|| self.dispatch())
+                        self.worker.forks.outside(|| self.dispatch())
                     }
                 };
                 turns = turns.wrapping_add(1);
@@ -119,13 +119,13 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
     }
     loop {
-        vp.budget.set(OPERATIONS);
+        vp.worker.budget.set(OPERATIONS);
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return value;
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            vp.forks.outside(|| {
+            vp.worker.forks.outside(|| {
                 stack_local::apart(|| {
                     if vp.machine().has_crews() {
                         vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));

@@ -15,11 +15,11 @@ pub(crate) const OPERATIONS: u32 = crate::policy::QUANTUM;
 #[inline(always)]
 pub(crate) fn pay() -> bool {
     let Some(vp) = Vp::current() else { return true };
-    let left = vp.budget.get();
+    let left = vp.worker.budget.get();
     if left == 0 {
         return false;
     }
-    vp.budget.set(left - 1);
+    vp.worker.budget.set(left - 1);
     true
 }
 
@@ -65,7 +65,7 @@ fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if !run::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
-        vp.budget.set(OPERATIONS);
+        vp.worker.budget.set(OPERATIONS);
     }
     cx.waker().wake_by_ref();
     true

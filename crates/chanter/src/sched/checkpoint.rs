@@ -153,14 +153,14 @@ impl Vp {
             return true;
         }
         // A hungry one asks: is there anything that it cannot take itself?
-        if !self.is_asked_to_share.load(Ordering::Relaxed) || !self.enter() {
+        if !self.promotion.is_asked_to_share.load(Ordering::Relaxed) || !self.enter() {
             return false;
         }
         let has_soon = self.has_soon();
         self.exit();
         // SAFETY: the running thread is polled on this stack.
-        let runs_parasite =
-            unsafe { self.running.get().as_ref() }.is_some_and(|header| header.kind.get() == Kind::Parasite);
+        let runs_parasite = unsafe { self.worker.running.get().as_ref() }
+            .is_some_and(|header| header.kind.get() == Kind::Parasite);
         has_soon || runs_parasite
     }
 
@@ -174,26 +174,26 @@ impl Vp {
 
     /// Whether the present turn has been asked to end.
     fn has_long_turn(&self) -> bool {
-        self.asked_turn.load(Ordering::Relaxed) == self.counters.polls.get()
+        self.worker.asked_turn.load(Ordering::Relaxed) == self.counters.polls.get()
     }
 
     /// Whether the running thread has a request to take.
     fn has_request(&self) -> bool {
         // SAFETY: the running thread is polled on this stack.
-        unsafe { self.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
+        unsafe { self.worker.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
     }
 
     /// The running thread is about to yield, as it was asked to.
     fn end_long_turn(&self, inflates: bool) {
         // SAFETY: the running thread is polled on this stack.
-        if let Some(header) = unsafe { self.running.get().as_ref() }
+        if let Some(header) = unsafe { self.worker.running.get().as_ref() }
             && inflates
             && self.machine().config.inflates
         {
             self.inflate(header);
         }
-        self.is_asked_to_share.store(false, Ordering::Relaxed);
-        self.budget.set(0);
+        self.promotion.is_asked_to_share.store(false, Ordering::Relaxed);
+        self.worker.budget.set(0);
         if self.enter() {
             self.ask_policy_next();
             self.exit();
@@ -204,7 +204,7 @@ impl Vp {
     pub(super) fn ask_for_work(&self) {
         self.ask_closer_look();
         if self.machine().hand_offs.is_on {
-            self.is_asked_to_share.store(true, Ordering::Relaxed);
+            self.promotion.is_asked_to_share.store(true, Ordering::Relaxed);
             // The monitor, which is awake, takes it back.
             tell(true);
         }

@@ -61,7 +61,7 @@ impl Vp {
         let back = Back(unsafe { Self::make_current(self) });
         // SAFETY: the one that was driven belongs to this crew.
         let limit = match unsafe { back.0.as_ref() } {
-            Some(other) if !ptr::eq(other, self) => Some(self.change_stack(other.stack_limit.get())),
+            Some(other) if !ptr::eq(other, self) => Some(self.change_stack(other.worker.stack_limit.get())),
             _ => None,
         };
         let result = f(self);
@@ -82,7 +82,7 @@ impl Vp {
             }
         }
         let now = Instant::now();
-        if now.duration_since(self.looked.get()) >= LOOK {
+        if now.duration_since(self.core.looked.get()) >= LOOK {
             self.look_for_crew(now);
         }
         any
@@ -121,7 +121,7 @@ impl Vp {
         for vp in self.machine().crew(self) {
             vp.on_shift(|vp| {
                 vp.begin_use();
-                vp.looked.set(now);
+                vp.core.looked.set(now);
                 vp.fire_timers(now);
                 vp.serve_requests();
                 vp.end_use();
@@ -180,12 +180,12 @@ impl Vp {
             let timeouts = std::cell::Cell::new([self.watch_for(), pump].into_iter().flatten().min());
             inside(&|vp| {
                 let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
-                let all = [timeouts.get(), due, vp.fibers.patience(), vp.patience_for_visitors()];
+                let all = [timeouts.get(), due, vp.worker.fibers.patience(), vp.patience_for_visitors()];
                 timeouts.set(all.into_iter().flatten().min());
             });
             self.counters.sleeps.add_one();
             self.wait_io(timeouts.get());
-            inside(&|vp| vp.fibers.slept(now.elapsed()));
+            inside(&|vp| vp.worker.fibers.slept(now.elapsed()));
         }
         pumps.inspect(|pump| pump.rise());
         self.sleeper.rise();
@@ -202,7 +202,7 @@ impl Vp {
         self.end_use();
         let found = thread.is_some();
         if let Some(thread) = thread {
-            self.leader().watch.set(super::HEARTBEAT);
+            self.leader().core.watch.set(super::HEARTBEAT);
             self.run(thread);
         }
         found

@@ -119,7 +119,7 @@ pub(super) struct Scheduler;
 
 impl Schedule for Scheduler {
     fn running(&self) -> Option<NonNull<Header>> {
-        NonNull::new(Vp::current()?.running.get())
+        NonNull::new(Vp::current()?.worker.running.get())
     }
 
     fn is_in_test(&self) -> bool {
@@ -127,7 +127,7 @@ impl Schedule for Scheduler {
     }
 
     fn is_unwinding(&self) -> bool {
-        Vp::current().is_some_and(|vp| vp.fibers.is_ending())
+        Vp::current().is_some_and(|vp| vp.worker.fibers.is_ending())
     }
 
     fn takes_panic(&self, whose: &str, payload: &(dyn Any + Send), message: Option<&str>) -> bool {
@@ -137,7 +137,7 @@ impl Schedule for Scheduler {
             return true;
         }
         // One without a message is none: it unwinds a fiber on whose stack a parasite ran.
-        message.is_none() && vp.fibers.is_ending()
+        message.is_none() && vp.worker.fibers.is_ending()
     }
 
     unsafe fn give_up(&self, frame: NonNull<Header>) {

@@ -94,7 +94,7 @@ impl Vp {
     #[inline(never)]
     pub(super) fn call(&self) {
         let machine = self.machine();
-        let is_in_a_turn = !self.running.get().is_null();
+        let is_in_a_turn = !self.worker.running.get().is_null();
         if !is_in_a_turn || !machine.hand_offs.is_on || self.is_spare_worker() || !machine.has_cores_for(1) {
             return;
         }
@@ -118,8 +118,8 @@ impl Vp {
         let caller = call.as_ref().map(|call| &*self.machine().vps[call.caller]);
         for there in caller.into_iter().chain(self.others()) {
             let turn = there.counters.polls.get();
-            let lasts = || there.counters.polls.get() == turn && !there.is_down.load(Relaxed);
-            let was_sent = self.terms.get().lets_woken_run && !there.inbox.is_empty();
+            let lasts = || there.counters.polls.get() == turn && !there.core.is_down.load(Relaxed);
+            let was_sent = self.core.terms.get().lets_woken_run && !there.inbox.is_empty();
             let waits = there.long_turns.woke.load(Relaxed) == turn || was_sent;
             if !waits || !lasts() {
                 continue;
@@ -148,7 +148,7 @@ impl Vp {
         let mut taken = ReadyQueue::new();
         if fence_pair::is_available_yet() == Some(true) {
             there.ownership.pass(&there.owner, &there.owner, || {
-                if there.terms.get().lets_woken_run {
+                if there.core.terms.get().lets_woken_run {
                     for frame in there.inbox.take_all().oldest_first() {
                         // SAFETY: inboxes hold tokens. While we pass the ownership, nobody is inside (INV-PROCESSOR).
                         unsafe { there.soon().push_back(Ready::from_frame(frame)) };

@@ -24,6 +24,7 @@ mod frames;
 pub(crate) mod hand_off;
 mod limits;
 mod long_turn;
+pub(crate) mod parts;
 pub(crate) mod pending_requests;
 pub(crate) mod policy_guard;
 mod poller;
@@ -69,29 +70,23 @@ pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
 pub(crate) use run::{Revoked, cancel, claim, clone_ours, is_ours, is_own, release, wake_attached};
 pub use topology::{Neighbours, Topology};
 
-use crate::frame::report::Waits;
-use crate::frame::{Arena, Header, Home, header, schedule_by};
-use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
+use crate::frame::{Header, Home, header, schedule_by};
+use crate::policy::{Policy, Ready, Reason, Slot};
 use crate::sched::pool::SharedRef;
-use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::counter::Counter;
-use crate::sync::{Announcement, SharedCell, Stack};
-use channel_cache::ChannelCache;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Announcement, Stack};
 use counters::Counters;
-use fiber::Fibers;
-use fork::Forks;
 use frames::Scheduler;
 use hand_off::{Owner, Ownership};
 use long_turn::LongTurns;
-use policy_guard::{PolicyTraits, introduce, policy_panicked};
+use parts::{ProcessorCore, Promotion, Spare, Worker};
+use policy_guard::{introduce, policy_panicked};
 use reactor::Reactor;
 pub(crate) use replace::Replacement;
 use replace::WakeSource;
 use simulate::Simulate;
 use sleep::{Sleeper, Wake};
-use soon::Soon;
 pub(crate) use soon::Turn;
-use spin::Spin;
 use steal::Steals;
 use timers::Timers;
 pub use wake_list::WakeList;
@@ -104,36 +99,12 @@ const LOOK_CLOSER: usize = usize::MAX;
 const AGREE: usize = LOOK_CLOSER - 1;
 
 /// A virtual processor.
-#[repr(C, align(128))]
+#[repr(C)]
 pub(crate) struct Vp {
-    // What spawning a parasite touches comes first, on one cache line.
-    /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
-    /// next spawn of a parasite to take the slow path.
-    guard: AtomicUsize,
-    /// Driver: the innermost thread being polled.
-    pub(crate) running: SharedCell<Header>,
-    /// Driver: operations left before the scheduler is entered again.
-    pub(crate) budget: Cell<u32>,
-    /// Driver: how deep attaches are nested.
-    pub(crate) depth: Cell<u32>,
-    /// Driver: second halves that nobody has begun.
-    pub(crate) forks: Forks,
-    /// Parasites spawned here: counted apart, beside what else a spawn writes.
-    pub(crate) parasites: Counter,
-    /// Where threads rest that stay here.
-    pub(crate) home: Home,
-    /// The driver's, of its OS thread.
-    announcement: Cell<&'static Announcement>,
-    /// Driver: where frames come from.
-    pub(crate) arena: Arena,
-    /// Driver: where channels come from.
-    pub(crate) channels: ChannelCache,
-    /// Driver: the real stack limit.
-    stack_limit: Cell<usize>,
-    /// Driver: whether threads were spawned here that cannot leave.
-    pub(crate) has_locals: Cell<bool>,
-    /// Driver: how many of its runs are [counted](Vp::begin_polls).
-    pub(crate) polls: Cell<u32>,
+    pub(crate) worker: Worker,
+    pub(crate) core: ProcessorCore,
+    promotion: Promotion,
+    spare: Spare,
     /// Driver: as holder of a seat.
     owner: Owner,
     /// Who uses what is ready here: INV-PROCESSOR. "Holder" below is that one.
@@ -142,86 +113,21 @@ pub(crate) struct Vp {
     pub(crate) principal: Cell<*const Self>,
     /// The first of its crew; mostly itself.
     pub(crate) leader: Cell<*const Self>,
-    /// Holder: threads to run soon, before the policy is asked.
-    soon: Soon,
-    /// Driver: who is woken now goes before those.
-    wakes_first: Cell<bool>,
-    /// Driver: the last turn of one that went first, as counted in `polls`.
-    goes_first: Cell<u64>,
-    /// Driver: whether to spin before it sleeps.
-    spin: Spin,
     /// Its last steal, and its backoff.
     steals: Steals,
     long_turns: LongTurns,
-    /// Driver: turns until it looks around.
-    pub(crate) until_look: Cell<u32>,
-    /// Driver: turns until it looks at the clock then, if it looks around at each turn; else 0.
-    until_clock: Cell<u32>,
-    /// Driver: when timers and I/O were looked at last.
-    looked: Cell<Instant>,
-    /// Driver: when it last began to be busy.
-    risen: Cell<Instant>,
-    /// Driver: the busy period in which it was last asked for a parasite, and
-    /// when that happened first in it.
-    asked_in: Cell<Instant>,
-    asked_since: Cell<Instant>,
-    /// Driver: when it was last looked how long parasites take, and how many had been
-    /// spawned then.
-    sampled: Cell<(Instant, u64)>,
-    /// Driver: so many are promoted next.
-    to_promote: Cell<u32>,
     pub(crate) counters: Counters,
     /// Who runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
-    /// Holder: what the policy has said when it came into force.
-    terms: Cell<PolicyTraits>,
-    /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
-    saves_tokens: Cell<bool>,
-    /// Driver: threads that were taken from their tokens, and end next.
-    pub(crate) revoked_threads: std::cell::UnsafeCell<Vec<Revoked>>,
-    /// Driver: why those are woken who are woken now.
-    pub(crate) cause: Cell<WakeSource>,
     pub(crate) binding: Binding,
     pub(crate) index: usize,
     pub(crate) machine: Cell<*const Shared>,
-
-    // What others touch.
     pub(crate) inbox: Stack<Header>,
     pub(crate) sleeper: Sleeper,
     pub(crate) timers: Timers,
     pub(crate) reactor: Reactor,
-    /// Driver: when this one last asked the others for a parasite.
-    asked: Cell<Option<Instant>>,
-    /// Driver: how long the next watch lasts.
-    watch: Cell<Duration>,
-    /// Driver: where what is polled for a snapshot says what it waits on.
-    pub(crate) asking: Cell<*mut Waits>,
     /// Set if the machine is simulated.
     pub(crate) simulated: Option<Box<dyn Simulate>>,
-    /// Driver: the fibers that it runs, and their stacks.
-    pub(crate) fibers: Fibers,
-    /// Holder: it has not been counted as awake since it went to sleep.
-    is_down: AtomicBool,
-    /// Of a worker's: whoever has lost the seat computes on, as far as the monitor knows.
-    computes_aside: AtomicBool,
-    /// Driver: how many threads it has spawned since it last looked for its seat, which it had lost, and when that was.
-    spawned_away: Cell<(u32, Instant)>,
-    /// Holder, if it is a stand-in: threads of the worker that it stands in for.
-    kept: std::cell::UnsafeCell<ReadyQueue>,
-    /// Driver of a stand-in: ready threads that are bound to its OS thread.
-    own: std::cell::UnsafeCell<ReadyQueue>,
-    /// Driver of a stand-in: their turn was the last.
-    own_turn: Cell<bool>,
-    /// A stand-in without a seat and without threads of its own.
-    is_free: AtomicBool,
-    /// Driver of a stand-in: it has been free for long.
-    is_over: Cell<bool>,
-    /// The OS's number for the driver's thread.
-    os_thread: AtomicI32,
-    /// The turn that was asked to end at a checkpoint, as counted in `polls`.
-    asked_turn: AtomicU64,
-    /// A hungry virtual processor asks for work at a checkpoint.
-    is_asked_to_share: AtomicBool,
 }
 
 // SAFETY: fields marked "Driver" are touched by the OS thread that drives the
@@ -246,39 +152,18 @@ impl Vp {
         schedule_by(&Scheduler);
         let (policy, terms, panic) = introduce(policy);
         let vp = Self {
-            guard: AtomicUsize::new(0),
-            running: SharedCell::new(ptr::null_mut()),
-            budget: Cell::new(0),
-            depth: Cell::new(0),
-            polls: Cell::new(0),
-            forks: Forks::new(),
-            stack_limit: Cell::new(0),
-            has_locals: Cell::new(false),
-            soon: Soon::new(),
-            spin: Spin::default(),
+            worker: Worker::new(index, channels),
+            core: ProcessorCore::new(terms),
+            promotion: Promotion::new(),
+            spare: Spare::new(),
+            owner: Owner::new(),
+            ownership: Ownership::new(),
+            principal: Cell::new(ptr::null()),
+            leader: Cell::new(ptr::null()),
             steals: Steals::new(),
             long_turns: LongTurns::new(),
-            wakes_first: Cell::new(false),
-            goes_first: Cell::new(u64::MAX),
-            until_look: Cell::new(1),
-            until_clock: Cell::new(0),
-            looked: Cell::new(Instant::now()),
-            risen: Cell::new(Instant::now()),
-            asked_in: Cell::new(Instant::now()),
-            asked_since: Cell::new(Instant::now()),
-            sampled: Cell::new((Instant::now(), 0)),
-            to_promote: Cell::new(0),
             counters: Counters::default(),
-            parasites: Counter::default(),
-            home: Home::new(index),
-            announcement: Cell::new(Announcement::nobodys()),
-            arena: Arena::new(),
-            channels: ChannelCache::new(channels),
-            terms: Cell::new(terms),
             policies: Slot::new(policy),
-            saves_tokens: Cell::new(false),
-            revoked_threads: std::cell::UnsafeCell::new(Vec::new()),
-            cause: Cell::new(WakeSource::Thread),
             binding: Binding::new(),
             index,
             machine: Cell::new(ptr::null()),
@@ -286,26 +171,7 @@ impl Vp {
             sleeper: Sleeper::new_vacant(),
             timers: Timers::new(),
             reactor,
-            asked: Cell::new(None),
-            watch: Cell::new(HEARTBEAT),
-            asking: Cell::new(ptr::null_mut()),
             simulated,
-            fibers: Fibers::new(),
-            owner: Owner::new(),
-            ownership: Ownership::new(),
-            principal: Cell::new(ptr::null()),
-            leader: Cell::new(ptr::null()),
-            is_down: AtomicBool::new(false),
-            computes_aside: AtomicBool::new(false),
-            spawned_away: Cell::new((0, Instant::now())),
-            kept: std::cell::UnsafeCell::new(ReadyQueue::new()),
-            own: std::cell::UnsafeCell::new(ReadyQueue::new()),
-            own_turn: Cell::new(false),
-            is_free: AtomicBool::new(false),
-            is_over: Cell::new(false),
-            os_thread: AtomicI32::new(0),
-            asked_turn: AtomicU64::new(u64::MAX),
-            is_asked_to_share: AtomicBool::new(false),
         };
         if let Some(payload) = panic {
             policy_panicked(&vp, true, payload);
@@ -319,7 +185,7 @@ impl Vp {
     /// The virtual processor lives until the next call.
     unsafe fn make_current(vp: *const Self) -> *const Self {
         // SAFETY: the caller's contract.
-        header::change_own(unsafe { vp.as_ref() }.map(|vp| &vp.arena));
+        header::change_own(unsafe { vp.as_ref() }.map(|vp| &vp.worker.arena));
         CURRENT.replace(vp)
     }
 
@@ -334,7 +200,7 @@ impl Vp {
     /// How many biases of its driver's locks others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
-        self.announcement.get().revoked()
+        self.worker.announcement.get().revoked()
     }
 
     #[inline(always)]
@@ -355,12 +221,12 @@ impl Vp {
 
     /// The homes of all virtual processors of the machine.
     pub(crate) fn homes(&self) -> impl Iterator<Item = &Home> {
-        self.machine().vps.iter().map(|vp| &vp.home)
+        self.machine().vps.iter().map(|vp| &vp.worker.home)
     }
 
     /// The home of virtual processor `index` of the machine.
     pub(crate) fn home_of(&self, index: usize) -> &Home {
-        &self.machine().vps[index].home
+        &self.machine().vps[index].worker.home
     }
 
     /// Whether this OS thread drives the virtual processor that `header`'s
@@ -385,7 +251,9 @@ impl Vp {
     /// Whether a woken parasite may run on this stack, now.
     #[inline]
     pub(crate) fn may_attach(&self) -> bool {
-        self.depth.get() < DEPTH && (self.budget.get() > 0 || self.attaches_unpaid()) && self.has_stack()
+        self.worker.depth.get() < DEPTH
+            && (self.worker.budget.get() > 0 || self.attaches_unpaid())
+            && self.has_stack()
     }
 
     /// On a simulated machine budgets are always spent, and mean nothing.
@@ -397,17 +265,17 @@ impl Vp {
 
     /// Whether the stack has room for another nested thread.
     pub(crate) fn has_stack(&self) -> bool {
-        stack::pointer() > self.stack_limit.get()
+        stack::pointer() > self.worker.stack_limit.get()
     }
 
     /// The driver goes to another stack, on which nothing nests below `limit`.
     /// Returns the limit of the one that it leaves.
     #[inline(always)]
     pub(crate) fn change_stack(&self, limit: usize) -> usize {
-        let outer = self.stack_limit.replace(limit);
+        let outer = self.worker.stack_limit.replace(limit);
         // ORDER: Relaxed: a request that is overwritten comes again.
-        if self.guard.load(Ordering::Relaxed) != LOOK_CLOSER {
-            self.guard.store(limit, Ordering::Relaxed);
+        if self.worker.guard.load(Ordering::Relaxed) != LOOK_CLOSER {
+            self.worker.guard.store(limit, Ordering::Relaxed);
         }
         outer
     }
@@ -416,7 +284,7 @@ impl Vp {
     #[inline(always)]
     pub(crate) fn may_spawn_in_place(&self) -> bool {
         // ORDER: Relaxed: a request that is seen late is served late.
-        stack::pointer() > self.guard.load(Ordering::Relaxed)
+        stack::pointer() > self.worker.guard.load(Ordering::Relaxed)
     }
 
     /// The same for a thread that was demanded, when the guard asks for a closer
@@ -424,7 +292,7 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
-        self.announcement.get().acknowledge();
+        self.worker.announcement.get().acknowledge();
         self.has_stack() && self.simulated.is_none() && self.machine().observer.is_none()
     }
 
@@ -446,7 +314,7 @@ impl Vp {
             return Spawn::InPlace;
         }
         // SAFETY: the running thread is being polled below us on this stack.
-        if let Some(spawner) = unsafe { self.running.get().as_ref() }
+        if let Some(spawner) = unsafe { self.worker.running.get().as_ref() }
             && spawner.penalty.get() > 0
         {
             spawner.penalty.set(spawner.penalty.get() - 1);
@@ -455,10 +323,10 @@ impl Vp {
             }
             return Spawn::Promote;
         }
-        if self.to_promote.get() > 0 {
-            self.to_promote.set(self.to_promote.get() - 1);
+        if self.promotion.to_promote.get() > 0 {
+            self.promotion.to_promote.set(self.promotion.to_promote.get() - 1);
             self.ask_closer_look();
-            if self.to_promote.get() == 0 {
+            if self.promotion.to_promote.get() == 0 {
                 self.begin_sample();
             }
             return Spawn::Promote;
@@ -468,21 +336,21 @@ impl Vp {
         }
         if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
             // Whoever is hungry has enough for a while.
-            self.to_promote.set(PROMOTED);
+            self.promotion.to_promote.set(PROMOTED);
             self.ask_closer_look();
         }
         Spawn::Promote
     }
 
     fn begin_sample(&self) {
-        self.sampled.set((Instant::now(), self.parasites.get()));
+        self.promotion.sampled.set((Instant::now(), self.worker.parasites.get()));
     }
 
     /// How long parasites took since the last sample, on average, if there were any.
     fn sample(&self) -> Option<Duration> {
-        let (from, before) = self.sampled.get();
+        let (from, before) = self.promotion.sampled.get();
         self.begin_sample();
-        let spawned = u32::try_from(self.parasites.get() - before).unwrap_or(u32::MAX);
+        let spawned = u32::try_from(self.worker.parasites.get() - before).unwrap_or(u32::MAX);
         from.elapsed().checked_div(spawned)
     }
 
@@ -492,22 +360,22 @@ impl Vp {
         let now = Instant::now();
         if self.machine().is_unwatched() {
             // Only who stays busy is worth a watch.
-            if now.duration_since(self.risen.get()) >= HEARTBEAT {
+            if now.duration_since(self.core.risen.get()) >= HEARTBEAT {
                 self.machine().wake_one(self);
                 self.trust_guard();
             }
             return false;
         }
         self.trust_guard();
-        if self.asked_in.replace(self.risen.get()) != self.risen.get() {
+        if self.promotion.asked_in.replace(self.core.risen.get()) != self.core.risen.get() {
             // The first request in this busy period: the heartbeat begins.
-            self.asked_since.set(now);
+            self.promotion.asked_since.set(now);
         }
-        let promote =
-            now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
+        let promote = now.duration_since(self.promotion.asked_since.get()) >= HEARTBEAT
+            && self.machine().has_sleepers();
         if promote && self.machine().observer().is_some() {
             // Every birth comes here, asked for or not: one in a heartbeat.
-            self.asked_since.set(now);
+            self.promotion.asked_since.set(now);
         }
         promote
     }
@@ -519,16 +387,16 @@ impl Vp {
             return;
         }
         // ORDER: Relaxed: a request that is overwritten comes again.
-        self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+        self.worker.guard.store(self.worker.stack_limit.get(), Ordering::Relaxed);
     }
 
     /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
     pub(crate) fn agree_if_asked(&self) -> bool {
-        self.announcement.get().acknowledge();
+        self.worker.announcement.get().acknowledge();
         // ORDER: Relaxed: a request that is overwritten comes again.
-        let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
+        let is_all = self.worker.guard.load(Ordering::Relaxed) == AGREE;
         if is_all {
-            self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+            self.worker.guard.store(self.worker.stack_limit.get(), Ordering::Relaxed);
         }
         is_all
     }
@@ -537,7 +405,7 @@ impl Vp {
     #[inline(always)]
     pub(crate) fn agree_if_reminded(&self) {
         // ORDER: as above.
-        if self.guard.load(Ordering::Relaxed) >= AGREE {
+        if self.worker.guard.load(Ordering::Relaxed) >= AGREE {
             self.agree_aside();
         }
     }
@@ -551,11 +419,12 @@ impl Vp {
     /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is in.
     pub(super) fn remind(announcement: &'static Announcement) {
         let Some(vp) = Self::current() else { return };
-        for other in vp.machine().vps.iter().filter(|other| other.home.is_of(announcement)) {
+        for other in vp.machine().vps.iter().filter(|other| other.worker.home.is_of(announcement)) {
             // ORDER: Relaxed, as in `ask_closer_look`. What else is asked for says more.
-            let guard = other.guard.load(Ordering::Relaxed);
+            let guard = other.worker.guard.load(Ordering::Relaxed);
             if guard < AGREE {
-                let _ = other.guard.compare_exchange(guard, AGREE, Ordering::Relaxed, Ordering::Relaxed);
+                let _ =
+                    other.worker.guard.compare_exchange(guard, AGREE, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
@@ -563,13 +432,13 @@ impl Vp {
     /// Sends the next spawn of a parasite, or fork, here through the slow path.
     pub(crate) fn ask_closer_look(&self) {
         // ORDER: Relaxed: only a request.
-        self.guard.store(LOOK_CLOSER, Ordering::Relaxed);
+        self.worker.guard.store(LOOK_CLOSER, Ordering::Relaxed);
     }
 
     /// Where a new thread is to run, if the policy says so.
     #[inline]
     pub(crate) fn place(&self, vps: usize) -> Option<usize> {
-        if self.terms.get().places { self.ask_for_place(vps) } else { None }
+        if self.core.terms.get().places { self.ask_for_place(vps) } else { None }
     }
 
     fn ask_for_place(&self, vps: usize) -> Option<usize> {
@@ -639,7 +508,7 @@ impl Vp {
 
     #[inline(always)]
     fn enqueue_woken_inside(&self, of: &Self, thread: Ready, turn: Turn) {
-        if self.terms.get().lets_woken_run {
+        if self.core.terms.get().lets_woken_run {
             self.run_soon(thread, turn);
         } else {
             self.enqueue_inside(of, thread, self.why_woken());
@@ -647,9 +516,9 @@ impl Vp {
     }
 
     fn why_woken(&self) -> Reason {
-        match self.cause.get() {
+        match self.worker.cause.get() {
             WakeSource::Thread => {
-                let by = self.running.get();
+                let by = self.worker.running.get();
                 Reason::Woken { by: (!by.is_null()).then_some(by as usize as u64) }
             }
             WakeSource::Timer => Reason::Timer,

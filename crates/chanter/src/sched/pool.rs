@@ -206,7 +206,7 @@ impl Shared {
     /// Whether somebody sits in for a worker that is away.
     pub(super) fn has_spare_workers_at_work(&self) -> bool {
         // ORDER: Relaxed: a hint.
-        self.spare_workers().iter().any(|spare_worker| !spare_worker.vp.is_free.load(Ordering::Relaxed))
+        self.spare_workers().iter().any(|spare_worker| !spare_worker.vp.spare.is_free.load(Ordering::Relaxed))
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
@@ -347,7 +347,7 @@ impl Shared {
 
     /// A worker with fibers stays: they would end with its leaving.
     fn refuses_main(&self, vp: &Vp) -> bool {
-        let refuses = self.crew(vp).any(|vp| !vp.fibers.is_empty());
+        let refuses = self.crew(vp).any(|vp| !vp.worker.fibers.is_empty());
         // ORDER: Relaxed: it only spares the caller a wait.
         self.main.is_refused.store(refuses, Ordering::Relaxed);
         refuses
@@ -361,10 +361,10 @@ impl Shared {
         }
         for vp in &self.vps {
             if vp.sleeper.occupy() {
-                if !vp.drop_queued() && !driven.fibers.is_polled_below(driven.running.get()) {
+                if !vp.drop_queued() && !driven.worker.fibers.is_polled_below(driven.worker.running.get()) {
                     // SAFETY: nobody else drives it.
                     self.revoke_misplaced(driven, |revoke_thread| unsafe {
-                        vp.arena.each_not_ended(revoke_thread)
+                        vp.worker.arena.each_not_ended(revoke_thread)
                     });
                 }
                 vp.sleeper.vacate();
@@ -384,7 +384,7 @@ impl Shared {
         let pollers = self.pollers();
         if *pollers == 0 {
             // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
-            let revoked_threads = unsafe { &mut *vp.revoked_threads.get() };
+            let revoked_threads = unsafe { &mut *vp.worker.revoked_threads.get() };
             // SAFETY: the frame is in use; nobody polls, as the count says.
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, vp) }));
         }
@@ -423,8 +423,8 @@ impl Shared {
         let count = self.vps.len();
         for step in 1..count {
             let vp = self.vps[(busy.index + step) % count].leader();
-            let is_backing_off = vp.steals.is_backing_off() && !busy.forks.has_exposed();
-            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) || is_backing_off {
+            let is_backing_off = vp.steals.is_backing_off() && !busy.worker.forks.has_exposed();
+            if self.is_reserved(vp) || vp.spare.computes_aside.load(Ordering::Relaxed) || is_backing_off {
                 continue;
             }
             match vp.sleeper.wake_fenced() {
@@ -442,7 +442,7 @@ pub(super) struct Polls<'a>(&'a Vp);
 
 impl Drop for Polls<'_> {
     fn drop(&mut self) {
-        self.0.polls.set(self.0.polls.get() - 1);
+        self.0.worker.polls.set(self.0.worker.polls.get() - 1);
         *self.0.machine().pollers() -= 1;
     }
 }
@@ -452,17 +452,17 @@ impl Vp {
     /// threads meanwhile whose tokens others have.
     pub(super) fn begin_polls(&self) -> Polls<'_> {
         *self.machine().pollers() += 1;
-        self.polls.set(self.polls.get() + 1);
+        self.worker.polls.set(self.worker.polls.get() + 1);
         Polls(self)
     }
 
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.add(&self.counters, &self.parasites);
-        stats.add_frames(&self.arena);
+        stats.add(&self.counters, &self.worker.parasites);
+        stats.add_frames(&self.worker.arena);
         let spare_workers = self.machine().spare_workers();
         for other in spare_workers.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
-            stats.add(&other.vp.counters, &other.vp.parasites);
-            stats.add_frames(&other.vp.arena);
+            stats.add(&other.vp.counters, &other.vp.worker.parasites);
+            stats.add_frames(&other.vp.worker.arena);
         }
     }
 
@@ -490,7 +490,7 @@ impl Vp {
 
     /// Whether there is anything to do for the next driver.
     fn is_busy(&self) -> bool {
-        self.fibers.shrink();
+        self.worker.fibers.shrink();
         match self.policy().next() {
             Some(thread) => {
                 self.push(thread);
@@ -514,7 +514,7 @@ impl Vp {
         }
         self.drain_policies();
         // One by one: who is ended may wait for another one to be.
-        for queue in [self.soon.get(), self.kept.get(), self.own.get()] {
+        for queue in [self.core.soon.get(), self.spare.kept.get(), self.spare.own.get()] {
             // SAFETY: as above.
             while let Some(thread) = unsafe { &mut *queue }.pop_front() {
                 any = true;

@@ -66,12 +66,12 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
         Begun::Stale | Begun::Free => unreachable!("who blocks has begun, and cannot be demanded"),
     }
     let poll = header.vtable.get().poll;
-    let outer = vp.running.replace(frame.as_ptr());
+    let outer = vp.worker.running.replace(frame.as_ptr());
     // SAFETY: `MASKED`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &MASKED) });
     // SAFETY: we are the runner now; bodies do not unwind.
     let result = unsafe { poll(frame, &mut Context::from_waker(&waker)) };
-    vp.running.set(outer);
+    vp.worker.running.set(outer);
     if result.is_pending() && !header.state.is_notified() {
         // SAFETY: the token is still ours, since no transition of ours has given it up.
         return Some(unsafe { Ready::from_frame(frame) });
@@ -93,7 +93,7 @@ pub(crate) unsafe fn let_go(vp: &Vp, thread: Ready) {
 impl Vp {
     /// Whether a snapshot is being taken.
     pub(crate) fn is_asking(&self) -> bool {
-        !self.asking.get().is_null()
+        !self.worker.asking.get().is_null()
     }
 
     /// Called by what may be polled for a snapshot. True: it is, and the thread
@@ -101,7 +101,7 @@ impl Vp {
     pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
         // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
         // borrow ends with the call, which runs no other answer.
-        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
+        let Some(waits) = (unsafe { self.worker.asking.get().as_mut() }) else { return false };
         answer(waits);
         waits.went_on
     }

@@ -73,9 +73,9 @@ pub enum Rest {
 /// other processes wait. Behind its turn at least one other thread has its turn.
 pub fn wake_first(wake: impl FnOnce()) {
     let vp = Vp::current();
-    vp.inspect(|vp| vp.wakes_first.set(true));
+    vp.inspect(|vp| vp.core.wakes_first.set(true));
     wake();
-    vp.inspect(|vp| vp.wakes_first.set(false));
+    vp.inspect(|vp| vp.core.wakes_first.set(false));
 }
 
 impl Shared {
@@ -96,7 +96,7 @@ impl Vp {
         let Some(pump) = self.machine().pump.get() else { return false };
         let Some(has_work) = pump.has_work_at_a_turn() else { return false };
         // Behind the turn of one that went first others have theirs.
-        if has_work && self.goes_first.get() != self.counters.polls.get() {
+        if has_work && self.core.goes_first.get() != self.counters.polls.get() {
             pump.pump();
         }
         true
@@ -105,9 +105,9 @@ impl Vp {
     /// Whether a thread that is woken now goes first; if so, the next turn is noted as that of one.
     #[inline]
     pub(super) fn is_first(&self) -> bool {
-        let is_first = self.wakes_first.get();
+        let is_first = self.core.wakes_first.get();
         if is_first {
-            self.goes_first.set(self.counters.polls.get() + 1);
+            self.core.goes_first.set(self.counters.polls.get() + 1);
         }
         is_first
     }
@@ -119,7 +119,7 @@ impl Vp {
         let machine = self.machine();
         let is_due = |vp: &Self| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
         let is_over = || {
-            self.announcement.get().acknowledge();
+            self.worker.announcement.get().acknowledge();
             over()
                 || !self.inbox.is_empty()
                 || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))

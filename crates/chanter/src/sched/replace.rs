@@ -71,7 +71,7 @@ impl Vp {
 
     /// Whether a token that is dropped here and now goes home, since a policy has panicked.
     pub(crate) fn saves_tokens(&self) -> bool {
-        self.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
+        self.worker.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
     }
 
     /// A policy has panicked in a call of the driver's.
@@ -92,12 +92,12 @@ impl Vp {
         if unsafe { vp.policies.is_to_be_replaced() } {
             let (policy, terms) = built_in();
             self.put_in_force(policy, terms);
-            self.until_look.set(1);
+            self.core.until_look.set(1);
         }
     }
 
     fn put_in_force(&self, policy: Box<dyn Policy>, terms: PolicyTraits) {
-        self.terms.set(terms);
+        self.core.terms.set(terms);
         // SAFETY: we are the driver.
         unsafe { self.principal().policies.replace(policy) };
     }
@@ -124,7 +124,7 @@ impl Vp {
         }
         if Self::current().is_some_and(|vp| std::ptr::eq(vp, self)) {
             // At the next entry to the scheduler.
-            self.until_look.set(1);
+            self.core.until_look.set(1);
         } else {
             self.notify();
         }
@@ -176,9 +176,9 @@ impl Vp {
         }
         let reclaim = |old: Retired<dyn Policy>| {
             self.move_from(&old);
-            let outer = self.saves_tokens.replace(old.has_failed());
+            let outer = self.worker.saves_tokens.replace(old.has_failed());
             drop(old);
-            self.saves_tokens.set(outer);
+            self.worker.saves_tokens.set(outer);
         };
         // SAFETY: we are the driver, and none of our calls is under way.
         unsafe { self.principal().policies.reclaim(reclaim) };

@@ -96,13 +96,13 @@ pub(crate) unsafe fn polling<R>(
     frame: NonNull<Header>,
     poll: impl FnOnce(&mut Context<'_>) -> R,
 ) -> R {
-    let outer = vp.running.replace(frame.as_ptr());
+    let outer = vp.worker.running.replace(frame.as_ptr());
     // The waker is borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
     // SAFETY: the caller is the frame's runner and keeps the frame, and `poll` does not unwind.
     let result = unsafe { span::within(frame, || poll(&mut Context::from_waker(&waker))) };
-    vp.running.set(outer);
+    vp.worker.running.set(outer);
     result
 }
 
@@ -119,7 +119,7 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
         // it is not, it may be YIELDED.)
         Poll::Pending
             if header.local_refs.get().unsigned_abs() < 1 << 30
-                && header.state.park_local(&header.rest, &vp.home) => {}
+                && header.state.park_local(&header.rest, &vp.worker.home) => {}
         // SAFETY: the caller is the runner, and the thread does not rest.
         Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete, and we drive `vp`.
@@ -135,18 +135,21 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
     if header.local_refs.get() > i32::MAX / 2 {
         header.local_refs.set(header.local_refs.get() - YIELDED);
         if header.state.end_ready() == Ended::Token {
-            let reason =
-                if vp.budget.get() == 0 && vp.simulated.is_none() { Reason::Spent } else { Reason::Yielded };
+            let reason = if vp.worker.budget.get() == 0 && vp.simulated.is_none() {
+                Reason::Spent
+            } else {
+                Reason::Yielded
+            };
             // SAFETY: `Token` says that the token is ours.
             vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
         return;
     }
-    let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
+    let bias = header.state.earn_rest(&header.rest, &vp.worker.home, vp.homes());
     match header.state.end(header.local_refs.replace(0), bias) {
         Ended::Idle => (),
         Ended::Token => {
-            let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
+            let reason = if vp.worker.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
             // SAFETY: `Token` says that the token is ours.
             vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
@@ -173,7 +176,7 @@ unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
     unsafe {
         complete_and(frame, local_refs, || {
             if frame.as_ref().vtable.get().needs_no_drop {
-                vp.arena.free_here(frame);
+                vp.worker.arena.free_here(frame);
             } else {
                 drop_frame(frame);
             }
@@ -417,7 +420,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
 unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
     let Some(token) = vp.withdraw(frame) else { return false };
     // SAFETY: the caller has a reference, which keeps the frame.
-    if unsafe { frame.as_ref() }.state.steal_with_token(vp.polls.get() > 0) {
+    if unsafe { frame.as_ref() }.state.steal_with_token(vp.worker.polls.get() > 0) {
         // The token stands for the runner now.
         token.into_frame();
         return true;
@@ -451,7 +454,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
             span::close(frame);
-            vp.arena.free_here(frame);
+            vp.worker.arena.free_here(frame);
             return true;
         }
         leave_evaluated(vp, frame, evaluated)
@@ -636,13 +639,13 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
         // SAFETY: `vp` is current and of the frame's machine. The token is ours where the state
         // word says so, and `Free` makes the frame ours.
         unsafe {
-            if header.state.wake_local(&header.rest, &vp.home) {
+            if header.state.wake_local(&header.rest, &vp.worker.home) {
                 if GIVE_UP {
                     give_back(header);
                 }
                 return submit(vp, Ready::from_frame(frame), turn, attach);
             }
-            match header.state.wake(GIVE_UP, vp.home.bits()) {
+            match header.state.wake(GIVE_UP, vp.worker.home.bits()) {
                 Woken::Token => submit(vp, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
@@ -715,12 +718,12 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
         let header = frame.as_ref();
         let last = header.vp().as_ref()?;
         let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
-        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.home))
+        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.worker.home))
             || header.state.claim(delayed);
         if claimed {
             return Some(Ready::from_frame(frame));
         }
-        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.home.bits()))?;
+        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.worker.home.bits()))?;
         revoke::<true>(frame, home)
     }
 }
@@ -730,10 +733,10 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
 #[inline(never)]
 unsafe fn run_attached(vp: &Vp, thread: Ready) {
     vp.counters.attached.add_one();
-    vp.depth.set(vp.depth.get() + 1);
+    vp.worker.depth.set(vp.worker.depth.get() + 1);
     // SAFETY: `vp` is the current virtual processor.
     unsafe { run(vp, thread) };
-    vp.depth.set(vp.depth.get() - 1);
+    vp.worker.depth.set(vp.worker.depth.get() - 1);
 }
 
 #[inline(always)]
@@ -759,7 +762,7 @@ fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
 /// Whether `frame` is the thread that this OS thread polls right now.
 #[inline(always)]
 fn is_running(frame: NonNull<Header>) -> bool {
-    Vp::current().is_some_and(|vp| ptr::eq(vp.running.get(), frame.as_ptr()))
+    Vp::current().is_some_and(|vp| ptr::eq(vp.worker.running.get(), frame.as_ptr()))
 }
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {

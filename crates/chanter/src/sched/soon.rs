@@ -73,7 +73,7 @@ impl Vp {
     #[allow(clippy::mut_from_ref, reason = "the driver's own")]
     pub(super) unsafe fn soon(&self) -> &mut ReadyQueue {
         // SAFETY: the caller's contract.
-        unsafe { &mut *self.soon.queue.get() }
+        unsafe { &mut *self.core.soon.queue.get() }
     }
 
     pub(crate) fn has_soon(&self) -> bool {
@@ -108,8 +108,8 @@ impl Vp {
         if !is_same {
             // SAFETY: we are the driver.
             let before = unsafe { self.soon() }.len() as u64;
-            self.soon.due.set(self.counters.polls.get() + before);
-        } else if self.soon.policy_has.get() {
+            self.core.soon.due.set(self.counters.polls.get() + before);
+        } else if self.core.soon.policy_has.get() {
             self.ask_policy();
         }
     }
@@ -118,11 +118,12 @@ impl Vp {
     /// a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
     #[inline(always)]
     fn may_jump(&self) -> bool {
-        let runs = self.soon.runs.get();
+        let runs = self.core.soon.runs.get();
         let now = self.counters.polls.get();
-        let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.soon.overtook.get() < now;
+        let may =
+            (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.core.soon.overtook.get() < now;
         if may {
-            self.soon.overtook.set(now);
+            self.core.soon.overtook.set(now);
         }
         may
     }
@@ -130,7 +131,7 @@ impl Vp {
     /// The next thread. The caller is inside; `of`: its principal.
     #[inline(always)]
     pub(super) fn next(&self, of: &Self) -> Option<Ready> {
-        let Soon { runs, ended_at, policy_has, .. } = &self.soon;
+        let Soon { runs, ended_at, policy_has, .. } = &self.core.soon;
         if runs.get() < SOON_RUNS
             && !(policy_has.get() && runs.get().saturating_sub(ended_at.get()) >= TALK)
             // SAFETY: we are the driver.
@@ -140,7 +141,7 @@ impl Vp {
             return Some(thread);
         }
         if runs.get() <= SOON_RUNS
-            && self.counters.polls.get() < self.soon.due.get()
+            && self.counters.polls.get() < self.core.soon.due.get()
             // SAFETY: as above.
             && let Some(thread) = unsafe { self.soon() }.pop_front()
         {
@@ -166,13 +167,13 @@ impl Vp {
     /// The policy has been given a thread.
     #[inline(always)]
     pub(super) fn policy_has_some(&self) {
-        self.soon.policy_has.set(true);
+        self.core.soon.policy_has.set(true);
     }
 
     /// The present turn is the last one of its thread.
     #[inline(always)]
     pub(crate) fn thread_ends(&self) {
-        self.soon.ended_at.set(self.soon.runs.get());
+        self.core.soon.ended_at.set(self.core.soon.runs.get());
     }
 
     /// The token that was to run is dead. Where it comes from there may be many, of threads that were awaited before
@@ -184,12 +185,12 @@ impl Vp {
 
     /// The policy is asked before the list, once.
     fn ask_policy(&self) {
-        self.soon.runs.set(self.soon.runs.get().max(SOON_RUNS));
+        self.core.soon.runs.set(self.core.soon.runs.get().max(SOON_RUNS));
     }
 
     /// The present turn was long: threads of the policy go before those that
     /// are to run soon, some of them.
     pub(super) fn ask_policy_next(&self) {
-        self.soon.runs.set(AFTER_LONG);
+        self.core.soon.runs.set(AFTER_LONG);
     }
 }

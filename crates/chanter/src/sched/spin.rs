@@ -60,13 +60,13 @@ impl Vp {
     /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
     /// has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
-        if self.simulated.is_some() || !self.spin.begins() || !self.machine().has_cores_for(0) {
+        if self.simulated.is_some() || !self.core.spin.begins() || !self.machine().has_cores_for(0) {
             return false;
         }
         let due = self.principal().timers.next_due();
         let time = due.map_or(LINGER, |due| due.saturating_duration_since(Instant::now()).min(LINGER));
         let came = self.spin_for(time, &|| over() || self.others_wait());
-        self.spin.ends(came || self.others_wait());
+        self.core.spin.ends(came || self.others_wait());
         came
     }
 
@@ -76,7 +76,7 @@ impl Vp {
         loop {
             for _ in 0..16 {
                 pause();
-                self.announcement.get().acknowledge();
+                self.worker.announcement.get().acknowledge();
                 if !self.inbox.is_empty() {
                     return true;
                 }
@@ -125,8 +125,8 @@ mod tests {
                 });
                 was_asked.get()
             };
-            vp.spin.was_sent();
-            vp.spin.pass.set(0);
+            vp.core.spin.was_sent();
+            vp.core.spin.pass.set(0);
             assert!(spins());
             assert!(!spins(), "nothing was sent since");
         });

@@ -243,7 +243,7 @@ impl Vp {
         if self.is_spare_worker() {
             return;
         }
-        if !self.terms.get().lets_woken_run {
+        if !self.core.terms.get().lets_woken_run {
             return self.displace_half();
         }
         // The processors of one crew share an OS thread.

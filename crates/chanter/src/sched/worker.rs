@@ -87,12 +87,12 @@ impl Drop for AbortOnUnwind {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        self.vp.announcement.get().set_responsive(false);
-        self.vp.home.set_driver(None);
+        self.vp.worker.announcement.get().set_responsive(false);
+        self.vp.worker.home.set_driver(None);
         self.vp.binding.leave();
         if !self.vp.is_spare_worker() {
             for vp in self.vp.machine().crew(self.vp) {
-                vp.home.set_driver(None);
+                vp.worker.home.set_driver(None);
                 vp.binding.leave();
             }
             self.vp.machine().idle.awake.fetch_sub(1, Ordering::SeqCst);
@@ -106,14 +106,14 @@ impl Vp {
     /// This OS thread begins to drive us.
     fn drive(&self) {
         let limit = stack::limit();
-        self.stack_limit.set(limit);
+        self.worker.stack_limit.set(limit);
         let announcement = Announcement::mine();
-        self.home.set_driver(announcement);
-        self.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
+        self.worker.home.set_driver(announcement);
+        self.worker.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
         self.steals.forget();
-        self.channels.begin(self.revoked());
-        self.announcement.get().set_responsive(true);
-        self.guard.store(limit, Ordering::Relaxed);
+        self.worker.channels.begin(self.revoked());
+        self.worker.announcement.get().set_responsive(true);
+        self.worker.guard.store(limit, Ordering::Relaxed);
         if self.machine().observer().is_some() {
             self.ask_closer_look();
         }
@@ -136,7 +136,7 @@ impl Vp {
 
     #[inline]
     pub(super) fn run(&self, thread: Ready) {
-        self.budget.set(self.quantum());
+        self.worker.budget.set(self.quantum());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
         unsafe { run::run(self, thread) };
@@ -145,18 +145,18 @@ impl Vp {
     /// How many operations a turn has, as the policy says.
     #[inline(always)]
     pub(crate) fn quantum(&self) -> u32 {
-        self.terms.get().quantum
+        self.core.terms.get().quantum
     }
 
     /// The next thread. The caller is inside, as in what follows; `of`: its principal.
     #[inline(always)]
     fn find(&self, of: &Self) -> Option<Ready> {
-        let left = self.until_look.get() - 1;
-        self.until_look.set(left);
+        let left = self.core.until_look.get() - 1;
+        self.core.until_look.set(left);
         if left == 0 {
             self.owner.hold(|| self.look_around());
         }
-        self.announcement.get().acknowledge();
+        self.worker.announcement.get().acknowledge();
         self.drain_inbox();
         self.share();
         loop {
@@ -182,7 +182,7 @@ impl Vp {
 
     #[inline(never)]
     fn drain_inbox_now(&self) {
-        self.spin.was_sent();
+        self.core.spin.was_sent();
         self.owner.hold(|| {
             for frame in self.inbox.take_all().oldest_first() {
                 // SAFETY: inboxes hold tokens.
@@ -199,18 +199,18 @@ impl Vp {
     fn look_around(&self) {
         self.serve_requests();
         if self.pump_at_a_turn() {
-            self.until_look.set(1);
-            let left = self.until_clock.get().saturating_sub(1);
-            self.until_clock.set(if left > 0 { left } else { LOOK_TURNS });
+            self.core.until_look.set(1);
+            let left = self.core.until_clock.get().saturating_sub(1);
+            self.core.until_clock.set(if left > 0 { left } else { LOOK_TURNS });
             if left > 0 {
                 return;
             }
         } else {
-            self.until_look.set(LOOK_TURNS);
+            self.core.until_look.set(LOOK_TURNS);
         }
         let now = Instant::now();
-        if now.duration_since(self.looked.get()) >= LOOK {
-            self.looked.set(now);
+        if now.duration_since(self.core.looked.get()) >= LOOK {
+            self.core.looked.set(now);
             self.judge_steal(now);
             self.fire_timers(now);
             self.poll_io();
@@ -221,9 +221,9 @@ impl Vp {
     /// as often as ever, however often the pump has something.
     fn put_off_pump(&self) {
         const TURNS: u32 = 2;
-        if let Some(left) = self.until_clock.get().checked_sub(TURNS).filter(|left| *left > 0) {
-            self.until_clock.set(left);
-            self.until_look.set(self.until_look.get() + TURNS);
+        if let Some(left) = self.core.until_clock.get().checked_sub(TURNS).filter(|left| *left > 0) {
+            self.core.until_clock.set(left);
+            self.core.until_look.set(self.core.until_look.get() + TURNS);
         }
     }
 
@@ -235,10 +235,10 @@ impl Vp {
 
     /// Polls I/O, waiting for as long as `timeout` says.
     pub(super) fn wait_io(&self, timeout: Option<Duration>) {
-        let outer = self.cause.replace(WakeSource::Io);
+        let outer = self.worker.cause.replace(WakeSource::Io);
         // A stand-in's principal leads itself.
         self.principal().leader().reactor.poll_for(&self.reactor, timeout);
-        self.cause.set(outer);
+        self.worker.cause.set(outer);
     }
 
     /// What was asked of the driver.
@@ -255,10 +255,10 @@ impl Vp {
     pub(super) fn fire_timers(&self, now: Instant) {
         let mut wakes = WakeList::new();
         self.principal().timers.fire(now, &mut wakes);
-        let outer = self.cause.replace(WakeSource::Timer);
+        let outer = self.worker.cause.replace(WakeSource::Timer);
         // A foreign waker may panic: the driver goes on.
         catch_panic(|| wakes.queue());
-        self.cause.set(outer);
+        self.worker.cause.set(outer);
     }
 
     /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
@@ -293,9 +293,9 @@ impl Vp {
             }
         }
         let now = Instant::now();
-        self.looked.set(now);
+        self.core.looked.set(now);
         // A pump may be asked at each turn.
-        self.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
+        self.core.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
         self.owner.hold(|| {
             self.fire_timers(now);
             self.poll_io();
@@ -331,7 +331,7 @@ impl Vp {
             && let Some(thread) = self.search(may_steal)
         {
             self.stop_asking();
-            self.watch.set(HEARTBEAT);
+            self.core.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();
             return thread;
@@ -340,7 +340,7 @@ impl Vp {
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
-        vp.is_down.store(true, Ordering::Relaxed);
+        vp.core.is_down.store(true, Ordering::Relaxed);
         if self.is_spare_worker() {
             self.sleeper.announce();
         }
@@ -359,7 +359,7 @@ impl Vp {
                 (Some(due), Some(watch)) => Some(due.min(watch)),
                 (due, watch) => due.or(watch),
             };
-            let stacks = self.fibers.patience();
+            let stacks = self.worker.fibers.patience();
             let visitors = self.patience_for_visitors();
             let backoff = self.steals.rest_of_backoff(now);
             let timeout =
@@ -369,7 +369,7 @@ impl Vp {
             self.exit();
             self.wait_io(timeout);
             if stacks.is_some() {
-                self.fibers.slept(now.elapsed());
+                self.worker.fibers.slept(now.elapsed());
             }
         }
         self.stop_asking();
@@ -383,7 +383,7 @@ impl Vp {
             vp.reactor.notify();
             return None;
         }
-        vp.is_down.store(false, Ordering::Relaxed);
+        vp.core.is_down.store(false, Ordering::Relaxed);
         vp.sleeper.rise();
         machine.idle.awake.fetch_add(1, Ordering::SeqCst);
         self.exit();
@@ -405,7 +405,7 @@ impl Vp {
     /// Whether others have something for us.
     pub(super) fn others_wait(&self) -> bool {
         let vp = self.principal();
-        let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
+        let exposes = |other: &Self| !ptr::eq(other, self) && other.worker.forks.has_exposed();
         let may_steal = !self.steals.is_backing_off();
         // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
         let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
@@ -417,7 +417,7 @@ impl Vp {
 
     /// If nobody watches the machine, parasites and forks are counted on to say so.
     pub(super) fn begin_to_be_busy(&self) {
-        self.risen.set(Instant::now());
+        self.core.risen.set(Instant::now());
         monitor::wake(self.machine());
         self.see_whether_watched();
     }
@@ -451,13 +451,13 @@ impl Vp {
         if machine.config.crews == 1 {
             return None;
         }
-        let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
+        let may_come_back = || self.core.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
         if machine.idle.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
             // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
             // busy, or it sees that it is not watched.
             machine.idle.unwatched.store(true, Ordering::SeqCst);
             if machine.idle.awake.load(Ordering::SeqCst) <= 0 {
-                self.watch.set(HEARTBEAT);
+                self.core.watch.set(HEARTBEAT);
                 self.ask_those_away();
                 return None;
             }
@@ -466,15 +466,15 @@ impl Vp {
             return None;
         }
         let now = Instant::now();
-        if self.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
-            self.asked.set(Some(now));
+        if self.core.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
+            self.core.asked.set(Some(now));
             for vp in machine.vps.iter().filter(|vp| vp.leader().sleeper.is_awake()) {
                 vp.with_holder(Self::ask_for_work);
             }
             self.ask_those_away();
         }
-        let watch = self.watch.get();
-        self.watch.set((watch * 2).min(LONGEST_WATCH));
+        let watch = self.core.watch.get();
+        self.core.watch.set((watch * 2).min(LONGEST_WATCH));
         Some(watch)
     }
 
@@ -526,7 +526,7 @@ impl Vp {
         };
         drop(visit);
         if let Some(thread) = &found {
-            self.spin.was_sent();
+            self.core.spin.was_sent();
             // SAFETY: a thread with a token keeps its machine alive.
             self.has_stolen_from(unsafe { &*thread.header().vp() });
         }
@@ -537,18 +537,18 @@ impl Vp {
     /// it stops driving. The caller is inside, or drives a stand-in.
     pub(super) fn end_local_threads(&self) {
         // What destructors wake is queued, not attached: it might be seized (see `revoke_misplaced`).
-        let depth = self.depth.replace(DEPTH);
+        let depth = self.worker.depth.replace(DEPTH);
         self.end_all_local_threads();
-        self.depth.set(depth);
+        self.worker.depth.set(depth);
     }
 
     fn end_all_local_threads(&self) {
-        while self.has_locals.get() {
+        while self.worker.has_locals.get() {
             self.drain_inbox();
             let mut any = if self.is_spare_worker() { self.drop_own() } else { self.drop_local() };
             let frames = self.local_threads();
-            if frames.is_empty() && self.fibers.is_empty() {
-                self.has_locals.set(false);
+            if frames.is_empty() && self.worker.fibers.is_empty() {
+                self.worker.has_locals.set(false);
                 return;
             }
             for frame in frames {
@@ -557,7 +557,7 @@ impl Vp {
                 any |= claimed.is_some();
                 drop(claimed);
             }
-            while let Some(fiber) = self.fibers.claim_one() {
+            while let Some(fiber) = self.worker.fibers.claim_one() {
                 any = true;
                 drop(fiber);
             }
@@ -572,7 +572,7 @@ impl Vp {
     /// The frames of the `Local` threads that were spawned here and have not ended. The caller drives us.
     fn local_threads(&self) -> Vec<NonNull<Header>> {
         // SAFETY: this OS thread drives us, hence owns the arena.
-        let mut frames = unsafe { self.arena.frames_in_use() };
+        let mut frames = unsafe { self.worker.arena.frames_in_use() };
         frames.retain(|frame| {
             // SAFETY: in use, and `Local` frames are freed by us alone
             // while they are not complete.
@@ -586,11 +586,11 @@ impl Vp {
 
     fn revoke_local_threads(&self) {
         // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
-        let revoked_threads = unsafe { &mut *self.revoked_threads.get() };
+        let revoked_threads = unsafe { &mut *self.worker.revoked_threads.get() };
         // SAFETY: they are bound to this OS thread, which polls nothing now.
         revoked_threads
             .extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Revoked::take(frame) }));
-        self.fibers.revoke_thread(revoked_threads);
+        self.worker.fibers.revoke_thread(revoked_threads);
     }
 
     /// The machine ends, and the driver, who ends its threads, waits for some that do not come: somebody
@@ -598,10 +598,11 @@ impl Vp {
     /// more. (What is out of reach is within that of another driver, or of the machine's end.)
     pub(super) fn revoke_misplaced(&self) {
         let machine = self.machine();
-        if machine.is_closing() && !self.fibers.is_polled_below(self.running.get()) {
+        if machine.is_closing() && !self.worker.fibers.is_polled_below(self.worker.running.get()) {
             // SAFETY: this OS thread drives us, hence owns the arena.
-            machine
-                .revoke_misplaced(self, |revoke_thread| unsafe { self.arena.each_not_ended(revoke_thread) });
+            machine.revoke_misplaced(self, |revoke_thread| unsafe {
+                self.worker.arena.each_not_ended(revoke_thread)
+            });
             machine.revoke_misplaced(self, |revoke_thread| {
                 // SAFETY: we hold the lock.
                 machine.with_arena(|arena| unsafe { arena.each_not_ended(revoke_thread) });
@@ -613,7 +614,9 @@ impl Vp {
     /// another one to be. The caller drives us, or no driver is left.
     pub(crate) fn end_one_revoked(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
-        let Some(revoked_threads) = unsafe { &mut *self.revoked_threads.get() }.pop() else { return false };
+        let Some(revoked_threads) = unsafe { &mut *self.worker.revoked_threads.get() }.pop() else {
+            return false;
+        };
         self.counters.revoked_threads.add_one();
         revoked_threads.end();
         true

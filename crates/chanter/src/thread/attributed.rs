@@ -196,7 +196,7 @@ where
     let (frame, thread) = match here {
         Some(vp) => {
             vp.counters.delayed.add_one();
-            make(&vp.arena)
+            make(&vp.worker.arena)
         }
         None => {
             machine.outside.counters.delayed.add_one_shared();
@@ -216,7 +216,7 @@ fn spawn_at<T>(
     site: Site,
 ) -> Thread<T> {
     let (frame, thread) = match here {
-        Some(vp) => make(&vp.arena),
+        Some(vp) => make(&vp.worker.arena),
         None => machine.with_arena(make),
     };
     match here {

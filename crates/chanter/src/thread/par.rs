@@ -203,7 +203,7 @@ impl Future for Inflate {
         }
         if let Some(vp) = Vp::current() {
             // SAFETY: the running thread is being polled by us, so its frame lives.
-            if let Some(header) = unsafe { vp.running.get().as_ref() } {
+            if let Some(header) = unsafe { vp.worker.running.get().as_ref() } {
                 vp.inflate(header);
             }
             vp.machine().wake_one(vp);

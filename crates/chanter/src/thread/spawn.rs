@@ -121,7 +121,7 @@ unsafe fn spawn_borrowing_here<F: Future>(vp: &Vp, future: F, site: Site) -> Thr
         // SAFETY: the caller drives `vp`, and so owns its arena. The body is `Send`, and what it
         // borrows outlives it.
         let (frame, thread) =
-            unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
+            unsafe { new_host::<false, _>(&vp.worker.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
         vp.machine().spawned(frame, site);
         // SAFETY: this is the only token of the new frame.
@@ -186,7 +186,7 @@ unsafe fn spawn_any_in<F: Future>(
         unsafe { new_host::<false, _>(arena, home, future, kind) }
     };
     let (frame, thread) = match here {
-        Some(vp) => make(&vp.arena),
+        Some(vp) => make(&vp.worker.arena),
         None => machine.with_arena(make),
     };
     machine.outside.counters.hosts.add_one_shared();
@@ -271,7 +271,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
     // drives.
     let home = if kind == Kind::Local { vp } else { vp.principal() };
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, home, future, kind) };
+    let (frame, thread) = unsafe { new_host::<false, _>(&vp.worker.arena, home, future, kind) };
     vp.counters.hosts.add_one();
     vp.machine().spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
@@ -286,7 +286,8 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 #[inline(always)]
 pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
+    let (frame, thread) =
+        unsafe { new_host::<true, _>(&vp.worker.arena, vp.principal(), future, Kind::Host) };
     vp.machine().spawned(frame, site);
     thread
 }
@@ -369,7 +370,7 @@ where
     let value = Rc::new(Cell::new(None));
     let slot = Rc::clone(&value);
     let body = async move { slot.set(Some(future.await)) };
-    vp.has_locals.set(true);
+    vp.worker.has_locals.set(true);
     // SAFETY: we drive `vp`. The body is `'static` and stays on this OS thread. Its result, which
     // may be dropped on any OS thread, is `()`.
     let thread = unsafe { spawn_body(vp, body, Kind::Local, Location::caller()) };
@@ -439,7 +440,9 @@ where
 {
     let future = future.into_future();
     match Vp::current() {
-        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
+        Some(vp)
+            if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.worker.budget.get() >= FEW =>
+        {
             // SAFETY: we drive `vp`, and the frame fits a class.
             unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
         }
@@ -464,8 +467,8 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     // its runner. The future is moved by hand, once; a closure that owned it would cause another
     // move.
     unsafe {
-        let frame = vp.arena.take(class);
-        vp.parasites.add_one();
+        let frame = vp.worker.arena.take(class);
+        vp.worker.parasites.add_one();
         born(frame);
         span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
@@ -477,7 +480,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         if poll.is_ready() && frame.as_ref().is_fresh() {
             dies(frame);
             span::close(frame);
-            vp.arena.put_back_fresh(frame, class);
+            vp.worker.arena.put_back_fresh(frame, class);
         } else {
             // The resumer of the parasite needs its vtable.
             frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
@@ -499,7 +502,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
             vp.counters.reified.add_one();
             let size = frame.as_ref().vtable.get().size;
             vp.counters.reified_bytes.add_many((size - size_of::<Header>()) as u64);
-            if vp.budget.get() == 0
+            if vp.worker.budget.get() == 0
                 && vp.simulated.is_none()
                 && vp.machine().config.inflates
                 && frame.as_ref().state.is_notified()
@@ -507,7 +510,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
-                if let Some(spawner) = vp.running.get().as_ref() {
+                if let Some(spawner) = vp.worker.running.get().as_ref() {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();
                 }
@@ -525,13 +528,13 @@ impl Vp {
     /// Calls `spawn`, which polls a parasite in place. If the spawner's budget is nearly spent, the
     /// parasite gets a budget of its own.
     fn lend_budget(&self, spawn: impl FnOnce()) {
-        let spawners = self.budget.get();
+        let spawners = self.worker.budget.get();
         if spawners >= FEW || self.simulated.is_some() {
             return spawn();
         }
-        self.budget.set(self.quantum());
+        self.worker.budget.set(self.quantum());
         spawn();
-        self.budget.set(spawners);
+        self.worker.budget.set(spawners);
     }
 }
 
@@ -571,11 +574,11 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
             Kind::Host
         }
     };
-    vp.parasites.add_one();
+    vp.worker.parasites.add_one();
     // SAFETY: we drive `vp`, and so own its arena. The caller has made the future fit. The new
     // frame's only token is queued.
     unsafe {
-        let frame = queued_parasite(&vp.arena, vp.principal(), future, kind);
+        let frame = queued_parasite(&vp.worker.arena, vp.principal(), future, kind);
         vp.machine().spawned(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }

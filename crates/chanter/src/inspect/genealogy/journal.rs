@@ -151,7 +151,7 @@ impl Observer for Genealogy {
     /// Records that a thread has been made in `frame`, which nobody else knows. Returns its number.
     fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
         let here = self.here();
-        let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
+        let spawner = here.and_then(|vp| NonNull::new(vp.worker.running.get()));
         let parent = spawner.map(|spawner| {
             // SAFETY: we poll the spawner, so its frame is alive.
             let number = unsafe { header::number(spawner) };

@@ -57,7 +57,7 @@ const NAMED: usize = 8;
 /// # });
 /// ```
 pub fn current_thread() -> Option<Kin> {
-    let frame = NonNull::new(Vp::current()?.running.get())?;
+    let frame = NonNull::new(Vp::current()?.worker.running.get())?;
     // SAFETY: the thread is being polled here, so its frame is alive.
     Some(unsafe { kin_of(frame) })
 }

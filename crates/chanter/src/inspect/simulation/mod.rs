@@ -244,11 +244,11 @@ impl Simulated {
         let turn = self.turn.replace(thread.header());
         let turn_of = self.turn_of.replace(Some(tag));
         let paused = self.paused.replace(false);
-        let budget = vp.budget.replace(0);
+        let budget = vp.worker.budget.replace(0);
         vp.counters.polls.add_one();
         // SAFETY: this OS thread drives `vp`.
         unsafe { sched::run::run(vp, thread) };
-        vp.budget.set(budget);
+        vp.worker.budget.set(budget);
         self.paused.set(paused);
         self.turn.set(turn);
         self.turn_of.set(turn_of);
@@ -282,9 +282,9 @@ impl Simulated {
         self.now.set(due.max(self.now.get()));
         let mut wakes = WakeList::new();
         vp.timers.fire(self.now.get(), &mut wakes);
-        let outer = vp.cause.replace(WakeSource::Timer);
+        let outer = vp.worker.cause.replace(WakeSource::Timer);
         catch_panic(|| wakes.queue());
-        vp.cause.set(outer);
+        vp.worker.cause.set(outer);
     }
 
     /// The report of a deadlock. Channels and locks that have a number in notes keep it.
@@ -315,7 +315,7 @@ impl Simulated {
         loop {
             let queued = vp.drop_queued();
             // SAFETY: this OS thread drives `vp`, and nothing is being polled.
-            let idle = unsafe { vp.arena.each_in_use(&mut |frame| vp.cancel_idle(frame)) };
+            let idle = unsafe { vp.worker.arena.each_in_use(&mut |frame| vp.cancel_idle(frame)) };
             let outside = vp.machine().with_arena(|arena| {
                 let mut frames = Vec::new();
                 // SAFETY: the lock's holder owns the arena.
@@ -382,7 +382,7 @@ impl Simulate for Simulated {
             // Also for another executor, which may poll again at once: it is
             // thrown out of when it blocks, or ends at the next pause.
             own || !self.paused.replace(true)
-        } else if !ptr::eq(vp.running.get(), self.turn.get()) {
+        } else if !ptr::eq(vp.worker.running.get(), self.turn.get()) {
             point(true) && self.is_over()
         } else if self.paused.get() {
             // Other operations of a thread that has been told to pause.

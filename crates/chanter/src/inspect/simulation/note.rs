@@ -96,7 +96,7 @@ impl Simulated {
         let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
         if !lives {
             self.note(|| Note::Ended { thread });
-        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.home) {
+        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.worker.home) {
             self.note(|| Note::Blocked { thread });
         }
     }
@@ -106,6 +106,6 @@ impl Vp {
     /// The number of the thread that runs here.
     pub(super) fn running_tag(&self) -> Option<u64> {
         // SAFETY: the running thread is being polled by us, so its frame is alive.
-        unsafe { self.running.get().as_ref() }.map(|header| header.tag.get())
+        unsafe { self.worker.running.get().as_ref() }.map(|header| header.tag.get())
     }
 }

@@ -20,7 +20,8 @@ pub(crate) struct Bound {
 #[cfg(feature = "tokio")]
 impl Bound {
     pub(crate) fn new() -> Self {
-        let fiber = Vp::current().and_then(|vp| vp.fibers.current()).map_or(ptr::null(), ptr::from_ref);
+        let fiber =
+            Vp::current().and_then(|vp| vp.worker.fibers.current()).map_or(ptr::null(), ptr::from_ref);
         Self { outer: BOUND.replace(fiber.cast()) }
     }
 }

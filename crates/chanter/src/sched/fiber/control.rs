@@ -232,16 +232,16 @@ impl FiberControl {
         site: &'static Location<'static>,
     ) -> io::Result<Stack> {
         let os_thread = os_thread();
-        if vp.fibers.prepared.replace(os_thread) != os_thread {
+        if vp.worker.fibers.prepared.replace(os_thread) != os_thread {
             overflow::prepare();
         }
         // SAFETY: we drive `vp`.
-        let (stack, reused) = unsafe { vp.fibers.pool() }.take(size)?;
+        let (stack, reused) = unsafe { vp.worker.fibers.pool() }.take(size)?;
         let counter = if reused { &vp.counters.stacks_reused } else { &vp.counters.stacks_allocated };
         counter.add_one();
         let guard = stack.guard();
         let place = stack.head();
-        let next = vp.fibers.first.get();
+        let next = vp.worker.fibers.first.get();
         // SAFETY: the stack's memory is ours, and fibers in the list live.
         unsafe {
             place.write(Self {
@@ -269,7 +269,7 @@ impl FiberControl {
                 next.prev.set(place.as_ptr());
             }
         }
-        vp.fibers.first.set(place.as_ptr());
+        vp.worker.fibers.first.set(place.as_ptr());
         // The fiber must not leave this OS thread any more, since values on its stack need not be
         // `Send`.
         // SAFETY: we are the thread's runner.
@@ -277,7 +277,7 @@ impl FiberControl {
         header.kind.set(crate::frame::Kind::Local);
         // The fiber stays with a spare worker's virtual processor, if one drives.
         header.set_vp(vp);
-        vp.has_locals.set(true);
+        vp.worker.has_locals.set(true);
         Ok(stack)
     }
 
@@ -294,7 +294,7 @@ impl FiberControl {
             let vp = &*head.vp;
             match prev.as_ref() {
                 Some(prev) => prev.next.set(next),
-                None => vp.fibers.first.set(next),
+                None => vp.worker.fibers.first.set(next),
             }
             if let Some(next) = next.as_ref() {
                 next.prev.set(prev);
@@ -302,7 +302,7 @@ impl FiberControl {
             (vp, head.name.take())
         };
         // SAFETY: we drive `vp`.
-        drop(unsafe { vp.fibers.pool() }.put(stack));
+        drop(unsafe { vp.worker.fibers.pool() }.put(stack));
         drop(name);
     }
 
@@ -323,17 +323,17 @@ impl FiberControl {
         let vp = unsafe { &*self.vp };
         // Subscribers of `tracing`, which are user code, are called here and on the way back.
         self.parked.resume();
-        let outer = vp.fibers.current.replace(self);
+        let outer = vp.worker.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
-        let depth = vp.depth.replace(self.depth.get());
+        let depth = vp.worker.depth.replace(self.depth.get());
         let locals = stack_local::exchange(self.locals.get());
-        let context = vp.forks.change_context(self.context.get());
+        let context = vp.worker.forks.change_context(self.context.get());
         let result = switch();
-        self.context.set(vp.forks.change_context(context));
+        self.context.set(vp.worker.forks.change_context(context));
         self.locals.set(stack_local::exchange(locals));
-        self.depth.set(vp.depth.replace(depth));
+        self.depth.set(vp.worker.depth.replace(depth));
         vp.change_stack(limit);
-        vp.fibers.current.set(outer);
+        vp.worker.fibers.current.set(outer);
         self.parked.suspend();
         result
     }
@@ -345,11 +345,11 @@ impl FiberControl {
         self.depth.set(DEPTH);
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
-        let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        let running = Running { vp, outer: vp.worker.running.replace(self.frame.as_ptr()) };
         self.below.set(running.outer);
-        self.outer.set(vp.fibers.ending.replace(self));
+        self.outer.set(vp.worker.fibers.ending.replace(self));
         let unwound = self.run(|| catch_unwind(AssertUnwindSafe(unwind)));
-        vp.fibers.ending.set(self.outer.get());
+        vp.worker.fibers.ending.set(self.outer.get());
         drop(running);
         // The report and the payload's destructor are user code. They run only after the fiber has
         // ceased to be current.
@@ -376,7 +376,7 @@ impl FiberControl {
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
         // A parasite that is nested on our stack may be the one that blocks.
-        let _running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        let _running = Running { vp, outer: vp.worker.running.replace(self.frame.as_ptr()) };
         if self.ending.get() {
             // Somebody has caught the unwinding, which begins anew.
             self.suspend();
@@ -411,7 +411,7 @@ impl FiberControl {
             local_refs.set(local_refs.get() + YIELDED);
             // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
             let vp = unsafe { &*self.vp };
-            let _running = Running { vp, outer: vp.running.get() };
+            let _running = Running { vp, outer: vp.worker.running.get() };
             self.suspend();
         } else {
             self.block(crate::sched::yield_now());
@@ -427,7 +427,7 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.vp.running.set(self.outer);
+        self.vp.worker.running.set(self.outer);
     }
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn look_closer(vp: &Vp) {
     // ORDER: INV-EXPOSED, the owner's side: the request has been taken back.
     fence(Ordering::SeqCst);
     // SAFETY: we drive `vp`.
-    unsafe { vp.forks.replace_stolen() };
+    unsafe { vp.worker.forks.replace_stolen() };
     vp.machine().wake_one(vp);
 }
 
@@ -299,7 +299,7 @@ pub(crate) fn look_closer(vp: &Vp) {
 ///
 /// The caller drives `stealer`.
 pub(crate) fn steal(stealer: &Vp) -> bool {
-    let exposes = |vp: &Vp| !ptr::eq(vp, stealer) && vp.forks.has_exposed();
+    let exposes = |vp: &Vp| !ptr::eq(vp, stealer) && vp.worker.forks.has_exposed();
     let spare_worker = || steal_from(stealer.machine().find_spare_worker(exposes)?, stealer);
     let stolen = others(stealer).find_map(|victim| steal_from(victim, stealer)).or_else(spare_worker);
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
@@ -313,8 +313,8 @@ pub(crate) fn steal(stealer: &Vp) -> bool {
 pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
     let shares = &stealer.machine().shares;
     let seems_within = |victim: &Vp| {
-        let within = victim.forks.within.load(Ordering::Relaxed);
-        within != 0 && victim.forks.has_exposed() && shares.is_within(within, ancestor)
+        let within = victim.worker.forks.within.load(Ordering::Relaxed);
+        within != 0 && victim.worker.forks.has_exposed() && shares.is_within(within, ancestor)
     };
     let spare_worker = || stealer.machine().find_spare_worker(|vp| !ptr::eq(vp, stealer) && seems_within(vp));
     let victim = others(stealer).find(|vp| seems_within(vp)).or_else(spare_worker)?;
@@ -335,7 +335,7 @@ fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
 
 /// Steals the published job. Returns its thread, which is delayed, and its fork scope.
 fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(FrameRef, Arc<ForkScope>)> {
-    let job = victim.forks.published.steal();
+    let job = victim.worker.forks.published.steal();
     if job.is_null() {
         return None;
     }

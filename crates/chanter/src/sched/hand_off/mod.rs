@@ -115,7 +115,7 @@ impl Vp {
 
     /// This OS thread begins to drive us.
     pub(super) fn be_known(&self) {
-        self.os_thread.store(os_thread::own(), Ordering::Relaxed);
+        self.worker.os_thread.store(os_thread::own(), Ordering::Relaxed);
     }
 
     /// Begins a use of what is ready here: see [`Ownership`]. A stand-in's fails, and
@@ -160,7 +160,7 @@ impl Vp {
     /// Whether the core is in use without this one, which holds the seat: by who has
     /// lost it. Then it sees to what becomes ready here, and wants no more.
     pub(super) fn has_enough(&self) -> bool {
-        self.principal().computes_aside.load(Ordering::Relaxed)
+        self.principal().spare.computes_aside.load(Ordering::Relaxed)
     }
 
     /// Who holds the seat.
@@ -204,7 +204,7 @@ impl Vp {
             return false;
         }
         self.machine().record().reclaim(self.index);
-        self.computes_aside.store(false, Ordering::Relaxed);
+        self.spare.computes_aside.store(false, Ordering::Relaxed);
         if slept {
             // The stand-in waits in our poller.
             self.reactor.notify();
@@ -216,13 +216,13 @@ impl Vp {
     /// is told to the stand-in, whose core is in use, and lies where no stealer comes. For the others it is as if the turn
     /// began anew: it is handed over again after a quantum.)
     fn comes_back(&self) -> bool {
-        let (spawned, since) = self.spawned_away.get();
+        let (spawned, since) = self.spare.spawned_away.get();
         if spawned + 1 < SPAWNED_AWAY {
-            self.spawned_away.set((spawned + 1, since));
+            self.spare.spawned_away.set((spawned + 1, since));
             return false;
         }
         let now = Instant::now();
-        self.spawned_away.set((0, now));
+        self.spare.spawned_away.set((0, now));
         if now.duration_since(since) > SPAWNS || self.is_spare_worker() || !self.try_reclaim() {
             return false;
         }
@@ -243,14 +243,17 @@ impl Vp {
         own.append(theirs);
         // SAFETY: as above; `kept` is the holder's.
         let (own, kept) = unsafe {
-            (if self.is_spare_worker() { &mut *self.kept.get() } else { self.soon() }, &mut *from.kept.get())
+            (
+                if self.is_spare_worker() { &mut *self.spare.kept.get() } else { self.soon() },
+                &mut *from.spare.kept.get(),
+            )
         };
         own.append(kept);
         self.policy_has_some();
-        self.terms.set(from.terms.get());
-        let slept = principal.is_down.load(Ordering::Relaxed);
+        self.core.terms.set(from.core.terms.get());
+        let slept = principal.core.is_down.load(Ordering::Relaxed);
         if slept {
-            principal.is_down.store(false, Ordering::Relaxed);
+            principal.core.is_down.store(false, Ordering::Relaxed);
             // It is counted as awake again, for the new holder.
             principal.sleeper.rise();
             self.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
@@ -267,8 +270,8 @@ impl Vp {
             return self.dispatch();
         }
         self.drain_inbox();
-        let own_first = !self.own_turn.get();
-        self.own_turn.set(own_first);
+        let own_first = !self.spare.own_turn.get();
+        self.spare.own_turn.set(own_first);
         if own_first && self.run_own() {
             return true;
         }
@@ -290,7 +293,7 @@ impl Vp {
     /// Driver of a stand-in: runs one of the threads that are bound to it.
     fn run_own(&self) -> bool {
         // SAFETY: `own` is the driver's; the borrow ends here.
-        let thread = unsafe { &mut *self.own.get() }.pop_front();
+        let thread = unsafe { &mut *self.spare.own.get() }.pop_front();
         thread.map(|thread| self.run(thread)).is_some()
     }
 
@@ -312,7 +315,7 @@ impl Vp {
         if self.is_spare_worker() {
             if self.is_bound_to(&thread) {
                 // SAFETY: `own` is the driver's; the borrow ends here.
-                return unsafe { &mut *self.own.get() }.push_back(thread);
+                return unsafe { &mut *self.spare.own.get() }.push_back(thread);
             }
             if self.enter_slowly() {
                 self.enqueue_inside(self.principal(), thread, reason);
@@ -350,7 +353,7 @@ impl Vp {
         match thread.kind() {
             Kind::Local => {
                 // SAFETY: the holder's; the borrow ends here.
-                unsafe { &mut *self.kept.get() }.push_back(thread);
+                unsafe { &mut *self.spare.kept.get() }.push_back(thread);
                 None
             }
             Kind::Host | Kind::Parasite | Kind::Pinned => Some(thread),
@@ -364,7 +367,7 @@ impl Vp {
 
     /// Whether the thread is being polled here, or by a stand-in: a hint.
     pub(crate) fn seems_to_run(&self, thread: *const Header) -> bool {
-        let runs = |vp: &Self| std::ptr::eq(vp.running.get(), thread);
+        let runs = |vp: &Self| std::ptr::eq(vp.worker.running.get(), thread);
         runs(self)
             || self
                 .machine()
@@ -377,7 +380,7 @@ impl Vp {
     pub(super) fn drop_own(&self) -> bool {
         let mut any = false;
         // SAFETY: `own` is the driver's; the borrow ends here.
-        while let Some(thread) = unsafe { &mut *self.own.get() }.pop_front() {
+        while let Some(thread) = unsafe { &mut *self.spare.own.get() }.pop_front() {
             any = true;
             drop(thread);
         }
@@ -386,21 +389,21 @@ impl Vp {
 
     /// Driver of a stand-in: whether threads are bound to it.
     fn has_own(&self) -> bool {
-        if !self.has_locals.get() {
+        if !self.worker.has_locals.get() {
             return false;
         }
-        if !self.fibers.is_empty() {
+        if !self.worker.fibers.is_empty() {
             return true;
         }
         // SAFETY: this OS thread owns the arena.
-        let frames = unsafe { self.arena.frames_in_use() };
+        let frames = unsafe { self.worker.arena.frames_in_use() };
         let has_own = frames.into_iter().any(|frame| {
             // SAFETY: in use; `Local` frames are freed by us alone while they
             // are not complete.
             let header = unsafe { frame.as_ref() };
             header.kind.get() == Kind::Local && !header.state.is_complete()
         });
-        self.has_locals.set(has_own);
+        self.worker.has_locals.set(has_own);
         has_own
     }
 }

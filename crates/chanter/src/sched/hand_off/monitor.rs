@@ -185,7 +185,7 @@ fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
 impl Vp {
     fn ask_to_yield(&self, turn: u64, asked: &mut Vec<(*const Self, u64)>) {
         // ORDER: Relaxed: a request that is seen late is served late.
-        self.asked_turn.store(turn, Ordering::Relaxed);
+        self.worker.asked_turn.store(turn, Ordering::Relaxed);
         asked.push((self, turn));
     }
 }
@@ -245,8 +245,8 @@ impl Watched {
         drop(spare_workers);
         for (vp, beside) in machine.vps.iter().zip(&self.beside) {
             let computes = *beside > 0;
-            if vp.computes_aside.load(Ordering::Relaxed) != computes {
-                vp.computes_aside.store(computes, Ordering::Relaxed);
+            if vp.spare.computes_aside.load(Ordering::Relaxed) != computes {
+                vp.spare.computes_aside.store(computes, Ordering::Relaxed);
                 if !computes {
                     // The core is free: there may be work elsewhere.
                     vp.notify();
@@ -262,7 +262,7 @@ impl Usage {
     }
 
     fn of(vp: &Vp, at: Instant) -> Self {
-        Self { at, used: os_thread::used(vp.os_thread.load(Ordering::Relaxed)) }
+        Self { at, used: os_thread::used(vp.worker.os_thread.load(Ordering::Relaxed)) }
     }
 
     /// How long the thread has had a core between the two moments.
@@ -282,11 +282,11 @@ impl Usage {
         }
         if self.at == now {
             // It has just been looked at.
-            return vp.principal().computes_aside.load(Ordering::Relaxed);
+            return vp.principal().spare.computes_aside.load(Ordering::Relaxed);
         }
         let later = Self::of(vp, now);
-        let computes =
-            self.computed_until(&later) || os_thread::is_runnable(vp.os_thread.load(Ordering::Relaxed));
+        let computes = self.computed_until(&later)
+            || os_thread::is_runnable(vp.worker.os_thread.load(Ordering::Relaxed));
         *self = later;
         computes
     }
@@ -327,7 +327,7 @@ impl Turn {
         worker: &mut Usage,
         asked: &mut Vec<(*const Vp, u64)>,
     ) -> Duration {
-        let seen = if vp.sleeper.is_awake() && !vp.is_down.load(Ordering::Relaxed) {
+        let seen = if vp.sleeper.is_awake() && !vp.core.is_down.load(Ordering::Relaxed) {
             vp.with_holder(|holder| (ptr::from_ref(holder), holder.counters.polls.get()))
         } else {
             None
@@ -360,7 +360,7 @@ impl Turn {
         }
         let usage = Usage::of(holder, now);
         if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
-            && os_thread::is_runnable(holder.os_thread.load(Ordering::Relaxed))
+            && os_thread::is_runnable(holder.worker.os_thread.load(Ordering::Relaxed))
         {
             // It waits for a core.
             (self.asked, self.usage) = (Some(now), usage);

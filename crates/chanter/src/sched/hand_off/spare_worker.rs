@@ -26,16 +26,18 @@ impl SpareWorker {
     fn new(principal: &Vp) -> Self {
         // Never asked: a stand-in calls its principal's.
         let policy = Box::new(Fifo::new());
-        let vp = Vp::new(principal.index, policy, Reactor::parker(), None, principal.channels.layout());
-        let vp = AliasedBox::new(Vp { home: Home::nowhere(), ..vp });
+        let mut vp =
+            Vp::new(principal.index, policy, Reactor::parker(), None, principal.worker.channels.layout());
+        vp.worker.home = Home::nowhere();
+        let vp = AliasedBox::new(vp);
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);
         vp.leader.set(vp.as_ptr());
-        vp.is_free.store(true, Ordering::Relaxed);
+        vp.spare.is_free.store(true, Ordering::Relaxed);
         // Its frames are the principal's.
-        vp.arena.belong_to(principal.opaque());
+        vp.worker.arena.belong_to(principal.opaque());
         if let Some(observer) = principal.machine().observer() {
-            vp.arena.tell(observer);
+            vp.worker.arena.tell(observer);
         }
         Self { vp }
     }
@@ -55,8 +57,8 @@ impl Vp {
         let number = spare_worker.counters.polls.get();
         let mut slept = false;
         let is_passed = self.ownership.pass(&holder.owner, &spare_worker.owner, || {
-            spare_worker.is_free.store(false, Ordering::Relaxed);
-            self.computes_aside.store(computes, Ordering::Relaxed);
+            spare_worker.spare.is_free.store(false, Ordering::Relaxed);
+            self.spare.computes_aside.store(computes, Ordering::Relaxed);
             slept = spare_worker.take_over(holder);
         });
         if !is_passed {
@@ -74,7 +76,7 @@ impl Vp {
         let mut spare_workers = self.machine().spare_workers();
         let is_free = |other: &SpareWorker| {
             // ORDER: Acquire: it has done what it had to do.
-            std::ptr::eq(other.vp.principal(), self) && other.vp.is_free.load(Ordering::Acquire)
+            std::ptr::eq(other.vp.principal(), self) && other.vp.spare.is_free.load(Ordering::Acquire)
         };
         let index = match spare_workers.iter().position(is_free) {
             Some(index) => index,
@@ -93,18 +95,18 @@ impl Vp {
     /// Runs on the OS thread of a stand-in.
     pub(crate) fn spare_worker(&self) {
         loop {
-            self.is_over.set(false);
+            self.spare.is_over.set(false);
             {
                 let driving = Driving::new(self);
-                driving.run_until(&|| self.machine().is_closing() || self.is_over.get());
+                driving.run_until(&|| self.machine().is_closing() || self.spare.is_over.get());
                 if self.machine().is_closing() {
                     // What is left in the queues goes to the worker, or ends
                     // with the machine.
                     driving.end_local_threads();
                 }
             }
-            self.fibers.shrink();
-            self.channels.shrink();
+            self.worker.fibers.shrink();
+            self.worker.channels.shrink();
             self.sleeper.vacate();
             // INV-SLEEP: the seat is given to us before we are woken.
             if self.machine().is_closing() || !self.is_needed() || !self.sleeper.occupy() {
@@ -118,10 +120,10 @@ impl Vp {
     #[cold]
     pub(crate) fn rest_aside(&self, over: &dyn Fn() -> bool) {
         // Nested, it has the thread below.
-        let has_own = !self.running.get().is_null() || self.has_own();
+        let has_own = !self.worker.running.get().is_null() || self.has_own();
         if !has_own {
             // ORDER: Release: what we did comes before what is given to us.
-            self.is_free.store(true, Ordering::Release);
+            self.spare.is_free.store(true, Ordering::Release);
         }
         self.sleeper.announce();
         let begun = Instant::now();
@@ -131,7 +133,7 @@ impl Vp {
         }
         self.sleeper.rise();
         if !has_own && begun.elapsed() >= IDLE && !self.is_needed() {
-            self.is_over.set(true);
+            self.spare.is_over.set(true);
         } else {
             self.begin_to_be_busy();
         }

@@ -66,7 +66,7 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
     #[inline]
     fn begin(&mut self) {
         let vp = Vp::current().expect("threads are polled by a driver");
-        let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
+        let frame = NonNull::new(vp.worker.running.get()).expect("a thread is being polled");
         let Plan { size, name, site, .. } = &mut self.plan;
         let stack = match FiberControl::begin(vp, frame, *size, name.take(), site) {
             Ok(stack) => stack,

@@ -258,13 +258,13 @@ pub(super) fn body_of<F: FnOnce() -> T + Send, T: Send>(
 /// Whether the caller is on a fiber's stack, and so may block without blocking its virtual
 /// processor. False while a panic unwinds the stack.
 pub fn is_fiber() -> bool {
-    Vp::current().is_some_and(|vp| vp.fibers.current().is_some())
+    Vp::current().is_some_and(|vp| vp.worker.fibers.current().is_some())
 }
 
 /// The name of the calling fiber, if it has one.
 pub fn name() -> Option<String> {
     let vp = Vp::current()?;
-    vp.fibers.running()?.name.as_deref().map(str::to_owned)
+    vp.worker.fibers.running()?.name.as_deref().map(str::to_owned)
 }
 
 /// Lets the other threads of the virtual processor run first. This is the blocking form of
@@ -280,7 +280,7 @@ pub fn name() -> Option<String> {
 #[inline]
 pub fn yield_now() {
     let Some(vp) = Vp::current() else { return std::thread::yield_now() };
-    match vp.fibers.current() {
+    match vp.worker.fibers.current() {
         Some(head) => head.yield_now(),
         None => crate::sched::block_here(crate::sched::yield_now()),
     }
@@ -292,7 +292,7 @@ pub fn yield_now() {
 #[inline(never)]
 pub(crate) fn end_turn() {
     if let Some(vp) = Vp::current()
-        && let Some(head) = vp.fibers.current()
+        && let Some(head) = vp.worker.fibers.current()
     {
         crate::sched::end_long_turn();
         head.yield_now();

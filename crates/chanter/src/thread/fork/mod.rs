@@ -68,7 +68,7 @@ where
     let Some(vp) = Vp::current() else { return (a(), b()) };
     let job = StackJob::new(b);
     // SAFETY: we drive `vp`. The job stays in place, and is joined below, or by the guard.
-    unsafe { vp.forks.push(job.job()) };
+    unsafe { vp.worker.forks.push(job.job()) };
     let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
         fork::look_closer(vp);

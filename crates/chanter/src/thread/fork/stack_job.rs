@@ -58,7 +58,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
         // SAFETY: the job is the driver's as long as it is not shared, and ours
         // when its thread is determined.
         unsafe {
-            if vp.forks.take(self.job()) {
+            if vp.worker.forks.take(self.job()) {
                 return ManuallyDrop::take(&mut *self.body.get())();
             }
             match self.wait(vp) {
@@ -77,7 +77,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     pub(super) unsafe fn abandon(&self, vp: &Vp) {
         // SAFETY: as in `join`.
         unsafe {
-            if !vp.forks.take(self.job())
+            if !vp.worker.forks.take(self.job())
                 && let Some(result) = self.wait(vp)
             {
                 // One panic is on its way already.
@@ -107,11 +107,11 @@ impl Sent {
     /// The job is shared, and this is called once.
     unsafe fn run(self, fork_scope: Arc<ForkScope>) {
         let vp = Vp::current().expect("threads run on virtual processors");
-        let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
+        let outer = vp.worker.forks.change_context(Arc::as_ptr(&fork_scope));
         // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
         unsafe { Job::run(self.0) };
         // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
-        vp.forks.change_context(outer);
+        vp.worker.forks.change_context(outer);
     }
 
     /// [`JobTable::delay`].

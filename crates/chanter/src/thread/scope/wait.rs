@@ -30,7 +30,7 @@ pub(super) fn wait(task_tracker: &TaskTracker) -> Option<Payload> {
     let no_way_out = NoWayOut;
     let unwound = match Vp::current() {
         // A fiber that is being ended cannot be suspended any more.
-        Some(vp) if vp.fibers.is_ending() => {
+        Some(vp) if vp.worker.fibers.is_ending() => {
             end(task_tracker);
             None
         }
