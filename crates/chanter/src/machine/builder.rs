@@ -35,10 +35,10 @@ pub struct Builder {
 }
 
 /// Makes the policy of the one virtual processor of a simulated machine, and what decides there.
-type SimulationMaker = Box<dyn FnOnce() -> (Box<dyn Policy>, Box<dyn Simulate>)>;
+pub(super) type SimulationMaker = Box<dyn FnOnce() -> (Box<dyn Policy>, Box<dyn Simulate>)>;
 
 /// Makes the policy of the virtual processor with the given index.
-type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
+pub(super) type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

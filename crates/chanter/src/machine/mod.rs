@@ -64,6 +64,31 @@ pub struct Machine {
     pub(super) shared: Arc<Shared>,
 }
 
+/// Makes `count` virtual processors; the first `crews` of them get a poller. A simulated machine has one.
+fn processors(
+    count: usize,
+    crews: usize,
+    policy: Option<builder::PolicyMaker>,
+    simulation: Option<builder::SimulationMaker>,
+) -> io::Result<Box<[Box<Vp>]>> {
+    if let Some(simulation) = simulation {
+        let (policy, simulated) = simulation();
+        return Ok(Box::from([Box::new(Vp::new(
+            0,
+            policy,
+            Reactor::without_poller(),
+            Some(simulated),
+            CHANNEL,
+        ))]));
+    }
+    let policy = policy.unwrap_or_else(|| Box::new(|_| Box::new(WorkStealing::new())));
+    let processor = |index| {
+        let reactor = if index < crews { Reactor::new()? } else { Reactor::without_poller() };
+        Ok(Box::new(Vp::new(index, policy(index), reactor, None, CHANNEL)))
+    };
+    (0..count).map(processor).collect()
+}
+
 impl Machine {
     /// Makes the machine that was configured, and starts its workers.
     pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
@@ -81,21 +106,8 @@ impl Machine {
         } else {
             builder.vps
         });
-        let policy = builder.policy.unwrap_or_else(|| Box::new(|_| Box::new(WorkStealing::new())));
         let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
-        let vps = match builder.simulation {
-            Some(simulation) => {
-                let (policy, simulated) = simulation();
-                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), Some(simulated), CHANNEL))])
-            }
-            None => (0..builder.vps)
-                .map(|index| {
-                    let leads = index < crews;
-                    let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
-                    Ok(Box::new(Vp::new(index, policy(index), reactor, None, CHANNEL)))
-                })
-                .collect::<io::Result<Box<[_]>>>()?,
-        };
+        let vps = processors(builder.vps, crews, builder.policy, builder.simulation)?;
         let count = vps.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
         let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(vps.len()));

@@ -1,5 +1,6 @@
 //! The scheduler: what the driver of a virtual processor does.
 
+use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
@@ -313,29 +314,10 @@ impl Vp {
     /// Waits for something to run. Returns a thread that it found elsewhere. The caller is inside, and this is its last
     /// act there.
     fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
-        let vp = self.principal();
-        let may_steal = self.may_steal(now);
-        if may_steal {
-            self.ask_for_half();
-        }
-        if self.look_at_long_turns(over) {
-            self.exit();
-            return None;
-        }
-        if self.spin(over) {
-            self.stop_asking();
-            self.exit();
-            return None;
-        }
-        if !self.has_enough()
-            && let Some(thread) = self.search(may_steal)
-        {
-            self.stop_asking();
-            self.core.watch.set(HEARTBEAT);
-            let thread = self.admit(thread);
-            self.exit();
+        if let ControlFlow::Break(thread) = self.look_elsewhere(now, over) {
             return thread;
         }
+        let vp = self.principal();
         self.policy().idle();
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
@@ -354,16 +336,8 @@ impl Vp {
             && !self.others_wait()
         {
             is_asleep = true;
-            let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
-            let timeout = match (due, self.watch_for()) {
-                (Some(due), Some(watch)) => Some(due.min(watch)),
-                (due, watch) => due.or(watch),
-            };
             let stacks = self.worker.fibers.patience();
-            let visitors = self.patience_for_visitors();
-            let backoff = self.steals.rest_of_backoff(now);
-            let timeout =
-                [timeout, self.patience(), stacks, visitors, backoff, pump].into_iter().flatten().min();
+            let timeout = [self.sleep_time(now), stacks, pump].into_iter().flatten().min();
             self.counters.sleeps.add_one();
             // The seat may be taken while we wait.
             self.exit();
@@ -392,6 +366,41 @@ impl Vp {
             self.look_for_deadlock();
         }
         None
+    }
+
+    /// The last looks before a park: at long turns, for a moment at the inbox, and at the threads of others. Stops the
+    /// park, perhaps with a thread. The caller is inside; it is not any more if this stops.
+    fn look_elsewhere(&self, now: Instant, over: &dyn Fn() -> bool) -> ControlFlow<Option<Ready>> {
+        let may_steal = self.may_steal(now);
+        if may_steal {
+            self.ask_for_half();
+        }
+        if self.look_at_long_turns(over) {
+            self.exit();
+            return ControlFlow::Break(None);
+        }
+        if self.spin(over) {
+            self.stop_asking();
+            self.exit();
+            return ControlFlow::Break(None);
+        }
+        if !self.has_enough()
+            && let Some(thread) = self.search(may_steal)
+        {
+            self.stop_asking();
+            self.core.watch.set(HEARTBEAT);
+            let thread = self.admit(thread);
+            self.exit();
+            return ControlFlow::Break(thread);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// How long to sleep at most: until a timer is due, or the next look at the others.
+    fn sleep_time(&self, now: Instant) -> Option<Duration> {
+        let due = self.principal().timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+        let (watch, visitors) = (self.watch_for(), self.patience_for_visitors());
+        [due, watch, self.patience(), visitors, self.steals.rest_of_backoff(now)].into_iter().flatten().min()
     }
 
     /// Behind a wait: whether nobody has taken the seat.
