@@ -246,7 +246,7 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 }
 
 /// The virtual processors of a machine, as policies know them. Each index is below the count.
-pub(crate) trait Processors {
+pub(crate) trait Processors: Sync {
     fn count(&self) -> usize;
 
     /// A thread of the virtual processor `index`, for `stealer`.

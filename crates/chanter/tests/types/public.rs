@@ -12,6 +12,8 @@ pub(crate) fn names(name: &str, src: &Path) -> Names {
     read(name, &src.join("lib.rs"), src, &mut names);
     // It has but what lies elsewhere.
     names.remove(&format!("{name}::prelude"));
+    // For what macros expand to.
+    names.retain(|module, _| !module.contains("::__"));
     names
 }
 
@@ -47,6 +49,12 @@ fn read(module: &str, file: &Path, folder: &Path, names: &mut Names) {
             while !used.contains(';') {
                 used.push_str(lines.next().expect("a `use` ends"));
             }
+            // All that a private module shows is public here.
+            if let Some(name) = used.strip_prefix("crate::").and_then(|path| path.strip_suffix("::*;")) {
+                let (file, below) = given(&text, folder, name).unwrap_or_else(|| room(folder, name));
+                read(&here, &file, &below, names);
+                continue;
+            }
             // A module that is re-exported itself.
             let alone =
                 used.strip_suffix(';').filter(|path| path.contains("::") && !path.contains(['{', ' ']));
@@ -54,15 +62,22 @@ fn read(module: &str, file: &Path, folder: &Path, names: &mut Names) {
             if let Some(path) = path.map(|path| path.trim_start_matches("crate::")) {
                 let name = path.rsplit("::").next().expect("the last");
                 let parent = path.split("::").take(path.matches("::").count());
-                let (file, folder) =
-                    room(&parent.fold(folder.to_owned(), |folder, name| folder.join(name)), name);
+                let (file, folder) = room(
+                    &parent.fold(folder.to_owned(), |folder, name| {
+                        given(&text, &folder, name).map_or_else(|| folder.join(name), |(_, below)| below)
+                    }),
+                    name,
+                );
                 if file.exists() {
                     read(&format!("{here}::{name}"), &file, &folder, names);
                 }
             }
             // A name in a public module is public there.
             let from = used.split("::").next().expect("the first");
-            if text.lines().any(|line| line == format!("pub mod {from};")) {
+            if text
+                .lines()
+                .any(|line| line == format!("pub mod {from};") || line == format!("pub mod {from} {{"))
+            {
                 continue;
             }
             let used = used.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -71,6 +86,16 @@ fn read(module: &str, file: &Path, folder: &Path, names: &mut Names) {
             names.entry(here).or_default().insert(name.to_owned());
         }
     }
+}
+
+/// The file of the module `name` that `text` declares with its path, and the folder of its submodules.
+fn given(text: &str, folder: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
+    let declared = text.lines().position(|line| line == format!("mod {name};"))?;
+    let path =
+        text.lines().nth(declared.checked_sub(1)?)?.strip_prefix("#[path = \"")?.strip_suffix("\"]")?;
+    let file = folder.join(path);
+    let below = file.parent()?.to_owned();
+    Some((file, below))
 }
 
 /// The file of the module `name`, and the folder of its submodules.
