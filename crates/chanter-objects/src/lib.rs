@@ -111,7 +111,7 @@ pub use reference::Ref;
 /// Their arguments and answers are data (`Serialize`, `DeserializeOwned`), their futures are `Send`, and the type is
 /// not generic. A method that is `#[method(.., local)]` is exempt: it can be called in its own process only.
 /// Processes know a method by the hash of `path::Type::method#signature`, so another version of the program may not
-/// know it. Such processes are refused when they join a job (`Process::acknowledge`). If nobody has checked, the
+/// know it. Such processes are refused when they join a job (`Process::agree`). If nobody has checked, the
 /// caller gets [`ObjectError::Incompatible`].
 ///
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and

@@ -6,7 +6,7 @@
 //! | held | 0 | that of the hold | 0 |
 //! | release | the port | 0 | 0 |
 //! | unpacked | 0 | the transfer's number, not 0 | 0 |
-//! | sees, seen | 0 | 0 | the process that has gone |
+//! | confirm, confirmed | 0 | 0 | the process that has gone |
 
 use crate::engine::ProcessId;
 use crate::wire::{Header, Kind, Slot};

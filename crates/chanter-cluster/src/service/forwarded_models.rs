@@ -100,7 +100,7 @@ impl Caller {
     /// Asserts that the call has ended once, and returns its end.
     fn assert_ended(&self) -> End {
         let ends = self.ends.lock().unwrap();
-        assert_eq!(ends.len(), 1, "INV-HANDED: the call has ended so: {ends:?}");
+        assert_eq!(ends.len(), 1, "INV-FORWARDED: the call has ended so: {ends:?}");
         ends[0]
     }
 }
@@ -223,7 +223,7 @@ fn answered_or_handed_on(gives: bool) {
     assert_eq!(
         usize::from(answers) + usize::from(hands_on.join().unwrap()),
         1,
-        "INV-HANDED: one has the request"
+        "INV-FORWARDED: one has the request"
     );
 }
 
@@ -252,6 +252,6 @@ fn models_handed_is_not_lost_if_it_cannot_be_handed_on() {
         };
         let answered = duty.take().is_some();
         hands_on.join().unwrap();
-        assert!(answered || duty.take().is_some(), "INV-HANDED: nobody has the request");
+        assert!(answered || duty.take().is_some(), "INV-FORWARDED: nobody has the request");
     });
 }

@@ -334,6 +334,6 @@ static HAVES: Service = Service::new(HAVE, || {
 
 impl<T> fmt::Debug for RemoteContinuation<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FarContinuation({}.{})", self.process, self.cell)
+        write!(f, "RemoteContinuation({}.{})", self.process, self.cell)
     }
 }

@@ -125,7 +125,7 @@ impl Home {
         if is_live {
             // SAFETY: inside, by a generation that is live.
             let value = unsafe { &*self.slot.value::<Value>() };
-            assert_eq!(value.0.load(Relaxed), 0, "INV-MOVED 1: what is live is here");
+            assert_eq!(value.0.load(Relaxed), 0, "INV-MIGRATION 1: what is live is here");
         }
         self.leave(hold_kind);
         is_live
@@ -247,7 +247,7 @@ fn comes_home_while_it_is_asked_for() {
             for _ in 0..2 {
                 match home.is_asked(&hosted) {
                     Asked::Ran => return,
-                    Asked::Ended => panic!("INV-MOVED 4: its owner is there"),
+                    Asked::Ended => panic!("INV-MIGRATION 4: its owner is there"),
                     Asked::Elsewhere => thread::yield_now(),
                 }
             }
@@ -275,7 +275,7 @@ fn comes_home_while_it_is_asked_for_there() {
     assert!(home.moves_away());
     let asks = {
         let home = home.clone();
-        thread::spawn(move || assert!(home.is_found() != Asked::Ended, "INV-MOVED 3: its owner is there"))
+        thread::spawn(move || assert!(home.is_found() != Asked::Ended, "INV-MIGRATION 3: its owner is there"))
     };
     home.comes_home_at_once();
     asks.join().unwrap();
@@ -303,9 +303,9 @@ fn moves_while_its_owner_goes() {
     let moved = moves.join().unwrap();
     assert!(
         home.table.lock().unwrap().get(home.name()).is_none(),
-        "INV-MOVED 2: it is owned elsewhere for ever"
+        "INV-MIGRATION 2: it is owned elsewhere for ever"
     );
-    assert_eq!(home.ended_there.load(Relaxed), u32::from(moved), "INV-MOVED 2: it ends once there");
+    assert_eq!(home.ended_there.load(Relaxed), u32::from(moved), "INV-MIGRATION 2: it ends once there");
     assert_eq!(home.values.load(Relaxed), 1, "its value ends once here");
 }
 

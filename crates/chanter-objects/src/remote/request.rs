@@ -39,7 +39,7 @@ pub(super) type Name = (u32, u32, u32);
 /// The way by which a request has come to its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Sent to the object's home.
+    /// Sent to the object's home, or to the process in which it was made.
     Home,
     /// Forwarded by the object's home, which is given.
     HandedOn(Name),

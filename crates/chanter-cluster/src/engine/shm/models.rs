@@ -340,7 +340,7 @@ fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     node.port(RECEIVER).fall_asleep();
     let sleeps = !node.port(RECEIVER).has_work() && !incoming.watches().has_work(&**node);
     let rings = sending.join().unwrap();
-    assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
+    assert!(!sleeps || rings, "INV-NOTIFY: it sleeps, and nobody wakes it");
 }
 
 /// INV-NOTIFY for a watched piece: one of two OS threads takes and then sleeps; the other one does so before or
@@ -449,7 +449,7 @@ fn told_of_room(times: u8, taker: usize) {
     port.fall_asleep();
     let sleeps = waits && !port.is_given_room();
     let rings = taking.join().unwrap();
-    assert!(!sleeps || rings, "INV-BELL: it waits for room, and nobody wakes it");
+    assert!(!sleeps || rings, "INV-NOTIFY: it waits for room, and nobody wakes it");
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn what_two_give_is_taken_or_wakes() {
         port.fall_asleep();
         let sleeps = waits.contains(&true) && !port.is_given_room();
         let rings = taking.map(|taking| taking.join().unwrap());
-        assert!(!sleeps || rings.contains(&true), "INV-BELL: it waits for room, and nobody wakes it");
+        assert!(!sleeps || rings.contains(&true), "INV-NOTIFY: it waits for room, and nobody wakes it");
     });
 }
 
@@ -507,10 +507,10 @@ fn wanted_twice() {
     };
     assert!(port.want_slots(SlotsNeeded::of(2)));
     giving.join().unwrap();
-    assert!(port.take_room(), "INV-BELL: room was given, and nobody has seen it");
+    assert!(port.take_room(), "INV-NOTIFY: room was given, and nobody has seen it");
     assert!(!port.take_room());
     port.give_room(2);
-    assert!(port.take_room(), "INV-BELL: room is wanted, and was not given");
+    assert!(port.take_room(), "INV-NOTIFY: room is wanted, and was not given");
 }
 
 #[test]
