@@ -17,6 +17,10 @@
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
 //! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
+// The kit for engines names this crate as its users do.
+#[cfg(all(test, not(loom)))]
+extern crate self as chanter_cluster;
+
 mod by_peer;
 pub mod engine;
 mod error;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use chanter_cluster::engine::conformance::{Check, Kit};
 use chanter_cluster::engine::{Fault, Faults, Pace, Reliable, Simulated};
+use chanter_conformance::engine::{Check, Kit};
 
 /// Nothing happens: then it is an engine like others.
 #[chanter::test(limit = 600)]

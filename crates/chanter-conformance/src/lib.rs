@@ -1,5 +1,6 @@
-//! Kits that test what you write for Chanter: [`policy`] tests a scheduling policy.
-//!
-//! The kit for engines of clusters is `chanter_cluster::engine::conformance`.
+//! Kits that test what you write for Chanter: [`policy`] tests a scheduling policy, and `engine`, with the feature
+//! `cluster`, an engine of clusters.
 
+#[cfg(feature = "cluster")]
+pub mod engine;
 pub mod policy;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use chanter_cluster::engine::conformance::Kit;
+use chanter_conformance::engine::Kit;
 use chanter_zenoh::Zenoh;
 
 async fn over_tcp(count: u32) -> Vec<Zenoh> {

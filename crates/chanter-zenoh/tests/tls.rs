@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::conformance::{Check, Kit};
+use chanter_conformance::engine::{Check, Kit};
 use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Access, Config, StartError, Tls, Zenoh};
 use rcgen::{

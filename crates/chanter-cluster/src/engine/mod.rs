@@ -8,7 +8,12 @@ mod alarm;
 mod certificate;
 #[doc(alias = "turn")]
 pub mod combining_lock;
-pub mod conformance;
+#[cfg(all(test, not(loom)))]
+#[path = "../../../chanter-conformance/src/engine/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the kit is public in its own crate")]
+pub(crate) mod conformance;
+#[cfg(all(test, not(loom)))]
+mod conformance_tests;
 mod local;
 mod reliable;
 #[cfg(unix)]

@@ -10,7 +10,7 @@ mod words;
 use std::time::Duration;
 
 use chanter::Machine;
-use chanter_cluster::engine::conformance::{Check, Kit};
+use chanter_conformance::engine::{Check, Kit};
 use chanter_mpi::{detect, mpirun};
 
 /// Where a process of the job finds the kit.

@@ -1,7 +1,7 @@
 //! Above networks within one process, good ones and bad ones.
 
 use chanter::prelude::*;
-use chanter_cluster::engine::conformance::Kit;
+use chanter_conformance::engine::Kit;
 use chanter_cluster::engine::{Fault, Faults, Local, Pace, Reliable, Simulated};
 
 use super::*;

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use super::*;
+use super::conformance::*;
 use crate::engine::{
-    Caps, Change, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink, Why,
+    Caps, Change, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink, Why,
 };
 use crate::wire::Body;
 

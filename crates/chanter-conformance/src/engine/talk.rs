@@ -9,8 +9,8 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, Seen, message};
 use super::{Finding, Kit};
-use crate::engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
-use crate::wire::{Body, LENGTH};
+use chanter_cluster::engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
+use chanter_cluster::wire::{Body, LENGTH};
 
 /// Longest body that is tried, in bytes.
 const LONGEST: usize = 16 << 20;

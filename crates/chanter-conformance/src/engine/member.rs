@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 
 use super::Finding;
-use crate::engine::{Change, Engine, Full, Idle, Lane, Notifier, Order, Polled, ProcessId, Sink, Why};
-use crate::wire::{Body, Header, Kind};
+use chanter_cluster::engine::{
+    Change, Engine, Full, Idle, Lane, Notifier, Order, Polled, ProcessId, Sink, Why,
+};
+use chanter_cluster::wire::{Body, Header, Kind};
 
 pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 

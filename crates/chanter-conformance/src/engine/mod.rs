@@ -1,7 +1,8 @@
 //! A test kit for engines, yours included.
 //!
 //! ```
-//! use chanter_cluster::engine::{Local, conformance};
+//! use chanter_cluster::engine::Local;
+//! use chanter_conformance::engine as conformance;
 //!
 //! # let machine = chanter::Machine::builder().vps(2).build()?;
 //! # machine.block_on(async {
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! The kit makes clusters of engines in one OS process, and uses each engine as a process would. It polls, sleeps as
-//! long as [`Engine::park`] allows, and is woken by the [`Notifier`](super::Notifier) alone. Capabilities
+//! long as [`Engine::park`] allows, and is woken by the [`Notifier`](chanter_cluster::engine::Notifier) alone. Capabilities
 //! are tried, not believed; [`Check`] lists the checks. A failure names the check and the reason. The kit does not
 //! depend on the speed of the machine. Only an engine that does nothing is waited for as long as the kit's
 //! [patience](Kit::patience).
@@ -21,24 +22,22 @@
 //!
 //! | capability | test |
 //! |---|---|
-//! | [`Order::PerPeer`](super::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
-//! | [`Caps::eager`](super::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
-//! | [`Death::Reports`](super::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
-//! | [`Loss::Any`](super::Loss::Any) | none less: make the cluster on a link that loses nothing |
+//! | [`Order::PerPeer`](chanter_cluster::engine::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
+//! | [`Caps::eager`](chanter_cluster::engine::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
+//! | [`Death::Reports`](chanter_cluster::engine::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
+//! | [`Loss::Any`](chanter_cluster::engine::Loss::Any) | none less: make the cluster on a link that loses nothing |
 
 mod ends;
 mod full;
 mod member;
 mod sleep;
 mod talk;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::time::Duration;
 
 use self::member::Member;
-use super::Engine;
+use chanter_cluster::engine::Engine;
 
 /// A check of the kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +61,11 @@ pub enum Check {
     Wakes,
     /// When nothing is left to do, the engine lets its process sleep.
     Rests,
-    /// A process that leaves with [`Leave::Drain`](super::Leave::Drain) is heard to the end, and then has left. The
+    /// A process that leaves with [`Leave::Drain`](chanter_cluster::engine::Leave::Drain) is heard to the end, and then has left. The
     /// same holds for processes that leave together. The others go on.
     Drains,
-    /// A process that leaves with [`Leave::Now`](super::Leave::Now) is gone without waiting. (With
-    /// [`Death::Aborts`](super::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
+    /// A process that leaves with [`Leave::Now`](chanter_cluster::engine::Leave::Now) is gone without waiting. (With
+    /// [`Death::Aborts`](chanter_cluster::engine::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
     LeavesNow,
     /// From a killed process come a prefix of its frames, then its end, then nothing. Frames for it are dropped, and
     /// the others go on.

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use crate::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
+use chanter_cluster::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
 
 /// Number of frames sent before an end, and (in `LENGTH`) bytes of each body.
 const COUNT: u64 = 30;

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{Member, message};
 use super::{Finding, Kit};
-use crate::engine::{Engine, Idle, Lane, Polled};
+use chanter_cluster::engine::{Engine, Idle, Lane, Polled};
 
 /// The point of the other end's falling asleep at which a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
