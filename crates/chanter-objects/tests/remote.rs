@@ -2,7 +2,6 @@
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
-use chanter::event::AsyncEvent;
 use chanter::prelude::*;
 use std::sync::Arc;
 

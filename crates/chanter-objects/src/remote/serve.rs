@@ -70,8 +70,8 @@ where
     )
 }
 
-/// A request whose arguments are still to be read. If it is dropped before that, they are read and dropped, so that
-/// the continuations among them end: its caller has gone, or is not the process that has sent them.
+/// A request whose arguments are still to be read. If it is dropped before that, they are read and dropped, so the
+/// continuations among them end. (Its caller has gone. Or its caller is not the process that has sent them.)
 struct Unread<A> {
     here: Process,
     body: Body,
