@@ -19,7 +19,7 @@ use super::Key;
 use super::context::{ProcessContext, current, home_of, within};
 use super::continuation::{Sent, not_sent, sending};
 use super::migration::whereabouts;
-use super::request::{Asked, How, NOBODY, Name, answered};
+use super::request::{Asked, How, NOBODY, Name, answered, is_unread};
 use super::waits::Waiting;
 use crate::lazy::Answer;
 use crate::{Begun, ObjectError, Ref, slot};
@@ -270,8 +270,7 @@ impl RemoteCall<()> {
 /// Whether the method may have got its arguments.
 fn is_made(outcome: &Result<Body, CallError>) -> bool {
     match outcome {
-        // An object that has ended has not read them.
-        Ok(answer) => answered(answer).0 != Err(ObjectError::Ended),
+        Ok(answer) => !is_unread(answer),
         // The watch on the lost process ends the continuations that were sent there.
         Err(error) => matches!(
             error,

@@ -2,9 +2,11 @@
 //!
 //! A continuation that is sent away leaves a *cell* at home. Its promise is determined there, by a message from the
 //! process that has the continuation. Nobody must wait for a process that has gone, so the home knows the holder of
-//! the continuation. At first this is the process it was sent to, then the one that reports that it has it. When that
-//! process goes, or drops the continuation, or the call that carried it was not made, the promise's touch gives
-//! [`ObjectError::Unanswered`](crate::ObjectError::Unanswered). A cell is determined once, since it is taken out of
+//! the continuation. At first this is the process it was sent to. A holder that sends the continuation on reports the
+//! next one before it sends. A process that reads a continuation and was not named reports itself. Such reports come
+//! from several processes, in any order, so each has a rank that grows with each sending, and the highest one counts.
+//! When the holder goes, or drops the continuation, or the call that carried it was not made, the promise's touch
+//! gives [`ObjectError::Unanswered`](crate::ObjectError::Unanswered). A cell is determined once, since it is taken out of
 //! the table first; later messages find no cell. Its number cannot be guessed, so only processes to which the
 //! continuation was sent can name it.
 
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use chanter::base::stack_local;
 use chanter::{Event, Receiver, Sender, after, choose, mailbox, spawn};
-use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw_here, read, write};
+use chanter_cluster::__table::{SERVICES, Service, gone, linkme, longest, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Process};
 use serde::de::DeserializeOwned;
@@ -61,8 +63,15 @@ type Fill = Box<dyn FnOnce(&[u8]) + Send>;
 struct Cell {
     /// Determines the promise by a value's bytes.
     fill: Fill,
-    /// Carries the number of each process that reports that it has the continuation. Closed with the cell.
-    holders: Sender<u32>,
+    /// Carries the reports of holders. Closed with the cell.
+    holders: Sender<Holder>,
+}
+
+/// A report that a process has the continuation. Of two reports, that of the higher rank is the newer one.
+#[derive(Clone, Copy)]
+struct Holder {
+    process: u32,
+    rank: u32,
 }
 
 impl Cells {
@@ -121,6 +130,8 @@ pub(crate) struct RemoteContinuation<T> {
     context: Weak<ProcessContext>,
     process: u32,
     cell: u64,
+    /// Rank of the report that this process has it.
+    rank: u32,
     /// True once the continuation was sent on or filled.
     is_over: AtomicBool,
     write: fn(Body, &T) -> Result<Body, String>,
@@ -139,6 +150,9 @@ impl<T> RemoteContinuation<T> {
         let mut body = begun(self.cell);
         body.push(1);
         let Ok(body) = (self.write)(body, &value) else { return Err(value) };
+        if longest(&here, self.process).is_none_or(|longest| body.len() > longest as usize) {
+            return Err(value);
+        }
         self.is_over.store(true, Ordering::Relaxed);
         post(&here, self.process, FILL, body);
         Ok(())
@@ -168,6 +182,14 @@ fn ended(cell: u64) -> Body {
     body
 }
 
+/// Reports to a promise's home the process that has the continuation.
+fn report(here: &Process, home: u32, cell: u64, holder: Holder) {
+    let mut body = begun(cell);
+    body.extend_from_slice(&holder.process.to_le_bytes());
+    body.extend_from_slice(&holder.rank.to_le_bytes());
+    post(here, home, HAVE, body);
+}
+
 /// Posts a message, which arrives unless its process goes.
 fn post(here: &Process, process: u32, what: &'static str, body: Body) {
     let at = here.at(process);
@@ -187,6 +209,8 @@ struct Name {
     /// (As bytes, so that the length is the same for all numbers.)
     cell: [u8; 8],
     told: u32,
+    /// Rank of the report that `told` has it. A report of its reader has the next rank.
+    rank: u32,
 }
 
 /// Only an argument of a call of an object can be written, since only there the receiver is known. The sender loses
@@ -202,14 +226,20 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
             What::Process(promise) => {
                 let context = ProcessContext::of(&here);
                 let cell = leave_cell(&context, &here, to, promise.clone());
-                (Name { process: here.number(), cell: cell.to_le_bytes(), told: to }, Sent::Cell(cell))
+                (
+                    Name { process: here.number(), cell: cell.to_le_bytes(), told: to, rank: 0 },
+                    Sent::Cell(cell),
+                )
             }
             What::There(remote) => {
                 if remote.is_over.swap(true, Ordering::Relaxed) {
                     return Err(serde::ser::Error::custom("this continuation was sent away before"));
                 }
                 let (process, cell) = (remote.process, remote.cell);
-                (Name { process, cell: cell.to_le_bytes(), told: here.number() }, Sent::Remote(process, cell))
+                // Before the call that carries it: the home hears this before the end of this process.
+                let rank = remote.rank.saturating_add(1);
+                report(&here, process, cell, Holder { process: to, rank });
+                (Name { process, cell: cell.to_le_bytes(), told: to, rank }, Sent::Remote(process, cell))
             }
         };
         stack_local::with(|sending: Option<&Sending>| {
@@ -223,19 +253,20 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
 
 impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Name { process, cell, told } = Name::deserialize(deserializer)?;
+        let Name { process, cell, told, rank } = Name::deserialize(deserializer)?;
         let cell = u64::from_le_bytes(cell);
         let here = current().ok_or_else(|| serde::de::Error::custom("this process is in no cluster"))?;
+        let rank = rank.saturating_add(1);
+        // The call that carries it was forwarded, as its object has moved.
         if told != here.number() {
-            let mut body = begun(cell);
-            body.extend_from_slice(&here.number().to_le_bytes());
-            post(&here, process, HAVE, body);
+            report(&here, process, cell, Holder { process: here.number(), rank });
         }
         let context = Arc::downgrade(&ProcessContext::of(&here));
         Ok(Self::remote(RemoteContinuation {
             context,
             process,
             cell,
+            rank,
             is_over: AtomicBool::new(false),
             write: write::<T>,
         }))
@@ -260,23 +291,24 @@ where
         state.cells.insert(cell, Cell { fill, holders });
         cell
     };
-    drop(spawn(enter(here, watch(Arc::downgrade(context), cell, to, said))));
+    let first = Holder { process: to, rank: 0 };
+    drop(spawn(enter(here, watch(Arc::downgrade(context), cell, first, said))));
     cell
 }
 
 /// Watches the process that has a cell's continuation, and ends the cell with it. Returns when the cell ends.
-async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: u32, said: Receiver<u32>) {
+async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: Holder, said: Receiver<Holder>) {
     loop {
         let gone = {
             let Some(here) = context.upgrade().and_then(|context| context.here()) else { return };
-            gone(&here, holder)
+            gone(&here, holder.process)
         };
-        match choose((said.recv().wrap(Some), gone.wrap(|_| None))).await {
-            Some(Ok(next)) => holder = next,
+        let next = match choose((said.recv().wrap(Some), gone.wrap(|_| None))).await {
+            Some(Ok(next)) => next,
             Some(Err(_)) => return,
-            // All that the process has sent before its end is here: D3. D3.
+            // All that the process has sent before its end is here: D3.
             None => match said.try_recv() {
-                Ok(next) => holder = next,
+                Ok(next) => next,
                 Err(_) => {
                     if let Some(context) = context.upgrade() {
                         drop(context.cells.take(cell));
@@ -284,6 +316,9 @@ async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: u32, said: 
                     return;
                 }
             },
+        };
+        if next.rank > holder.rank {
+            holder = next;
         }
     }
 }
@@ -306,12 +341,15 @@ async fn filled(caller: Caller, body: Body) -> Result<Body, String> {
 }
 
 async fn had(caller: Caller, body: Body) -> Result<Body, String> {
-    let (cell, holder) = named(&body)?;
-    let holder = <[u8; 4]>::try_from(holder).map_err(|_| "it has no number".to_owned())?;
-    let holder = u32::from_le_bytes(holder);
-    if holder != caller.process() {
-        return Err("a process says for itself alone what it has".to_owned());
+    let (cell, said) = named(&body)?;
+    let numbers = <[u8; 8]>::try_from(said).map_err(|_| "this is no report of a holder".to_owned())?;
+    let [process, rank] =
+        [0, 4].map(|at| u32::from_le_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]]));
+    // Each holder knows the cell's number, and nobody else does. Each may end the cell, so a false report is no more.
+    if process >= caller.here().count() {
+        return Err("there is no such process".to_owned());
     }
+    let holder = Holder { process, rank };
     let holders =
         ProcessContext::of(&caller.here()).cells.lock().cells.get(&cell).map(|cell| cell.holders.clone());
     if let Some(holders) = holders {

@@ -4,7 +4,8 @@
 //!   request: slot u32 | generation u32 | 0 | arguments
 //!            slot u32 | generation u32 | 1 or 2 | of its home: process u32, slot u32, generation u32 | arguments
 //!   answer:  0 | value              1 | why there is none
-//!            2 or 3: the same, behind the object's name and the place where it is, each process u32, slot u32, generation u32
+//!            5: as 1, and the arguments were not read
+//!            2, 3 or 7: the same, behind the object's name and the place where it is, each process u32, slot u32, generation u32
 //! ```
 //!
 //! A request with 1 was forwarded by the home, and its caller is told the place. A request with 2 was sent to a place
@@ -59,6 +60,9 @@ pub(super) struct Asked<'a> {
 const VALUE: u8 = 0;
 const GONE: u8 = 1;
 const PLACED: u8 = 2;
+/// Set beside `GONE`: the arguments were not read, so the continuations among them are still the sender's.
+const UNREAD: u8 = 4;
+const GONE_UNREAD: u8 = GONE | UNREAD;
 
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
@@ -225,9 +229,17 @@ pub(super) fn answer<R: Serialize>(
     result: Result<R, ObjectError>,
     place: Option<Placed>,
 ) -> Result<Body, String> {
+    answer_with(0, result, place)
+}
+
+fn answer_with<R: Serialize>(
+    mark: u8,
+    result: Result<R, ObjectError>,
+    place: Option<Placed>,
+) -> Result<Body, String> {
     let mut body = Body::with_capacity(32);
     let placed = if place.is_some() { PLACED } else { 0 };
-    body.push(placed + if result.is_ok() { VALUE } else { GONE });
+    body.push(mark | placed | if result.is_ok() { VALUE } else { GONE });
     if let Some((object, place)) = place {
         push_name(&mut body, object);
         push_name(&mut body, place);
@@ -236,6 +248,16 @@ pub(super) fn answer<R: Serialize>(
         Ok(value) => write(body, &value),
         Err(gone) => write(body, &gone),
     }
+}
+
+/// The body of an answer to a request whose arguments were not read.
+pub(super) fn unread(why: ObjectError, place: Option<Placed>) -> Result<Body, String> {
+    answer_with::<()>(UNREAD, Err(why), place)
+}
+
+/// Whether an answer says that the request's arguments were not read.
+pub(super) fn is_unread(body: &[u8]) -> bool {
+    body.first().is_some_and(|tag| tag & !PLACED == GONE_UNREAD)
 }
 
 /// The parts of an answer: its value's bytes, and the place of the object.
@@ -252,7 +274,7 @@ pub(super) fn answered(body: &[u8]) -> (Result<&[u8], ObjectError>, Option<Place
         };
         match tag & !PLACED {
             VALUE => Some((Ok(rest), place)),
-            GONE => Some((Err(gone(rest)), place)),
+            GONE | GONE_UNREAD => Some((Err(gone(rest)), place)),
             _ => None,
         }
     };

@@ -1,17 +1,19 @@
 //! The serving side: requests of other processes on objects of this one.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 
 use chanter_cluster::__table::{Begin, Duty, longest, raw, raw_forwarded, read};
-use chanter_cluster::Caller;
 use chanter_cluster::wire::Body;
+use chanter_cluster::{Caller, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::context::{ProcessContext, entered, for_hosted};
-use super::request::{Asked, answer, route, still};
+use super::context::{ProcessContext, entered, for_hosted, within};
+use super::request::{Asked, Placed, answer, route, still, unread};
 use super::waits::told;
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{ObjectError, Ref};
@@ -44,20 +46,21 @@ where
         name,
         move |caller, body| route(allow, caller, body),
         move |caller, body| {
+            let request = Unread::<A>::new(&caller, body);
             entered(caller.here(), async move {
                 let context = ProcessContext::of(&caller.here());
                 let (called, hosted, place) = {
-                    let asked = Asked::read(&body)?;
+                    let asked = Asked::read(&request.body)?;
                     if !asked.is_let_in(allow, &caller, &context) {
-                        return answer::<R>(Err(ObjectError::Refused), None);
+                        return request.refuse(&caller, ObjectError::Refused, None);
                     }
                     let place = asked.tells(&context);
                     match asked.object(&context) {
-                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.hosted(), place),
-                        Err(gone) => return answer::<R>(Err(gone), place),
+                        Ok(to) => (call(to, request.read(&asked)?).into_future(), asked.hosted(), place),
+                        Err(gone) => return request.refuse(&caller, gone, place),
                     }
                 };
-                drop(body);
+                drop(request);
                 let told = told(&context, (caller.origin(), caller.request()), called);
                 drop(context);
                 let result = for_hosted(hosted, told).await;
@@ -65,6 +68,48 @@ where
             })
         },
     )
+}
+
+/// A request whose arguments are still to be read. If it is dropped before that, they are read and dropped, so the
+/// continuations among them end. (Its caller has gone. Or its caller is not the process that has sent them.)
+struct Unread<A> {
+    here: Process,
+    body: Body,
+    is_over: Cell<bool>,
+    end: fn(&Process, &Body),
+    arguments: PhantomData<fn() -> A>,
+}
+
+impl<A: DeserializeOwned> Unread<A> {
+    fn new(caller: &Caller, body: Body) -> Self {
+        Self { here: caller.here(), body, is_over: Cell::new(false), end: Self::end, arguments: PhantomData }
+    }
+
+    /// Reads the arguments.
+    fn read(&self, asked: &Asked<'_>) -> Result<A, String> {
+        self.is_over.set(true);
+        read(asked.arguments)
+    }
+
+    /// The answer to a request that is not run. The caller ends the continuations that it has sent itself.
+    fn refuse(&self, caller: &Caller, why: ObjectError, place: Option<Placed>) -> Result<Body, String> {
+        self.is_over.set(caller.origin() == caller.process());
+        unread(why, place)
+    }
+
+    fn end(here: &Process, body: &Body) {
+        let end = || Asked::read(body).map(|asked| within(here, || drop(read::<A>(asked.arguments))));
+        // Reading is user code. If it panics here, nobody waits for it.
+        let _ = catch_unwind(AssertUnwindSafe(end));
+    }
+}
+
+impl<A> Drop for Unread<A> {
+    fn drop(&mut self) {
+        if !self.is_over.get() {
+            (self.end)(&self.here, &self.body);
+        }
+    }
 }
 
 /// The answer, or [`ObjectError::TooLong`] if it is too long for its caller.
@@ -101,20 +146,21 @@ where
         name,
         move |caller, body| route(allow, caller, body),
         move |caller, duty, body| {
+            let request = Unread::<A>::new(&caller, body);
             entered(caller.here(), async move {
                 let context = ProcessContext::of(&caller.here());
                 let (called, hosted, place) = {
-                    let asked = Asked::read(&body)?;
+                    let asked = Asked::read(&request.body)?;
                     if !asked.is_let_in(allow, &caller, &context) {
-                        return answer::<R>(Err(ObjectError::Refused), None);
+                        return request.refuse(&caller, ObjectError::Refused, None);
                     }
                     let place = asked.tells(&context);
                     match asked.object(&context) {
-                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.hosted(), place),
-                        Err(gone) => return answer::<R>(Err(gone), place),
+                        Ok(to) => (call(to, request.read(&asked)?).into_future(), asked.hosted(), place),
+                        Err(gone) => return request.refuse(&caller, gone, place),
                     }
                 };
-                drop(body);
+                drop(request);
                 let told = told(&context, (caller.origin(), caller.request()), answers(called, duty));
                 drop(context);
                 let result = for_hosted(hosted, told).await;
