@@ -1,8 +1,8 @@
 //! Crews: the virtual processors that one OS thread drives.
 //!
-//! A machine with fewer workers than virtual processors deals these out: worker
-//! `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … for ever, so
-//! that threads which are bound to an OS thread stay on it. The first of them
+//! A machine with fewer workers than virtual processors deals these out. Worker `w` of `n` drives the virtual
+//! processors `w`, `w + n`, `w + 2n`, … for ever, so that threads which are bound to an OS thread stay on it. The
+//! first of them
 //! *leads*: its sleeper, and its poller, are those of the whole crew. The worker
 //! gives each a number of turns, one after the other, and sleeps once, for all of
 //! them, until the first of their timers.
@@ -18,11 +18,11 @@ use super::pump::rest_of_pump;
 use super::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 
-/// So many turns, and so long, one has before the next of its crew: a turn that
-/// has begun is not interrupted.
+/// Number of turns, and time, that a processor has before the next of its crew; a turn that has begun is not
+/// interrupted.
 const TURNS: u32 = 64;
 const SHIFT: Duration = Duration::from_millis(1);
-/// The clock is looked at after so many turns.
+/// Number of turns from one look at the clock to the next.
 const CLOCK: u32 = 16;
 
 impl Shared {
@@ -38,16 +38,16 @@ impl Shared {
 }
 
 impl Vp {
-    /// Whose sleeper and poller are ours.
+    /// The first of our crew: its sleeper and poller are ours.
     #[inline(always)]
     pub(crate) fn leader(&self) -> &Self {
         // SAFETY: set before the first driver; both belong to the machine.
         unsafe { &*self.leader.get() }
     }
 
-    /// The OS thread of the crew goes over to this one, for `f`. The stack stays.
+    /// Makes this processor the one that the crew's OS thread drives, for `f`. The stack stays.
     pub(super) fn on_shift<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
-        /// Restores it, whatever happens.
+        /// Restores the processor that was driven, whatever happens.
         struct Back(*const Vp);
 
         impl Drop for Back {
@@ -57,7 +57,7 @@ impl Vp {
             }
         }
 
-        // SAFETY: the caller drives the machine.
+        // SAFETY: the caller drives a processor of the machine, which keeps this one until `back` restores the other.
         let back = Back(unsafe { Self::make_current(self) });
         // SAFETY: the one that was driven belongs to this crew.
         let limit = match unsafe { back.0.as_ref() } {
@@ -71,8 +71,7 @@ impl Vp {
         result
     }
 
-    /// Gives each of the crew, which we lead, its turns. False: there was nothing
-    /// to run.
+    /// Gives each processor of the crew, which we lead, its turns. False: there was nothing to run.
     pub(super) fn take_shifts(&self, over: &dyn Fn() -> bool) -> bool {
         let mut any = false;
         for vp in self.machine().crew(self) {
@@ -104,7 +103,7 @@ impl Vp {
         true
     }
 
-    /// One turn of each of the crew, in the middle of one of ours.
+    /// Runs one turn of each processor of the crew, in the middle of one of ours.
     pub(super) fn take_nested_shifts(&self, over: &dyn Fn() -> bool) {
         let leader = self.leader();
         let mut any = false;
@@ -116,7 +115,7 @@ impl Vp {
         }
     }
 
-    /// Timers and requests of all, and I/O, without waiting.
+    /// Serves timers, requests and I/O of the whole crew, without waiting.
     fn look_for_crew(&self, now: Instant) {
         for vp in self.machine().crew(self) {
             vp.on_shift(|vp| {
@@ -131,7 +130,7 @@ impl Vp {
         self.machine().pump();
     }
 
-    /// As `rest`, for all of the crew, which we lead.
+    /// As `rest`, for the whole crew, which we lead.
     #[cold]
     pub(super) fn rest_crew(&self, over: &dyn Fn() -> bool) {
         let machine = self.machine();
@@ -161,7 +160,7 @@ impl Vp {
             }
         }
         inside(&|vp| vp.policy().idle());
-        // As in `rest`.
+        // Before `announce`, whose fence orders both for `wake_one`, as in `wait_for_work`.
         machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
         self.sleeper.announce();
         let others_wait = || {

@@ -12,7 +12,8 @@
 //! Threads in the inbox of that processor wait as well, and are taken with the others.
 //!
 //! Ownership makes that safe (INV-PROCESSOR). It is passed only while its owner is outside, in the middle of a turn. An owner
-//! that enters meanwhile finds that it has lost the processor, as in a hand-off. What it makes ready goes to its inbox.
+//! that enters meanwhile finds that it has lost the processor, as in a hand-off. The threads that it makes ready go
+//! to its inbox.
 //!
 //! To take threads costs little beside a turn that has lasted for [`LATE`], so each idle worker looks, called or not. A
 //! call costs a short turn much. A call to a turn that ends by itself is in vain, and the called processor backs off, as
@@ -33,14 +34,14 @@ use crate::sync::fence_pair;
 /// The bits of a call that hold the number of the turn.
 const TURN: u32 = 48;
 
-/// A driver's part. Any order does: all of it only decides where threads run.
+/// A driver's part. Relaxed suffices everywhere: all of it only decides where threads run.
 #[derive(Debug)]
 pub(super) struct LongTurns {
-    /// The number of the turn in which something was woken last. The driver writes.
+    /// The number of the turn in which a thread was woken last. The driver writes it.
     woke: AtomicU64,
-    /// Somebody has called: its index plus one, and the number of its turn. Else 0.
+    /// A call that has come: the caller's index plus one, and the number of its turn. Else 0.
     call: AtomicU64,
-    /// When that was, in nanoseconds since `base`.
+    /// When the call came, in nanoseconds since `base`.
     called_at: AtomicU64,
     base: Instant,
 }
@@ -58,7 +59,7 @@ impl LongTurns {
         Self { woke, call, called_at, base: Instant::now() }
     }
 
-    /// Something was woken in that turn, or just behind it.
+    /// Notes that a thread was woken in that turn, or just behind it.
     #[inline(always)]
     pub(super) fn has_woken(&self, turn: u64) {
         self.woke.store(turn, Relaxed);
@@ -107,8 +108,8 @@ impl Vp {
         }
     }
 
-    /// The caller has nothing to run: looks at what waits behind long turns of others, and takes some. Whether there is
-    /// something to run. The caller is inside.
+    /// Looks at the threads that wait behind long turns of others, and takes some, as the caller has nothing to run.
+    /// Returns whether there is something to run. The caller is inside.
     pub(super) fn look_at_long_turns(&self, over: &dyn Fn() -> bool) -> bool {
         if !self.machine().hand_offs.is_on || self.is_spare_worker() || self.has_enough() {
             return false;
@@ -143,7 +144,8 @@ impl Vp {
         false
     }
 
-    /// Takes half of what runs soon there, and of what was sent there, in the middle of a turn. Whether there was something.
+    /// Takes half of the run-next list and of the inbox there, in the middle of a turn. Returns whether there was a
+    /// thread.
     fn take_from_turn_of(&self, there: &Self) -> bool {
         let mut taken = ReadyQueue::new();
         if fence_pair::is_available_yet() == Some(true) {

@@ -1,4 +1,4 @@
-//! Virtual processors: what a thread runs on.
+//! Virtual processors, which run the threads.
 //!
 //! A [`Vp`] holds a policy, an arena of frames, a poller, timers and an inbox.
 //! One OS thread at a time *drives* it: a worker of the machine, or the caller
@@ -95,7 +95,7 @@ pub use yielding::{Yield, yield_now};
 
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
-/// The same, only because the end of a bias is to be agreed to.
+/// As [`LOOK_CLOSER`], but the driver is only asked to acknowledge the end of a bias.
 const AGREE: usize = LOOK_CLOSER - 1;
 
 /// A virtual processor.
@@ -105,11 +105,11 @@ pub(crate) struct Vp {
     pub(crate) core: ProcessorCore,
     promotion: Promotion,
     spare: Spare,
-    /// Driver: as holder of a seat.
+    /// Driver: its side of [`Ownership`].
     owner: Owner,
-    /// Who uses what is ready here: INV-PROCESSOR. "Holder" below is that one.
+    /// The right to use what is ready here: INV-PROCESSOR. "Owner" below is the driver that has it.
     ownership: Ownership,
-    /// Whom this one stands in for; itself.
+    /// The virtual processor that this spare worker works for; itself if it is no spare worker.
     pub(crate) principal: Cell<*const Self>,
     /// The first of its crew; mostly itself.
     pub(crate) leader: Cell<*const Self>,
@@ -117,11 +117,13 @@ pub(crate) struct Vp {
     steals: Steals,
     long_turns: LongTurns,
     pub(crate) counters: Counters,
-    /// Who runs next. See [`Vp::policy`].
+    /// The policy, which says which thread runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
     pub(crate) binding: Binding,
     pub(crate) index: usize,
     pub(crate) machine: Cell<*const Shared>,
+
+    // Fields that others touch.
     pub(crate) inbox: Stack<Header>,
     pub(crate) sleeper: Sleeper,
     pub(crate) timers: Timers,
@@ -130,11 +132,11 @@ pub(crate) struct Vp {
     pub(crate) simulated: Option<Box<dyn Simulate>>,
 }
 
-// SAFETY: fields marked "Driver" are touched by the OS thread that drives the
-// virtual processor alone; `Sleeper` hands the role over with Release and
-// Acquire. `machine` is set before the first driver. The rest is `Sync`.
+// SAFETY: only the OS thread that drives the virtual processor touches fields marked "Driver"; `Sleeper` passes that
+// role on with Release and Acquire. Only the owner touches those marked "Owner" (INV-PROCESSOR). `machine` is set
+// before the first driver. The rest is `Sync`.
 unsafe impl Sync for Vp {}
-// SAFETY: as above.
+// SAFETY: the role of driver, and the ownership, may move to another OS thread with the fields that they guard.
 unsafe impl Send for Vp {}
 
 thread_local! {
@@ -179,12 +181,12 @@ impl Vp {
         vp
     }
 
-    /// This OS thread drives `vp` from now on; null: none. Returns the one before.
+    /// Makes `vp` the one that this OS thread drives from now on; null: none. Returns the one before.
     ///
     /// # Safety
     /// The virtual processor lives until the next call.
     unsafe fn make_current(vp: *const Self) -> *const Self {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the virtual processor lives until the next call.
         header::change_own(unsafe { vp.as_ref() }.map(|vp| &vp.worker.arena));
         CURRENT.replace(vp)
     }
@@ -192,8 +194,8 @@ impl Vp {
     /// The virtual processor that this OS thread drives.
     #[inline(always)]
     pub(crate) fn current() -> Option<&'static Self> {
-        // SAFETY: set while this OS thread drives it, and the driver keeps
-        // the machine alive. Nobody keeps the reference for longer.
+        // SAFETY: set while this OS thread drives it, and the driver keeps the machine alive. No caller keeps the
+        // reference for longer.
         unsafe { CURRENT.get().as_ref() }
     }
 
@@ -287,8 +289,8 @@ impl Vp {
         stack::pointer() > self.worker.guard.load(Ordering::Relaxed)
     }
 
-    /// The same for a thread that was demanded, when the guard asks for a closer
-    /// look: it cannot be given away, so the look waits for the next spawn.
+    /// As [`may_spawn_in_place`](Self::may_spawn_in_place), for a thread that was demanded, when the guard asks for a
+    /// closer look. Such a thread cannot be given away, so the look waits for the next spawn.
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
@@ -296,7 +298,7 @@ impl Vp {
         self.has_stack() && self.simulated.is_none() && self.machine().observer.is_none()
     }
 
-    /// The slow path of a spawn: what has the guard asked for?
+    /// The slow path of a spawn: does what the guard has asked for, and says how the parasite starts.
     #[cold]
     pub(crate) fn look_closer(&self) -> Spawn {
         let is_all = self.agree_if_asked();
@@ -335,7 +337,7 @@ impl Vp {
             return Spawn::InPlace;
         }
         if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
-            // Whoever is hungry has enough for a while.
+            // The promoted threads keep a searching processor busy for a while.
             self.promotion.to_promote.set(PROMOTED);
             self.ask_closer_look();
         }
@@ -354,12 +356,11 @@ impl Vp {
         from.elapsed().checked_div(spawned)
     }
 
-    /// The guard has asked for a closer look: is somebody hungry, and has the
-    /// heartbeat passed?
+    /// Whether a processor is searching, and the heartbeat has passed. The guard has asked for a closer look.
     fn is_to_share(&self) -> bool {
         let now = Instant::now();
         if self.machine().is_unwatched() {
-            // Only who stays busy is worth a watch.
+            // Only a processor that stays busy is worth a watch.
             if now.duration_since(self.core.risen.get()) >= HEARTBEAT {
                 self.machine().wake_one(self);
                 self.trust_guard();
@@ -380,7 +381,7 @@ impl Vp {
         promote
     }
 
-    /// The next spawns and forks need only look at the stack.
+    /// Resets the guard, so that the next spawns and forks look at the stack only.
     pub(crate) fn trust_guard(&self) {
         if self.machine().observer().is_some() {
             // Every birth is to be seen.
@@ -390,7 +391,8 @@ impl Vp {
         self.worker.guard.store(self.worker.stack_limit.get(), Ordering::Relaxed);
     }
 
-    /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
+    /// Acknowledges the end of biases, in the slow path of a spawn, fork or demand. True: that was all that was asked
+    /// for.
     pub(crate) fn agree_if_asked(&self) -> bool {
         self.worker.announcement.get().acknowledge();
         // ORDER: Relaxed: a request that is overwritten comes again.
@@ -401,10 +403,10 @@ impl Vp {
         is_all
     }
 
-    /// As such a slow path, of the driver, in the middle of a turn.
+    /// Acknowledges the end of biases, if asked, from the driver in the middle of a turn.
     #[inline(always)]
     pub(crate) fn agree_if_reminded(&self) {
-        // ORDER: as above.
+        // ORDER: Relaxed: a request that is seen late is served late.
         if self.worker.guard.load(Ordering::Relaxed) >= AGREE {
             self.agree_aside();
         }
@@ -420,7 +422,8 @@ impl Vp {
     pub(super) fn remind(announcement: &'static Announcement) {
         let Some(vp) = Self::current() else { return };
         for other in vp.machine().vps.iter().filter(|other| other.worker.home.is_of(announcement)) {
-            // ORDER: Relaxed, as in `ask_closer_look`. What else is asked for says more.
+            // ORDER: Relaxed, as in `ask_closer_look`: only a request. A guard at `LOOK_CLOSER` asks for more, and
+            // stays.
             let guard = other.worker.guard.load(Ordering::Relaxed);
             if guard < AGREE {
                 let _ =
@@ -442,7 +445,7 @@ impl Vp {
     }
 
     fn ask_for_place(&self, vps: usize) -> Option<usize> {
-        // If we are away, or stand in, it runs where it is spawned.
+        // If we are away, or are a spare worker, the thread runs where it is spawned.
         if !self.enter() {
             return None;
         }
@@ -451,7 +454,7 @@ impl Vp {
         place
     }
 
-    /// A thread became ready; the caller is the driver.
+    /// Queues a thread that became ready; the caller is the driver.
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
         if self.enter() {
@@ -462,7 +465,7 @@ impl Vp {
         }
     }
 
-    /// `of`: its principal.
+    /// As [`enqueue`](Self::enqueue), inside; `of` is the principal.
     #[inline(always)]
     fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
         let id = thread.id();
@@ -483,7 +486,7 @@ impl Vp {
             return None;
         }
         let id = frame.as_ptr() as usize as u64;
-        // SAFETY: we are the driver.
+        // SAFETY: we are the driver, and inside; the borrow ends with the call.
         let thread = unsafe { self.soon() }.withdraw(id).or_else(|| self.policy().withdraw(id));
         self.exit();
         let thread = thread?;
@@ -495,7 +498,7 @@ impl Vp {
         Some(thread)
     }
 
-    /// A thread was woken by its neighbour; the caller is the driver.
+    /// Queues a thread that was woken by its neighbour; the caller is the driver.
     #[inline(always)]
     pub(crate) fn enqueue_woken(&self, thread: Ready, turn: Turn) {
         if self.enter() {
@@ -526,9 +529,8 @@ impl Vp {
         }
     }
 
-    /// Something was queued. One thread alone is left to whoever watches, as
-    /// it is often awaited at once; more of them, or one that nobody watches,
-    /// wake a sleeper.
+    /// Wakes a sleeper, if need be: a thread was queued. One thread alone is left to a processor that watches, as it
+    /// is often awaited at once. Several threads, or one while no processor watches, wake a sleeper.
     #[inline]
     fn offer_to_others(&self) {
         let machine = self.machine();
@@ -541,7 +543,7 @@ impl Vp {
         }
     }
 
-    /// A thread became ready; anyone may call.
+    /// Sends a thread that became ready to the inbox; any OS thread may call.
     ///
     /// The caller keeps the machine's memory alive: it drives one of its
     /// virtual processors, holds the machine, or a reference to a frame.
@@ -579,15 +581,15 @@ impl Vp {
         }
     }
 
-    /// The OS thread's virtual processor, if it has one, has changed what
-    /// another one may be waiting for that schedules for it.
+    /// Notifies the principal of the OS thread's virtual processor, if that has lost its ownership: the driver that
+    /// schedules for it may wait for what has just been changed.
     pub(crate) fn notify_if_away() {
         if let Some(vp) = Self::current().filter(|vp| vp.is_away()) {
             vp.principal().notify();
         }
     }
 
-    /// Whether the thread may run here; if not it is sent where it may.
+    /// Returns the thread if it may run here; if not, sends it where it may.
     #[inline(always)]
     pub(crate) fn admit(&self, thread: Ready) -> Option<Ready> {
         let home = thread.header().vp();
@@ -614,7 +616,6 @@ pub(crate) enum Spawn {
     InPlace,
     /// In the queue, as a parasite: the stack is nearly used up.
     Queue,
-    /// In the queue, as a host: somebody else is hungry, or its spawner's
-    /// parasites tend to be long.
+    /// In the queue, as a host: another processor is searching, or the spawner's parasites tend to be long.
     Promote,
 }

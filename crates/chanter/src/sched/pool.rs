@@ -1,4 +1,4 @@
-//! What the processors of a machine share.
+//! State that the processors of a machine share.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -23,10 +23,10 @@ use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 
-/// The stack of a worker: reserved, not used, until threads nest.
+/// Size of a worker's stack, in bytes: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
 
-/// The parts of a machine that its virtual processors share.
+/// State that a machine's parts share.
 pub(crate) struct Shared {
     pub(crate) vps: Box<[Box<Vp>]>,
     pub(crate) config: Config,
@@ -79,9 +79,9 @@ pub(crate) struct IdleCounts {
     pub(crate) awake: AtomicIsize,
     /// The number of virtual processors that look for threads of others.
     pub(crate) searching: AtomicUsize,
-    /// Every virtual processor sleeps without a watch. A driver that becomes busy must wake one that watches.
+    /// Set when every virtual processor sleeps without a watch: one that becomes busy must wake another to watch.
     pub(crate) unwatched: AtomicBool,
-    /// The number of virtual processors that have nothing to run, and take what they are given.
+    /// Number of virtual processors that have nothing to run, and take what they are given.
     pub(crate) hungry: AtomicUsize,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct MainThread {
     pub(crate) waits: AtomicUsize,
     /// The worker of virtual processor 0 does not leave for them: fibers are bound to it.
     pub(crate) is_refused: AtomicBool,
-    /// A `block_on` drives virtual processor 0, and will not leave it soon.
+    /// Set while a `block_on` drives virtual processor 0, and will not leave it soon.
     pub(crate) is_driving: AtomicBool,
 }
 
@@ -109,12 +109,12 @@ pub(crate) struct Outside {
 pub(crate) struct HandOffs {
     /// How long a turn may last before its virtual processor is handed off.
     pub(crate) after: Option<Duration>,
-    /// Whether virtual processors change hands here at all.
+    /// Whether virtual processors are ever handed off here.
     pub(crate) is_on: bool,
-    /// The monitor knows the machine.
+    /// Set when the monitor knows the machine.
     pub(crate) is_watched: AtomicBool,
     pub(crate) spare_workers: Mutex<Vec<SpareWorker>>,
-    /// There are spare workers.
+    /// Set once there is a spare worker.
     pub(crate) has_spare_workers: AtomicBool,
     pub(crate) record: Mutex<Record>,
 }
@@ -154,10 +154,10 @@ pub(crate) struct DeadlockReport {
 
 pub(crate) type SharedRef = Arc<Shared>;
 
-/// An arena whose owner is whoever holds its lock.
+/// An arena whose owner is the holder of its lock.
 pub(crate) struct SendArena(pub(crate) Box<Arena>);
 
-// SAFETY: owned by the lock's holder.
+// SAFETY: the lock's holder owns the arena, and nothing else touches it.
 unsafe impl Send for SendArena {}
 
 impl Shared {
@@ -171,7 +171,7 @@ impl Shared {
         stats
     }
 
-    /// Who writes down births and deaths, if anybody does.
+    /// The observer of births and deaths, if they are recorded.
     #[inline(always)]
     pub(crate) fn observer(&self) -> Option<&(dyn Observer + 'static)> {
         self.observer.as_deref()
@@ -186,24 +186,24 @@ impl Shared {
         self.main.is_driving.load(Ordering::Relaxed)
     }
 
-    /// Those who have stood in for a virtual processor, and may again.
+    /// The spare workers of the machine: they stay for the next hand-off. The result holds their lock.
     pub(super) fn spare_workers(&self) -> MutexGuard<'_, Vec<SpareWorker>> {
         self.hand_offs.spare_workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A stand-in of which `is_wanted` holds, which is code of ours.
+    /// A spare worker of which `is_wanted` holds. `is_wanted` is our own code: it runs under the lock.
     pub(crate) fn find_spare_worker(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
-        // ORDER: Relaxed: a hint: most machines never had one.
+        // ORDER: Relaxed: a hint: most machines never had a spare worker.
         if !self.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
         let spare_workers = self.spare_workers();
         let found: *const Vp = spare_workers.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
-        // SAFETY: stand-ins stay until the machine's memory goes.
+        // SAFETY: spare workers live until the machine's memory goes.
         Some(unsafe { &*found })
     }
 
-    /// Whether somebody sits in for a worker that is away.
+    /// Whether a spare worker works for a worker that is away.
     pub(super) fn has_spare_workers_at_work(&self) -> bool {
         // ORDER: Relaxed: a hint.
         self.spare_workers().iter().any(|spare_worker| !spare_worker.vp.spare.is_free.load(Ordering::Relaxed))
@@ -213,17 +213,17 @@ impl Shared {
         self.hand_offs.record.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Calls `f` with all virtual processors, stand-ins too.
+    /// Calls `f` with all virtual processors, spare workers included.
     pub(crate) fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
         self.vps.iter().for_each(|vp| f(vp));
         let mut index = 0;
         loop {
-            // `f` may run code of the user's: not under the lock.
+            // `f` may run user code, so it is not called under the lock.
             let spare_worker: *const Vp = match self.spare_workers().get(index) {
                 Some(spare_worker) => &raw const *spare_worker.vp,
                 None => return,
             };
-            // SAFETY: stand-ins stay until the machine's memory goes.
+            // SAFETY: spare workers live until the machine's memory goes.
             f(unsafe { &*spare_worker });
             index += 1;
         }
@@ -246,12 +246,12 @@ impl Shared {
         self.end.is_abandoned.load(Ordering::Relaxed)
     }
 
-    /// What the OS thread is called that drives `vp`.
+    /// Name of the OS thread that drives `vp`.
     pub(crate) fn os_thread_name(&self, vp: &Vp) -> String {
         format!("{}-{}{}", self.name, vp.index, if vp.is_spare_worker() { "+" } else { "" })
     }
 
-    /// Left by the driver of virtual processor 0, for itself.
+    /// Leaves a report of a deadlock. The driver of virtual processor 0 calls, for itself.
     pub(crate) fn leave_deadlock(&self, deadlock: String) {
         *self.report.text.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
         self.report.is_found.store(true, Ordering::Relaxed);
@@ -275,7 +275,7 @@ impl Shared {
         &self.vps[self.next.fetch_add(1, Ordering::Relaxed) % self.vps.len()]
     }
 
-    /// Uses the arena for threads from outside, as its owner.
+    /// Calls `f` with the arena for threads from outside, as its owner.
     pub(crate) fn with_arena<R>(&self, f: impl FnOnce(&Arena) -> R) -> R {
         f(&self.arena.lock().0)
     }
@@ -320,7 +320,7 @@ impl Shared {
             move |shared| {
                 let driven = driven;
                 affinity::adopt(cores);
-                // SAFETY: `shared` keeps it.
+                // SAFETY: `shared` keeps the machine, hence its virtual processors.
                 match unsafe { &*driven.0 } {
                     vp if vp.is_spare_worker() => vp.spare_worker(),
                     _ => shared.work(index),
@@ -345,7 +345,7 @@ impl Shared {
         vp.leave();
     }
 
-    /// A worker with fibers stays: they would end with its leaving.
+    /// Whether the worker stays although a `block_on` waits: it has fibers, which would end if it left.
     fn refuses_main(&self, vp: &Vp) -> bool {
         let refuses = self.crew(vp).any(|vp| !vp.worker.fibers.is_empty());
         // ORDER: Relaxed: it only spares the caller a wait.
@@ -353,8 +353,8 @@ impl Shared {
         refuses
     }
 
-    /// Ends what lies in the queues of virtual processors whose drivers have left for
-    /// good, for one who cannot wait until `close` does.
+    /// Ends the threads in the queues of virtual processors whose drivers have left for good. The caller cannot wait
+    /// until `close` does so.
     pub(super) fn drop_left_behind(&self, driven: &Vp) {
         if !self.is_closing() {
             return;
@@ -362,7 +362,7 @@ impl Shared {
         for vp in &self.vps {
             if vp.sleeper.occupy() {
                 if !vp.drop_queued() && !driven.worker.fibers.is_polled_below(driven.worker.running.get()) {
-                    // SAFETY: nobody else drives it.
+                    // SAFETY: we have occupied it, so no other OS thread drives it.
                     self.revoke_misplaced(driven, |revoke_thread| unsafe {
                         vp.worker.arena.each_not_ended(revoke_thread)
                     });
@@ -376,16 +376,15 @@ impl Shared {
         self.end.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
-    /// machine ends, and polls nothing: if no other driver runs any from its queues. `each`
-    /// calls its argument with the frames.
+    /// Revokes threads for `vp` to end, if no driver runs threads from its queues. `vp` ends its own threads, as the
+    /// machine ends, and polls nothing. `each` calls its argument with the frames.
     pub(super) fn revoke_misplaced(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
-        // Nobody begins meanwhile; and who begins afterwards sees what has been done here.
+        // No driver begins meanwhile, and one that begins afterwards sees the threads revoked.
         let pollers = self.pollers();
         if *pollers == 0 {
             // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
             let revoked_threads = unsafe { &mut *vp.worker.revoked_threads.get() };
-            // SAFETY: the frame is in use; nobody polls, as the count says.
+            // SAFETY: the frame is in use; no driver polls, as the count says.
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, vp) }));
         }
         drop(pollers);
@@ -396,20 +395,22 @@ impl Shared {
         self.idle.awake.load(Ordering::Relaxed) < self.config.crews as isize
     }
 
-    /// Whether all slept, and nobody watches those that are busy since.
+    /// Whether all processors slept, and none watches those that are busy since.
     #[inline(always)]
     pub(crate) fn is_unwatched(&self) -> bool {
         self.idle.unwatched.load(Ordering::Relaxed)
     }
 
-    /// Threads wait on `busy`, who is awake: wakes a sleeping virtual processor, unless one is on its way already.
+    /// Wakes a sleeping virtual processor for threads that wait on `busy`, which is awake, unless one is on its way
+    /// already.
     ///
-    /// The usual case, nobody sleeps, costs a look, and no fence. So somebody who is falling asleep may be missed, who in turn
-    /// misses what has just been queued. He watches, as somebody is awake ([`Vp::watch_for`]), and finds it when he looks
-    /// again. INV-SLEEP is for what nobody else would run.
+    /// The usual case, in which none sleeps, costs a look and no fence. A processor that is falling asleep may
+    /// therefore be missed, and may miss the thread that has just been queued. It watches, as another one is awake
+    /// ([`Vp::watch_for`]), and finds the thread at its next look. INV-SLEEP is for threads that no other processor
+    /// would run.
     #[inline]
     pub(crate) fn wake_one(&self, busy: &Vp) {
-        // ORDER: Relaxed: hints, see above.
+        // ORDER: Relaxed: hints: a sleeper that is missed here watches, and looks again.
         if self.has_sleepers() && self.idle.searching.load(Ordering::Relaxed) == 0 {
             self.wake_a_sleeper(busy);
         }
@@ -437,7 +438,7 @@ impl Shared {
     }
 }
 
-/// See [`Vp::begin_polls`].
+/// The result of [`Vp::begin_polls`].
 pub(super) struct Polls<'a>(&'a Vp);
 
 impl Drop for Polls<'_> {
@@ -448,8 +449,8 @@ impl Drop for Polls<'_> {
 }
 
 impl Vp {
-    /// The driver is about to run threads from its queues, until the result is dropped. Nobody revokes
-    /// threads meanwhile whose tokens others have.
+    /// Counts the driver as one that runs threads from its queues, until the result is dropped. Meanwhile no thread
+    /// whose token others have is revoked.
     pub(super) fn begin_polls(&self) -> Polls<'_> {
         *self.machine().pollers() += 1;
         self.worker.polls.set(self.worker.polls.get() + 1);
@@ -466,15 +467,15 @@ impl Vp {
         }
     }
 
-    /// The driver leaves; a worker takes over if there is anything to do. The
-    /// caller is inside, and so it is of all of its crew.
+    /// Ends the driver's role; a worker takes over if there is anything to do. The caller is inside, in each
+    /// processor of its crew.
     pub(crate) fn leave(&self) {
         let machine = self.machine();
         let mut busy = false;
         for vp in machine.crew(self) {
-            // Asks the policy, which is to be where it belongs: so are tokens that it drops.
+            // The policy is asked on its own processor, and drops tokens there.
             busy |= vp.on_shift(Self::is_busy);
-            // The next driver takes it.
+            // The next driver is assigned the ownership.
             vp.ownership.vacate();
             vp.end_use();
         }
@@ -505,7 +506,7 @@ impl Vp {
         }
     }
 
-    /// Shutdown: ends the threads in the queues; false: there were none.
+    /// Ends the threads in the queues, at shutdown; false: there were none.
     pub(crate) fn drop_queued(&self) -> bool {
         let mut any = false;
         for frame in self.inbox.take_all() {
@@ -513,15 +514,15 @@ impl Vp {
             unsafe { self.soon().push_back(Ready::from_frame(frame)) };
         }
         self.drain_policies();
-        // One by one: who is ended may wait for another one to be.
+        // One by one: the end of one thread may wait for that of another.
         for queue in [self.core.soon.get(), self.spare.kept.get(), self.spare.own.get()] {
-            // SAFETY: as above.
+            // SAFETY: we are the driver, or none is left; the borrow ends with the call.
             while let Some(thread) = unsafe { &mut *queue }.pop_front() {
                 any = true;
                 if ptr::eq(thread.header().machine(), self.machine()) {
                     drop(thread);
                 } else {
-                    // It has strayed to here, and its own machine goes on.
+                    // It was misplaced: it belongs to another machine, which goes on.
                     Self::send_home(thread);
                 }
             }
@@ -533,14 +534,15 @@ impl Vp {
     }
 }
 
-/// Goes to the OS thread of the virtual processor.
+/// A pointer that goes to the OS thread of the virtual processor.
 struct SharedVp(*const Vp);
 
 // SAFETY: `Vp` is `Sync`, and its machine goes with it.
 unsafe impl Send for SharedVp {}
 
 thread_local! {
-    /// Without a destructor: machines are entered in those of others, too. Who enters, leaves.
+    /// Without a destructor: machines are entered in the destructors of other thread locals, too. `Entered` restores
+    /// it.
     static ENTERED: Cell<ManuallyDrop<Option<SharedRef>>> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 

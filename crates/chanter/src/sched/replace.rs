@@ -1,12 +1,10 @@
 //! Replacing a policy while the machine runs, without losing a thread.
 //!
-//! The request waits in the virtual processor's [`Slot`](crate::policy::Slot)
-//! until its driver looks: between two turns, every few of them and before it
-//! rests. So turns that do not replace anything pay nothing. The driver puts the
-//! new policy in force, and hands it the threads that were to run soon and those
-//! that the old one held, as [`Reason::Replaced`]. Others who were stealing
-//! from the old one meanwhile may still put some back; it is drained again until
-//! they have left, and freed then (INV-VISIT, INV-MOVE of `policy/slot.rs`).
+//! The request waits in the virtual processor's [`Slot`](crate::policy::Slot) until its driver looks: between two
+//! turns, every few of them, and before it sleeps. Turns that do not replace anything pay nothing. The driver puts
+//! the new policy in force. It gives it the threads that were to run soon and those that the old one held, as
+//! [`Reason::Replaced`]. Stealers from the old policy may still put some back meanwhile. It is drained again until
+//! they have left, and is then freed (INV-VISIT, INV-MOVE of `policy/slot.rs`).
 
 use std::time::Duration;
 
@@ -27,7 +25,7 @@ pub(crate) enum WakeSource {
 /// A policy that is to come into force.
 pub(crate) struct Replacement {
     policy: Option<Box<dyn Policy>>,
-    /// Called when it has, or never will.
+    /// Called when the policy has come into force, or never will.
     done: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -44,18 +42,18 @@ impl Drop for Replacement {
 }
 
 impl Vp {
-    /// The policy in force, for a call of the driver's. A stand-in's is its principal's.
+    /// The policy in force, for a call of the driver's. A spare worker's is its principal's.
     #[inline(always)]
     pub(crate) fn policy(&self) -> PolicyGuard<'_> {
         self.policy_of(self.principal())
     }
 
-    /// As [`policy`](Self::policy), where it is known who the principal is: it saves a load.
+    /// As [`policy`](Self::policy), where the principal is known: it saves a load.
     #[inline(always)]
     pub(super) fn policy_of<'a>(&'a self, principal: &'a Self) -> PolicyGuard<'a> {
         debug_assert!(std::ptr::eq(principal, self.principal()));
-        // SAFETY: the caller drives us (or nobody does, and the machine ends), and has the
-        // seat. Nothing is freed during the call, which is counted.
+        // SAFETY: the caller drives us (or no driver is left, and the machine ends), and owns the processor. Nothing
+        // is freed during the call, which is counted.
         PolicyGuard::new(self, unsafe { principal.policies.get() })
     }
 
@@ -74,7 +72,7 @@ impl Vp {
         self.worker.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
     }
 
-    /// A policy has panicked in a call of the driver's.
+    /// Notes that a policy has panicked in a call of the driver's.
     #[cold]
     #[inline(never)]
     pub(crate) fn policy_failed(&self, policy: *const dyn Policy, payload: Payload) {
@@ -84,8 +82,8 @@ impl Vp {
         self.replace_failed();
     }
 
-    /// If the policy in force has panicked, the built-in one takes its place. Its threads follow when
-    /// the driver next looks around: this may be in the middle of one of its calls.
+    /// Puts the built-in policy in the place of the one in force, if that has panicked. Its threads follow when the
+    /// driver next looks around: this may be in the middle of one of its calls.
     fn replace_failed(&self) {
         let vp = self.principal();
         // SAFETY: we are the driver.
@@ -119,7 +117,7 @@ impl Vp {
         }
         let superseded = self.policies.ask(replacement);
         if self.machine().is_closing() {
-            // `forgo_replacement` may have come before us.
+            // `forgo_replacement` may have come before our request.
             self.forgo_replacement();
         }
         if Self::current().is_some_and(|vp| std::ptr::eq(vp, self)) {
@@ -131,8 +129,7 @@ impl Vp {
         drop(superseded);
     }
 
-    /// Driver: puts the policy in force that was asked for, and frees those that
-    /// nobody can see any more.
+    /// Driver: puts the policy in force that was asked for, and frees those that nothing can see any more.
     #[inline]
     pub(super) fn serve_replacement(&self) {
         if self.has_replacement() {
@@ -169,7 +166,7 @@ impl Vp {
         self.reclaim_policies();
     }
 
-    /// Frees the policies that nobody can see any more.
+    /// Frees the policies that nothing can see any more.
     pub(super) fn reclaim_policies(&self) {
         if self.owner.is_in_call() {
             return;
@@ -212,9 +209,9 @@ impl Vp {
         (unsafe { vp.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
     }
 
-    /// Shutdown: no policy comes into force any more. It says that it closes
-    /// before it takes the request's lock: so it finds the request, or who asks
-    /// finds that it closes.
+    /// Ends replacements, at shutdown: no policy comes into force any more. The machine says that it closes before
+    /// this takes the request's lock. Therefore this finds the request, or the one that asks finds the machine
+    /// closing.
     pub(crate) fn forgo_replacement(&self) {
         drop(self.policies.take_request());
     }
@@ -226,7 +223,7 @@ impl Vp {
         vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
     }
 
-    /// Shutdown: takes every thread out of the policies, to be run soon.
+    /// Takes every thread out of the policies at shutdown, and puts it on the run-next list.
     pub(super) fn drain_policies(&self) {
         let queue = |old: &Held<dyn Policy>| {
             while let Some(thread) = drain(self, old) {
@@ -235,18 +232,18 @@ impl Vp {
             }
         };
         let _call = self.policy();
-        // SAFETY: as above.
+        // SAFETY: we are the driver, or none is left.
         unsafe {
             self.policies.drain(queue);
             self.policies.with_current(queue);
         }
     }
 
-    /// The machine ends, and no driver is left: so do its policies.
+    /// Ends the policies of a machine that ends; no driver is left.
     pub(crate) fn end_policies(&self) {
         let (policy, terms) = built_in();
         self.put_in_force(policy, terms);
-        // SAFETY: no driver is left. (Visitors are: those who look for deadlocks.)
+        // SAFETY: no driver is left. (There may be visitors, which look for deadlocks.)
         while !unsafe { self.policies.reclaim(drop) } {
             std::thread::yield_now();
         }

@@ -1,12 +1,13 @@
 //! The order of threads: the run-next list, and the threads that wait in the policy.
 //!
-//! A thread that is woken by its neighbour enters the *run-next list*, which goes before the policy. So a conversation
-//! goes on, and threads that have begun end before more begin. The policy is asked for a thread in three cases:
+//! A thread that is woken by its neighbour enters the *run-next list*, which goes before the policy. A conversation
+//! therefore goes on, and threads that have begun end before more begin. The policy is asked for a thread in three
+//! cases:
 //!
 //! - The list is empty.
 //! - The policy may have a thread, and [`TALK`] turns in a row ended no thread. Threads that talk do not keep new ones
 //!   from beginning. With 64 senders and a choice among them, the choice would otherwise see one sender for long.
-//! - [`SOON_RUNS`] turns in a row came from the list. So no thread waits for ever.
+//! - [`SOON_RUNS`] turns in a row came from the list. No thread waits for ever.
 //!
 //! Within the list, the thread that was woken first runs first. One or two may go before all others (see [`Vp::may_jump`]).
 
@@ -20,27 +21,30 @@ use crate::sync::atomic::Ordering;
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
-    /// After those that were woken before.
+    /// After the threads that were woken before.
     Soon,
-    /// Of one that was given a message in a choice. Soon, if no other processor is awake to take those that run before it: who chooses again looks at
-    /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
+    /// Of a thread that was given a message in a choice. It is `Soon` if no other processor is awake to take the
+    /// threads before it: when it chooses again it looks at all branches, and the more of them are ready by then, the
+    /// better. Else it is next: the messages that it takes set others to work.
     Chosen,
-    /// Next, even before such a one, since it was given a message: so what has been begun is finished before more is begun, and
-    /// the stages of a pipeline do not fill up.
+    /// Next, even before a thread that was `Chosen`: it was given a message. Work that has begun is thus finished
+    /// before more begins, and the stages of a pipeline do not fill up.
     Given,
 }
 
-/// The owner's. All of it is a hint, except the list.
+/// The run-next list of a processor, for its owner alone. All other fields are hints.
 #[derive(Debug)]
 pub(super) struct Soon {
     queue: UnsafeCell<ReadyQueue>,
-    /// How many of those have run in a row. From [`SOON_RUNS`] on the policy is asked; beyond it, once more for each.
+    /// Number of threads of the list that have run in a row. From [`SOON_RUNS`] on the policy is asked; beyond it,
+    /// once more for each.
     runs: Cell<u32>,
-    /// The policy is not asked before that turn, as counted in `polls`: one that it has given up is on the list.
+    /// The turn before which the policy is not asked, as counted in `polls`: a thread that it has handed out is on
+    /// the list.
     due: Cell<u64>,
-    /// How many had when a thread ended last.
+    /// Value of `runs` when a thread ended last.
     ended_at: Cell<u32>,
-    /// The policy may have a thread.
+    /// Whether the policy may have a thread.
     policy_has: Cell<bool>,
     /// The last turn in which a thread went before all others, as counted in `polls`.
     overtook: Cell<u64>,
@@ -68,11 +72,11 @@ impl Vp {
     /// The threads to run soon.
     ///
     /// # Safety
-    /// The caller is the holder, inside, and keeps the borrow for one operation.
+    /// The caller is the owner, inside, and keeps the borrow for one operation.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the driver's own")]
     pub(super) unsafe fn soon(&self) -> &mut ReadyQueue {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises to be the owner, inside, and to keep the borrow for one operation.
         unsafe { &mut *self.core.soon.queue.get() }
     }
 
@@ -99,8 +103,9 @@ impl Vp {
         self.share_woken();
     }
 
-    /// The policy has been given a thread that yields, by the number `yields`, and hands this one out. If it is another one, that runs in its place, and
-    /// none of those that wait in the policy goes before it; if it is the same, one of those does.
+    /// Queues the thread that the policy hands out in exchange for one that yields, of the number `yields`. Another
+    /// thread runs in its place, and none that waits in the policy goes before it. If it is the same thread, one from
+    /// the policy goes first.
     #[inline]
     pub(super) fn run_yielded(&self, thread: Ready, yields: u64) {
         let is_same = thread.id() == yields;
@@ -142,18 +147,18 @@ impl Vp {
         }
         if runs.get() <= SOON_RUNS
             && self.counters.polls.get() < self.core.soon.due.get()
-            // SAFETY: as above.
+            // SAFETY: we are the driver, and inside.
             && let Some(thread) = unsafe { self.soon() }.pop_front()
         {
             return Some(thread);
         }
-        // After a long turn, more than one of the policy's.
+        // After a long turn, more than one thread of the policy runs.
         runs.set(if runs.get() > SOON_RUNS { runs.get() - 1 } else { 0 });
         ended_at.set(0);
         let thread = self.policy_of(of).next();
         policy_has.set(thread.is_some());
         if thread.is_some() {
-            // More are waiting: somebody else may take them.
+            // More are waiting: another processor may take them.
             if self.machine().config.crews > 1 && self.policy().waiting() > 0 {
                 self.machine().wake_one(self);
             }
@@ -164,32 +169,32 @@ impl Vp {
         unsafe { self.soon() }.pop_front()
     }
 
-    /// The policy has been given a thread.
+    /// Notes that the policy has been given a thread.
     #[inline(always)]
     pub(super) fn policy_has_some(&self) {
         self.core.soon.policy_has.set(true);
     }
 
-    /// The present turn is the last one of its thread.
+    /// Notes that the present turn is the last one of its thread.
     #[inline(always)]
     pub(crate) fn thread_ends(&self) {
         self.core.soon.ended_at.set(self.core.soon.runs.get());
     }
 
-    /// The token that was to run is dead. Where it comes from there may be many, of threads that were awaited before
-    /// they could run: the policy is asked again, so that they do not pile up.
+    /// Notes that the token that was to run is dead. There may be many of these in the policy, of threads that were
+    /// awaited before they could run. The policy is asked again, so that they do not pile up.
     pub(crate) fn was_stale(&self) {
         self.counters.stale.add_one();
         self.ask_policy();
     }
 
-    /// The policy is asked before the list, once.
+    /// Has the policy asked before the list, once.
     fn ask_policy(&self) {
         self.core.soon.runs.set(self.core.soon.runs.get().max(SOON_RUNS));
     }
 
-    /// The present turn was long: threads of the policy go before those that
-    /// are to run soon, some of them.
+    /// Has [`AFTER_LONG`] count as run from the list, since the present turn was long: some threads of the policy go
+    /// first.
     pub(super) fn ask_policy_next(&self) {
         self.core.soon.runs.set(AFTER_LONG);
     }

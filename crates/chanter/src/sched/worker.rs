@@ -1,4 +1,4 @@
-//! The scheduler: what the driver of a virtual processor does.
+//! The scheduler: the loop in which a driver runs a virtual processor.
 
 use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
@@ -27,7 +27,7 @@ impl<'a> Driving<'a> {
     /// Starts to drive `vp`, which the caller has occupied.
     pub(crate) fn new(vp: &'a Vp) -> Self {
         if vp.is_spare_worker() {
-            // It counts for its principal, while it has the seat.
+            // A spare worker counts as awake for its principal, while it owns the processor.
             vp.drive();
         } else {
             vp.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Drop for Driving<'_> {
 }
 
 impl Vp {
-    /// This OS thread begins to drive us.
+    /// Begins to drive us, on this OS thread.
     fn drive(&self) {
         let limit = stack::limit();
         self.worker.stack_limit.set(limit);
@@ -143,13 +143,13 @@ impl Vp {
         unsafe { run::run(self, thread) };
     }
 
-    /// How many operations a turn has, as the policy says.
+    /// Number of operations that a turn has, as the policy says.
     #[inline(always)]
     pub(crate) fn quantum(&self) -> u32 {
         self.core.terms.get().quantum
     }
 
-    /// The next thread. The caller is inside, as in what follows; `of`: its principal.
+    /// The next thread. The caller is inside, as for the functions below; `of` is its principal.
     #[inline(always)]
     fn find(&self, of: &Self) -> Option<Ready> {
         let left = self.core.until_look.get() - 1;
@@ -168,7 +168,7 @@ impl Vp {
         }
     }
 
-    /// As [`find`](Self::find), where that is not to be repeated.
+    /// As [`find`](Self::find), but not inlined: for the rare paths.
     #[cold]
     pub(super) fn find_slowly(&self) -> Option<Ready> {
         self.find(self.principal())
@@ -186,7 +186,7 @@ impl Vp {
         self.core.spin.was_sent();
         self.owner.hold(|| {
             for frame in self.inbox.take_all().oldest_first() {
-                // SAFETY: inboxes hold tokens.
+                // SAFETY: inboxes hold tokens, and this one has just been taken out.
                 let thread = unsafe { Ready::from_frame(frame) };
                 if let Some(thread) = self.admit(thread) {
                     self.enqueue(thread, Reason::Remote);
@@ -218,8 +218,8 @@ impl Vp {
         }
     }
 
-    /// The pump was asked just now: if it is asked at each turn, then not before this one, nor before the next. The clock is looked at
-    /// as often as ever, however often the pump has something.
+    /// Skips the pump for this turn and the next, if it is asked at each turn: it was asked just now. The clock is
+    /// looked at as often as ever, however often the pump has something.
     fn put_off_pump(&self) {
         const TURNS: u32 = 2;
         if let Some(left) = self.core.until_clock.get().checked_sub(TURNS).filter(|left| *left > 0) {
@@ -237,12 +237,12 @@ impl Vp {
     /// Polls I/O, waiting for as long as `timeout` says.
     pub(super) fn wait_io(&self, timeout: Option<Duration>) {
         let outer = self.worker.cause.replace(WakeSource::Io);
-        // A stand-in's principal leads itself.
+        // The principal of a spare worker leads its own crew.
         self.principal().leader().reactor.poll_for(&self.reactor, timeout);
         self.worker.cause.set(outer);
     }
 
-    /// What was asked of the driver.
+    /// Serves what was asked of the driver: replacements of its policy, and its binding to cores.
     #[inline]
     pub(super) fn serve_requests(&self) {
         self.serve_replacement();
@@ -262,8 +262,8 @@ impl Vp {
         self.worker.cause.set(outer);
     }
 
-    /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
-    /// timer or I/O is due, or until `over`.
+    /// Looks for threads elsewhere, as none is ready here; then sleeps until woken, until a timer or I/O is due, or
+    /// until `over`.
     #[cold]
     pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
         if self.enter() {
@@ -277,10 +277,10 @@ impl Vp {
         }
     }
 
-    /// The caller is inside, and it is its last act there.
+    /// As [`rest`](Self::rest); the caller is inside, and this is its last act there.
     fn rest_inside(&self, over: &dyn Fn() -> bool) {
         if self.machine().pump.get().is_some() {
-            // Who waits for an answer that comes soon pays for nothing else.
+            // A thread that waits for an answer that comes soon pays for nothing else.
             for _ in 0..PUMPS {
                 let has_come = self.wait_for_pump(over);
                 self.put_off_pump();
@@ -295,7 +295,7 @@ impl Vp {
         }
         let now = Instant::now();
         self.core.looked.set(now);
-        // A pump may be asked at each turn.
+        // A machine with a pump may ask it at each turn.
         self.core.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
         self.owner.hold(|| {
             self.fire_timers(now);
@@ -339,7 +339,7 @@ impl Vp {
             let stacks = self.worker.fibers.patience();
             let timeout = [self.sleep_time(now), stacks, pump].into_iter().flatten().min();
             self.counters.sleeps.add_one();
-            // The seat may be taken while we wait.
+            // The processor may be taken while we wait.
             self.exit();
             self.wait_io(timeout);
             if stacks.is_some() {
@@ -352,8 +352,8 @@ impl Vp {
             self.sleeper.rise();
         }
         if is_asleep && !self.enter_again() {
-            // It was; who took it counts as awake. The notification that ended
-            // our wait may have been meant for it.
+            // The processor was taken; the new owner counts as awake. The notification that ended our wait may have
+            // been meant for it.
             vp.reactor.notify();
             return None;
         }
@@ -403,7 +403,7 @@ impl Vp {
         [due, watch, self.patience(), visitors, self.steals.rest_of_backoff(now)].into_iter().flatten().min()
     }
 
-    /// Behind a wait: whether nobody has taken the seat.
+    /// Enters again after a wait. False: the processor has been taken.
     fn enter_again(&self) -> bool {
         if self.is_spare_worker() {
             return self.enter_slowly();
@@ -411,12 +411,12 @@ impl Vp {
         self.owner.enter_unless_taken(&self.ownership)
     }
 
-    /// Whether others have something for us.
+    /// Whether other processors have work for us.
     pub(super) fn others_wait(&self) -> bool {
         let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.worker.forks.has_exposed();
         let may_steal = !self.steals.is_backing_off();
-        // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
+        // (A processor that sleeps has nothing. A look into a policy costs all that look there a shared word.)
         let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
         let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
         let machine = self.machine();
@@ -424,16 +424,17 @@ impl Vp {
             && (machine.vps.iter().any(|other| waits(other)) || machine.find_spare_worker(exposes).is_some())
     }
 
-    /// If nobody watches the machine, parasites and forks are counted on to say so.
+    /// Notes that the driver becomes busy. If nobody watches the machine, the next spawns and forks take the slow
+    /// path and find that out.
     pub(super) fn begin_to_be_busy(&self) {
         self.core.risen.set(Instant::now());
         monitor::wake(self.machine());
         self.see_whether_watched();
     }
 
-    /// The driver has counted itself as awake.
+    /// Asks for a closer look if all processors sleep without a watch. The driver has counted itself as awake.
     fn see_whether_watched(&self) {
-        // ORDER: SeqCst: `watch_for`, or we, see the other.
+        // ORDER: SeqCst: either `watch_for` sees our count, or we see its flag.
         if self.machine().idle.unwatched.load(Ordering::SeqCst) {
             self.ask_closer_look();
         }
@@ -450,11 +451,11 @@ impl Vp {
             || self.long_turns.is_called()
     }
 
-    /// While others are busy, a sleeper keeps watch: it asks the busy ones for
-    /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
-    /// in their queues. The watches get longer while nothing comes of them.
-    /// On an idle machine nobody watches; nor, for long, one where somebody has lost his
-    /// seat, as he may wait for something rather than compute; nor who has enough.
+    /// How long a sleeper sleeps before it looks again at the others; `None`: it does not watch. While others are
+    /// busy, a sleeper keeps watch: it asks the busy ones for a parasite (heartbeat scheduling), wakes up soon, and
+    /// takes what lies in their queues. The watches get longer while nothing comes of them. On an idle machine no
+    /// driver watches. Where a driver has lost its processor the watch ends after a while, as that driver may wait
+    /// for something rather than compute. A driver whose core is in use (`has_enough`) does not watch either.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
         if machine.config.crews == 1 {
@@ -462,8 +463,8 @@ impl Vp {
         }
         let may_come_back = || self.core.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
         if machine.idle.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
-            // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
-            // busy, or it sees that it is not watched.
+            // ORDER: SeqCst, as in INV-SLEEP: either we see the driver that has become busy, or it sees that nobody
+            // watches.
             machine.idle.unwatched.store(true, Ordering::SeqCst);
             if machine.idle.awake.load(Ordering::SeqCst) <= 0 {
                 self.core.watch.set(HEARTBEAT);
@@ -487,24 +488,24 @@ impl Vp {
         Some(watch)
     }
 
-    /// Asks those for a parasite who compute without a seat: they are not awake, as far
-    /// as anybody knows.
+    /// Asks the drivers that compute without their processors for a parasite: the count of awake drivers leaves them
+    /// out.
     fn ask_those_away(&self) {
         if self.machine().has_spare_workers_at_work() {
             self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
         }
     }
 
-    /// The driver waits, in the middle of a turn, for a part of a computation that another one has: asks the others to share
-    /// theirs. (It counts as awake, as in any turn: its turn may be long, and the monitor must not sleep before it has handed the
-    /// virtual processor over.)
+    /// Asks the others to share their parts of a computation. The driver waits for such a part, in the middle of a
+    /// turn. (It counts as awake, as in any turn. Its turn may be long, and the monitor must not sleep before it has
+    /// handed the virtual processor off.)
     pub(crate) fn ask_for_parts(&self) {
         let others = self.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self));
         others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
         self.ask_those_away();
     }
 
-    /// A thread of the others', if that may be stolen, or a job.
+    /// Looks for a thread of other processors, if `may_steal`, or for a job.
     pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
         if machine.vps.len() == 1 {
@@ -523,10 +524,11 @@ impl Vp {
     fn search_policies(&self) -> Option<Ready> {
         let machine = self.machine();
         let visit = self.principal().policies.visit();
-        // SAFETY: the visit lasts for longer than the call.
+        // SAFETY: `visit` is dropped after the call, so it outlives the stealer.
         let stealer = unsafe { Stealer::new(self.principal(), &visit) };
         let found = self.policy().need_thread(Others { stealer: &stealer, vps: machine, index: self.index });
-        // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
+        // A policy that gives may return nothing, or panic, and yet have left threads with us. Nothing else tells us
+        // of them.
         let found = if stealer.has_loot() {
             self.policy_has_some();
             found.or_else(|| self.policy().next())
@@ -542,10 +544,11 @@ impl Vp {
         found
     }
 
-    /// Ends the `Local` threads, whose bodies belong to this OS thread, before
-    /// it stops driving. The caller is inside, or drives a stand-in.
+    /// Ends the `Local` threads, whose bodies belong to this OS thread, before it stops driving. The caller is
+    /// inside, or drives a spare worker.
     pub(super) fn end_local_threads(&self) {
-        // What destructors wake is queued, not attached: it might be seized (see `revoke_misplaced`).
+        // Threads that destructors wake are queued, not attached: an attached one might be revoked (see
+        // `revoke_misplaced`).
         let depth = self.worker.depth.replace(DEPTH);
         self.end_all_local_threads();
         self.worker.depth.set(depth);
@@ -571,7 +574,7 @@ impl Vp {
                 drop(fiber);
             }
             if !any {
-                // Others have their tokens: wakers elsewhere, and policies.
+                // Others have the tokens of those left: wakers elsewhere, and policies.
                 self.revoke_local_threads();
                 while self.end_one_revoked() {}
             }
@@ -602,9 +605,9 @@ impl Vp {
         self.worker.fibers.revoke_thread(revoked_threads);
     }
 
-    /// The machine ends, and the driver, who ends its threads, waits for some that do not come: somebody
-    /// hides their tokens. Takes those that it can reach from them, if nobody polls threads any
-    /// more. (What is out of reach is within that of another driver, or of the machine's end.)
+    /// Revokes threads whose tokens do not come back, at the end of the machine: the driver ends its threads, and
+    /// waits for these. Revokes those that it can reach, if no driver polls threads any more. (The others are within
+    /// reach of another driver, or of the machine's end.)
     pub(super) fn revoke_misplaced(&self) {
         let machine = self.machine();
         if machine.is_closing() && !self.worker.fibers.is_polled_below(self.worker.running.get()) {
@@ -619,8 +622,8 @@ impl Vp {
         }
     }
 
-    /// Ends one of the threads that were taken from their tokens. One by one: who is ended may wait for
-    /// another one to be. The caller drives us, or no driver is left.
+    /// Ends one of the revoked threads; false: there was none. They end one by one, as the end of one may wait for
+    /// that of another. The caller drives us, or no driver is left.
     pub(crate) fn end_one_revoked(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
         let Some(revoked_threads) = unsafe { &mut *self.worker.revoked_threads.get() }.pop() else {
@@ -631,8 +634,8 @@ impl Vp {
         true
     }
 
-    /// Drops the tokens of `Local` threads: one by one, with all others in their
-    /// queues, as a fiber's end may wait for that of its scope's threads. Whether there were any.
+    /// Drops the tokens of `Local` threads; returns whether there were any. They are dropped one by one, with all
+    /// others in their queues: the end of a fiber may wait for the ends of its scope's threads.
     fn drop_local(&self) -> bool {
         self.serve_replacement();
         let mut any = false;
@@ -649,7 +652,7 @@ impl Vp {
             unsafe { self.soon() }.push_back(thread);
         }
         let is_local = |thread: &Ready| thread.kind() == Kind::Local;
-        // SAFETY: as above.
+        // SAFETY: we are the driver, and the borrow ends with the call.
         while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
             any = true;
             drop(local);

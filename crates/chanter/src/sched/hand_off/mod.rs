@@ -1,44 +1,40 @@
-//! Hand-over: a computation that does not come back stalls nobody but itself.
+//! Hand-off: a computation that does not come back delays nothing but itself.
 //!
-//! A worker that stays in one turn for longer than a quantum keeps the OS
-//! thread that it has, and loses its virtual processor: the [`monitor`] passes
-//! the [`Ownership`] to a *stand-in*, another [`Vp`] with an OS thread of its own.
-//! The stand-in schedules what is ready there, fires its timers and polls its
-//! I/O. When the worker comes back to its scheduler, it takes the seat back.
+//! A worker that stays in one turn for longer than a quantum keeps its OS thread, but loses its virtual processor. The
+//! [`monitor`] passes the [`Ownership`] to a *spare worker*, another [`Vp`] with an OS thread of its own. The spare worker
+//! schedules what is ready there, fires its timers and polls its I/O. When the worker comes back to its scheduler, it
+//! reclaims the processor.
 //!
 //! ```text
-//!   worker of VP i:  … turn ─────── long computation ──────────┐ reclaim ── turn …
-//!                                  │ a quantum, and no end     │
-//!   monitor:                       └─ pass ─┐                  │
-//!   stand-in for i:  (asleep, or not there) └── turn ── turn ──┘ own threads, or sleep
+//!   worker of VP i:     … turn ─────── long computation ──────────┐ reclaim ── turn …
+//!                                     │ a quantum, and no end     │
+//!   monitor:                          └─ pass ─┐                  │
+//!   spare worker of i:  (asleep, or not there) └── turn ── turn ──┘ own threads, or sleep
 //! ```
 //!
-//! A stand-in is a whole `Vp`, but for its seat, so that the worker keeps all
-//! that belongs to a driver: its arena, its home for resting threads, its
-//! fibers and their stacks, its budget. The long computation may use the library
-//! at any moment. What it makes ready goes to the inbox of the virtual processor
-//! while it is away, as if it came from elsewhere.
+//! A spare worker is a whole `Vp`, except that it shares the ownership of its principal. The worker therefore keeps all
+//! that belongs to a driver: its arena, its home for threads that are parked locally, its fibers and their stacks, its
+//! budget. The long computation may use the library at any moment. The threads that it makes ready while it is away go to
+//! the inbox of the virtual processor, as if they came from elsewhere.
 //!
-//! * Threads that run on a stand-in belong to its *principal*: their frames name
-//!   that, and `current_vp` too. `Local` threads, and fibers that have begun,
-//!   belong to the OS thread: those of the worker wait for it (`kept`); those that
-//!   begin on a stand-in name the stand-in itself, which has an inbox and a
-//!   queue (`own`) for them, and stays for as long as there are any.
-//! * While the worker computes, rather than waits for something, its core is in use: the
-//!   stand-in sees to what becomes ready on that virtual processor, and neither
-//!   takes from others nor asks them for more. The monitor knows from the time that the OS thread gets.
-//! * Nobody waits for a stand-in that computes for long itself: the seat is
-//!   passed to the next one, or back to the worker, while it goes on.
-//! * A turn without its seat that spawns many threads takes it back in the middle, and is handed over again after a quantum.
-//! * A worker that is in its scheduler, or in a call of a policy, holds the seat
-//!   firmly (`Ownership::pass` fails), also when it is interrupted there.
-//! * Nothing rests at home on a stand-in; threads that rest at home on the
-//!   worker's are woken by whoever wakes them, as by any other processor: the
-//!   bias is revoked.
+//! * Threads that run on a spare worker belong to its *principal*: their frames and `current_vp` name the principal.
+//! * `Local` threads, and fibers that have begun, belong to an OS thread. Those of the worker wait for it (`kept`). Those
+//!   that begin on a spare worker name the spare worker itself. It has an inbox and a queue (`own`) for them, and lives
+//!   for as long as there are any.
+//! * While the worker computes, rather than waits for something, its core is in use. Meanwhile the spare worker runs the
+//!   threads that become ready on that virtual processor. It neither steals from others nor asks them for more. The
+//!   monitor tells the two cases apart by the CPU time that the OS thread gets.
+//! * A spare worker that computes for long delays nobody either: the processor is passed to the next spare worker, or back
+//!   to the worker, while the computation goes on.
+//! * A turn that has lost its processor and spawns many threads reclaims it in the middle. After a quantum it is handed
+//!   off again.
+//! * A worker that is in its scheduler, or in a call of a policy, cannot lose its processor (`Ownership::pass` fails),
+//!   even when it is interrupted there.
+//! * No thread is parked locally on a spare worker. Threads that are parked locally on the worker's processor are woken as
+//!   by any other processor: the waker revokes the bias.
 //!
-//! It needs the heavy fence of `sync/fence_pair.rs`; where there is none nothing
-//! is handed over. Neither is it on machines that are simulated, or that report
-//! deadlocks, which count their OS threads.
+//! Hand-off needs the heavy fence of `sync/fence_pair.rs`; without it no processor is handed off. Nor is one on machines
+//! that are simulated, or that report deadlocks: both count their OS threads.
 
 pub(crate) mod monitor;
 mod os_thread;
@@ -59,26 +55,27 @@ use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
 use crate::sync::fence_pair;
 
-/// After so long in one turn, unless the builder says otherwise.
+/// Longest turn before the processor is handed off, unless the builder says otherwise.
 pub(crate) const AFTER: Duration = Duration::from_millis(10);
-/// A turn that has lost its seat takes that back when it spawns so many threads in so short a time. To do so, and to be handed over
-/// again, takes some 50 us; each thread that is spawned without it up to 20 us.
+/// Number of threads that a turn without its processor has to spawn within [`SPAWNS`] before it reclaims the
+/// processor. To reclaim it and be handed off again takes some 50 us; each thread that is spawned without it takes up
+/// to 20 us.
 const SPAWNED_AWAY: u32 = 16;
 const SPAWNS: Duration = Duration::from_millis(1);
-/// So many stand-ins a machine has at most: OS threads.
+/// Most spare workers, hence OS threads for them, that a machine has.
 const MOST: usize = 128;
 
-/// What happened to the seats of a machine. Under a lock.
+/// Record of a machine's hand-offs: how many, and for how long. It is kept under a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     count: u64,
     lasted: Duration,
-    /// Since when each virtual processor has been handed over.
+    /// Virtual processors that are handed off now, each with the time since when.
     since: Vec<(usize, Instant)>,
 }
 
 impl Record {
-    /// Virtual processor `index` passed to a stand-in.
+    /// Counts that virtual processor `index` passed to a spare worker.
     fn pass(&mut self, index: usize) {
         self.count += 1;
         if !self.since.iter().any(|(other, _)| *other == index) {
@@ -86,14 +83,14 @@ impl Record {
         }
     }
 
-    /// It is back.
+    /// Counts that virtual processor `index` is back.
     fn reclaim(&mut self, index: usize) {
         if let Some(at) = self.since.iter().position(|(other, _)| *other == index) {
             self.lasted += self.since.swap_remove(at).1.elapsed();
         }
     }
 
-    /// How often, and for how long in total.
+    /// Number of hand-offs, and how long they lasted in total, ongoing ones included.
     pub(super) fn sum(&self) -> (u64, Duration) {
         let ongoing: Duration = self.since.iter().map(|(_, since)| since.elapsed()).sum();
         (self.count, self.lasted + ongoing)
@@ -101,7 +98,7 @@ impl Record {
 }
 
 impl Vp {
-    /// The virtual processor that this one stands in for; itself if it is one.
+    /// The virtual processor that this spare worker works for; itself if it is no spare worker.
     #[inline(always)]
     pub(crate) fn principal(&self) -> &Self {
         // SAFETY: set before the first driver; both belong to the machine.
@@ -118,14 +115,14 @@ impl Vp {
         self.worker.os_thread.store(os_thread::own(), Ordering::Relaxed);
     }
 
-    /// Begins a use of what is ready here: see [`Ownership`]. A stand-in's fails, and
-    /// it tries [`enter_slowly`](Self::enter_slowly).
+    /// Begins a use of what is ready here: see [`Ownership`]. For a spare worker it fails: that calls
+    /// [`enter_slowly`](Self::enter_slowly).
     #[inline(always)]
     pub(super) fn enter(&self) -> bool {
         self.owner.enter(&self.ownership)
     }
 
-    /// The same for stand-ins.
+    /// As [`enter`](Self::enter), for spare workers.
     #[cold]
     pub(super) fn enter_slowly(&self) -> bool {
         self.owner.enter(&self.principal().ownership)
@@ -137,8 +134,7 @@ impl Vp {
         self.owner.exit();
     }
 
-    /// Begins an outer use; the caller drives a virtual processor itself, and gets
-    /// its seat back if need be.
+    /// Begins an outer use. The caller is no spare worker, and reclaims its processor if it has lost it.
     pub(super) fn begin_use(&self) {
         while !self.enter() {
             self.reclaim();
@@ -152,18 +148,18 @@ impl Vp {
         self.exit();
     }
 
-    /// Driver: whether somebody else schedules what becomes ready here.
+    /// Driver: whether another owner schedules what becomes ready here.
     pub(crate) fn is_away(&self) -> bool {
         !self.principal().ownership.is_held_by(&self.owner)
     }
 
-    /// Whether the core is in use without this one, which holds the seat: by who has
-    /// lost it. Then it sees to what becomes ready here, and wants no more.
+    /// Whether a driver that has lost the processor still computes, so that the core is in use without its owner. The
+    /// owner then runs what becomes ready here, and takes no other work.
     pub(super) fn has_enough(&self) -> bool {
         self.principal().spare.computes_aside.load(Ordering::Relaxed)
     }
 
-    /// Who holds the seat.
+    /// Calls `f` with the processor's owner.
     pub(super) fn with_holder<R>(&self, f: impl FnOnce(&Self) -> R) -> Option<R> {
         if self.ownership.is_held_by(&self.owner) {
             return Some(f(self));
@@ -173,26 +169,27 @@ impl Vp {
         own.find(|other| self.ownership.is_held_by(&other.vp.owner)).map(|holder| f(&holder.vp))
     }
 
-    /// Driver, in the middle of a turn that is going to be long: passes the seat on now, if that can be done.
+    /// Driver, in the middle of a turn that is going to be long: hands the processor off now, if that can be done.
     pub(crate) fn leave_processor(&self) {
         if self.machine().hand_offs.is_on && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
             self.principal().hand_off(self, false);
         }
     }
 
-    /// The worker is back at its scheduler, and takes its seat back.
+    /// Reclaims the processor for its worker, which is back at its scheduler. Blocks the OS thread until that has
+    /// succeeded.
     #[cold]
     pub(super) fn reclaim(&self) {
         debug_assert!(!self.is_spare_worker(), "stand-ins are given the ownership");
         while self.is_away() && !self.try_reclaim() {
-            // It is in its scheduler: some microseconds, unless a policy
-            // blocks, or it is interrupted.
+            // The owner is in its scheduler: for some microseconds, unless a policy blocks, or the OS thread is
+            // interrupted.
             std::thread::sleep(Duration::from_micros(20));
         }
         self.begin_to_be_busy();
     }
 
-    /// Takes the seat back, unless who has it uses it.
+    /// Reclaims the processor, unless its owner uses it now. Returns whether it is ours.
     fn try_reclaim(&self) -> bool {
         let mut slept = false;
         let is_back = self.with_holder(|holder| {
@@ -206,15 +203,15 @@ impl Vp {
         self.machine().record().reclaim(self.index);
         self.spare.computes_aside.store(false, Ordering::Relaxed);
         if slept {
-            // The stand-in waits in our poller.
+            // The spare worker waits in our poller.
             self.reactor.notify();
         }
         true
     }
 
-    /// A thread is spawned in a turn that has lost its seat: takes that back in the middle of it, if there are many of these. (Each
-    /// is told to the stand-in, whose core is in use, and lies where no stealer comes. For the others it is as if the turn
-    /// began anew: it is handed over again after a quantum.)
+    /// Reclaims the processor in the middle of a turn that has lost it, if the turn spawns many threads. (Each such
+    /// thread is sent to the spare worker, whose core is in use, and lies where no stealer comes. For the other
+    /// threads it is as if the turn began anew: it is handed off again after a quantum.)
     fn comes_back(&self) -> bool {
         let (spawned, since) = self.spare.spawned_away.get();
         if spawned + 1 < SPAWNED_AWAY {
@@ -234,14 +231,13 @@ impl Vp {
         true
     }
 
-    /// In the middle of a pass: moves what is `from`'s own to us. Whether it
-    /// slept.
+    /// Moves what is `from`'s own to us, in the middle of a pass. Returns whether `from` slept.
     fn take_over(&self, from: &Self) -> bool {
         let principal = self.principal();
-        // SAFETY: the passer has the seat (INV-PROCESSOR), hence both queues.
+        // SAFETY: the caller is the passer, which has the ownership (INV-PROCESSOR), hence both queues.
         let (own, theirs) = unsafe { (self.soon(), from.soon()) };
         own.append(theirs);
-        // SAFETY: as above; `kept` is the holder's.
+        // SAFETY: `kept` and `soon` belong to the holder of the ownership, which the passer has now (INV-PROCESSOR).
         let (own, kept) = unsafe {
             (
                 if self.is_spare_worker() { &mut *self.spare.kept.get() } else { self.soon() },
@@ -254,14 +250,14 @@ impl Vp {
         let slept = principal.core.is_down.load(Ordering::Relaxed);
         if slept {
             principal.core.is_down.store(false, Ordering::Relaxed);
-            // It is counted as awake again, for the new holder.
+            // The virtual processor is counted as awake again, for the new holder.
             principal.sleeper.rise();
             self.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
         }
         slept
     }
 
-    /// A turn of one who could not simply enter.
+    /// Runs a turn of a driver that could not simply enter. Returns whether a thread ran.
     #[cold]
     #[inline(never)]
     pub(super) fn dispatch_slowly(&self) -> bool {
@@ -290,14 +286,14 @@ impl Vp {
         }
     }
 
-    /// Driver of a stand-in: runs one of the threads that are bound to it.
+    /// Driver of a spare worker: runs one of the threads that are bound to it.
     fn run_own(&self) -> bool {
         // SAFETY: `own` is the driver's; the borrow ends here.
         let thread = unsafe { &mut *self.spare.own.get() }.pop_front();
         thread.map(|thread| self.run(thread)).is_some()
     }
 
-    /// What is in our inbox goes to `spare_worker`, which holds the seat.
+    /// Moves what is in our inbox to `spare_worker`, which owns the processor.
     fn drain_inbox_for(&self, spare_worker: &Self) {
         for frame in self.inbox.take_all().oldest_first() {
             // SAFETY: inboxes hold tokens.
@@ -308,7 +304,7 @@ impl Vp {
         }
     }
 
-    /// Driver: a thread of one who could not simply enter became ready.
+    /// Driver: queues a thread that became ready, where the driver could not simply enter.
     #[cold]
     #[inline(never)]
     pub(super) fn enqueue_slowly(&self, thread: Ready, reason: Reason) {
@@ -345,9 +341,8 @@ impl Vp {
         thread.kind() == Kind::Local && Self::is_driving(thread.header())
     }
 
-    /// Whether a stand-in, which holds the seat, may run a thread whose home is
-    /// another: a thread of the principal's. Its worker's own threads are kept
-    /// for it. `None`: it has been seen to.
+    /// Returns a thread of the principal's if this spare worker, which owns the processor, may run it. Threads that
+    /// are bound to the worker are kept for it: then `None`.
     #[cold]
     pub(super) fn admit_for_principal(&self, thread: Ready) -> Option<Ready> {
         match thread.kind() {
@@ -360,12 +355,12 @@ impl Vp {
         }
     }
 
-    /// Whether somebody stands in for us.
+    /// Whether another owner has this processor now.
     pub(crate) fn is_handed_off(&self) -> bool {
         self.ownership.is_taken_from(&self.owner)
     }
 
-    /// Whether the thread is being polled here, or by a stand-in: a hint.
+    /// Whether the thread is being polled here, or by a spare worker: a hint.
     pub(crate) fn seems_to_run(&self, thread: *const Header) -> bool {
         let runs = |vp: &Self| std::ptr::eq(vp.worker.running.get(), thread);
         runs(self)
@@ -376,7 +371,7 @@ impl Vp {
                 .any(|other| std::ptr::eq(other.vp.principal(), self) && runs(&other.vp))
     }
 
-    /// Driver of a stand-in: ends the threads that are bound to it and ready. Whether there were any.
+    /// Driver of a spare worker: ends the threads that are bound to it and ready. Returns whether there were any.
     pub(super) fn drop_own(&self) -> bool {
         let mut any = false;
         // SAFETY: `own` is the driver's; the borrow ends here.
@@ -387,7 +382,7 @@ impl Vp {
         any
     }
 
-    /// Driver of a stand-in: whether threads are bound to it.
+    /// Driver of a spare worker: whether threads are bound to it.
     fn has_own(&self) -> bool {
         if !self.worker.has_locals.get() {
             return false;

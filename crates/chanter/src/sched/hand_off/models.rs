@@ -1,4 +1,4 @@
-//! Loom models of the seat.
+//! Loom models of the ownership of a processor.
 //!
 //! How to run them: see `sync/models.rs`.
 
@@ -10,8 +10,8 @@ use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{check, needs};
 
-/// A virtual processor: its worker, a stand-in, and what is ready, which the
-/// holder of the seat alone may touch. Loom checks that.
+/// A virtual processor: its worker, a spare worker, and what is ready. The owner alone may touch what is ready: Loom
+/// checks that.
 struct Processor {
     ownership: Ownership,
     worker: Owner,
@@ -21,7 +21,7 @@ struct Processor {
 
 // SAFETY: INV-PROCESSOR: that is what the models are about.
 unsafe impl Sync for Processor {}
-// SAFETY: as above.
+// SAFETY: INV-PROCESSOR: the owner alone touches what is ready, on whichever thread; that is what the models check.
 unsafe impl Send for Processor {}
 
 impl Processor {
@@ -37,7 +37,7 @@ impl Processor {
         processor
     }
 
-    /// One use of what is ready. False: somebody else holds the seat.
+    /// One use of what is ready. False: another owner has the processor.
     fn use_as(&self, owner: &Owner) -> bool {
         let is_ours = owner.enter(&self.ownership);
         if is_ours {
@@ -56,8 +56,8 @@ impl Processor {
     }
 }
 
-/// The worker is in its scheduler, or in the middle of a long turn, when the
-/// seat is passed on; the stand-in uses it.
+/// The worker is in its scheduler, or in the middle of a long turn, when the processor is passed on; the spare worker
+/// uses it.
 fn handed_over() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
@@ -73,7 +73,7 @@ fn handed_over() {
     assert_eq!(processor.ready.get(), uses);
 }
 
-/// The worker comes back while the stand-in is at work, and takes the seat.
+/// The worker comes back while the spare worker is at work, and reclaims the processor.
 fn regained() {
     let processor = Processor::new();
     assert!(processor.hand_off(), "nobody is inside");
@@ -90,7 +90,7 @@ fn regained() {
     assert_eq!(processor.ready.get(), uses);
 }
 
-/// The seat goes, and comes back, while its first holder is on its way in.
+/// The processor goes, and comes back, while its first owner is on its way in.
 fn passed_round() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
@@ -106,7 +106,7 @@ fn passed_round() {
     assert_eq!(processor.ready.get(), uses);
 }
 
-/// A turn takes the seat back in its middle while the stand-in is at work, and may lose it again at once.
+/// A turn reclaims the processor in its middle while the spare worker is at work, and may lose it again at once.
 fn came_back() {
     let processor = Processor::new();
     assert!(processor.hand_off(), "nobody is inside");
@@ -122,8 +122,8 @@ fn came_back() {
     assert_eq!(processor.ready.get(), uses);
 }
 
-/// Somebody else looks at what is ready in the middle of a turn, and the seat stays where it is (`long_turn`): a worker
-/// that wants in meanwhile finds itself away once, and then not.
+/// Another driver looks at what is ready in the middle of a turn, and the processor stays where it is (`long_turn`).
+/// A worker that wants in meanwhile finds itself away once, and then not.
 fn looked_at() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
@@ -141,7 +141,7 @@ fn looked_at() {
     assert_eq!(processor.ready.get(), uses + 1);
 }
 
-/// The worker wakes up, and wants its seat again, while somebody looks at what is ready: it gets it.
+/// The worker wakes up, and wants its processor again, while another driver looks at what is ready: it gets it.
 fn entered_again() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
@@ -156,8 +156,8 @@ fn entered_again() {
     assert_eq!(processor.ready.get(), looks + 1);
 }
 
-/// It wakes up while the seat is handed over: either it gets in, or the stand-in has the seat. The processor
-/// has one who is awake, and no more.
+/// The worker wakes up while the processor is handed off: either it gets in, or the spare worker has the processor.
+/// One driver of the processor counts as awake, and no more.
 fn woken_while_handed_over() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);

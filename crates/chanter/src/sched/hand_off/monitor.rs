@@ -1,27 +1,25 @@
-//! The monitor: one OS thread of the process, which looks after long turns.
+//! The monitor: one OS thread of the process, which watches for long turns.
 //!
-//! It is started when a machine becomes busy for the first time, looks twice a
-//! quantum while virtual processors are awake, and sleeps while all of them do:
-//! who rises then, wakes it. A turn is known by the number that its driver
-//! counts anyway (`Counters::polls`), so turns pay nothing for being watched.
+//! It is started when a machine becomes busy for the first time. It looks twice a quantum while virtual processors are
+//! awake, and sleeps while all of them sleep: a driver that becomes busy then wakes it. A turn is known by the number that
+//! its driver counts anyway (`Counters::polls`), so turns pay nothing for being watched.
 //!
-//! A turn that is still the same after a quantum is asked to end at its next
-//! checkpoint; if it has not a moment later, its virtual processor is handed
-//! over. Not if the driver uses its seat, is about to wake up, waits for a core, or,
-//! as a stand-in, has not begun: another one would wait too.
+//! A turn that is still the same after a quantum is asked to end at its next checkpoint. If it has not ended a moment
+//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to wake up,
+//! or waits for a core (another driver would wait too), or is a spare worker that has not begun.
 //!
-//! The more of a virtual processor's OS threads compute without a seat, the longer the next turn may last
-//! ([`quantum_beside`]): each is one more for the kernel to multiplex, which is slower than to compute one after the other. So a
-//! program that only computes has few of them, and one with endless computations still gets to all others.
+//! The more of a virtual processor's OS threads compute without owning it, the longer the next turn may last
+//! ([`quantum_beside`]). Each is one more for the kernel to multiplex, which is slower than to compute one after the other.
+//! A program that only computes therefore has few of them, and one with endless computations still runs all its other
+//! threads.
 //!
-//! From the time that OS threads get it also knows whether those that have lost their seats
-//! compute; it does not sleep before they have stopped. A stand-in that goes to sleep, and finds that it has enough, is notified when
-//! it has not any more: as in INV-SLEEP, the flag in the queue's place.
+//! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It does
+//! not sleep before they have stopped. A spare worker that goes to sleep, and finds that its core is in use, is notified
+//! when that ends: as in INV-SLEEP, with the flag in the queue's place.
 //!
-//! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`: the
-//! monitor says that it sleeps and looks at the machines' counts of who is
-//! awake; who rises counts itself first and looks for the monitor's sleep. Both
-//! are SeqCst.
+//! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then looks at
+//! the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the monitor's
+//! sleep. Both are SeqCst.
 
 use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,18 +30,18 @@ use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
 
-/// After so many looks at nothing, the monitor falls asleep.
+/// Number of looks at an idle process after which the monitor falls asleep.
 const PATIENCE: u32 = 4;
-/// How long a turn has for a checkpoint once it was asked, at most.
+/// Longest time that a turn has to reach a checkpoint once it was asked to end.
 const GRACE: Duration = Duration::from_millis(1);
-/// Turns are not longer than a quantum times 4 to this number.
+/// Largest exponent of [`quantum_beside`]: a turn lasts a quantum times 4 to this number at most.
 const MOST_BESIDE: u32 = 4;
-/// The monitor's own stack.
+/// Size of the monitor's stack, in bytes.
 const STACK: usize = 128 << 10;
 
 static WATCH: Mutex<Watch> = Mutex::new(Watch { machines: Vec::new(), asked: Vec::new(), is_started: false });
 static CHANGE: Condvar = Condvar::new();
-/// The monitor waits to be woken, or has not been started.
+/// Set while the monitor waits to be woken, or has not been started.
 static IS_ASLEEP: process::AtomicBool = process::AtomicBool::new(true);
 
 struct Watch {
@@ -60,35 +58,35 @@ unsafe impl Send for Watch {}
 struct Watched {
     machine: *const Shared,
     turns: Vec<Turn>,
-    /// The same of stand-ins that have no seat.
+    /// Turns of the spare workers that do not own the processor.
     aside: Vec<Turn>,
-    /// What the workers had used at the last look, of those who have lost their seats.
+    /// CPU time at the last look of the workers that have lost their processors.
     workers: Vec<Usage>,
-    /// How many computed without a seat then, of each virtual processor.
+    /// Number of OS threads of each virtual processor that computed without owning it at the last look.
     beside: Vec<u32>,
-    /// How often somebody had gone to sleep at the last look.
+    /// Number of times that drivers had gone to sleep at the last look.
     sleeps: u64,
 }
 
-/// How long a turn may last if so many of the same virtual processor compute without a seat.
+/// How long a turn may last if `beside` OS threads of the same virtual processor compute without owning it.
 fn quantum_beside(quantum: Duration, beside: u32) -> Duration {
     quantum.saturating_mul(4_u32.pow(beside.min(MOST_BESIDE)))
 }
 
-/// What was seen of a virtual processor last.
+/// The turn that was seen last on a virtual processor.
 #[derive(Clone, Copy)]
 struct Turn {
     holder: *const Vp,
     number: u64,
     since: Instant,
     asked: Option<Instant>,
-    /// What its OS thread had used then; of one without a seat, at the last look.
+    /// CPU time of its OS thread when the turn was asked to end; of a driver without the processor, at the last look.
     usage: Usage,
-    /// A stand-in that was given the seat has this number until it begins.
+    /// Set from the hand-off until the spare worker begins: till then `number` is that of its last turn.
     unbegun: bool,
 }
 
-/// How long an OS thread had had a core at some moment; `None`: nobody knows.
+/// How long an OS thread had had a core at some moment; `None`: unknown.
 #[derive(Clone, Copy)]
 struct Usage {
     at: Instant,
@@ -99,10 +97,11 @@ fn watch() -> MutexGuard<'static, Watch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Somebody on `machine` has become busy.
+/// Wakes the monitor: a driver of `machine` has become busy.
 #[inline]
 pub(crate) fn wake(machine: &Shared) {
-    // ORDER: SeqCst: see above; the caller has counted itself as awake.
+    // ORDER: SeqCst: the caller has counted itself as awake; it sees the monitor's sleep, or the monitor sees the
+    // count.
     let is_watched = machine.hand_offs.is_watched.load(Ordering::Relaxed);
     if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
         return;
@@ -116,8 +115,8 @@ pub(crate) fn wake(machine: &Shared) {
 fn wake_now(machine: &Shared) {
     let mut watch = watch();
     if machine.is_closing() {
-        // It says so before it has itself forgotten, under the lock: it would
-        // stay here for ever.
+        // A machine says that it is closing before it is forgotten, under the lock. Registered now, it would stay
+        // here for ever.
         return;
     }
     if !machine.hand_offs.is_watched.swap(true, Ordering::Relaxed) {
@@ -133,12 +132,12 @@ fn wake_now(machine: &Shared) {
     }
     fence_pair::will_be_known();
     let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(STACK);
-    // If the OS refuses, the next one to rise tries again.
+    // If the OS refuses, the next driver that becomes busy tries again.
     watch.is_started = monitor.spawn(run).is_ok();
     IS_ASLEEP.store(!watch.is_started, process::Ordering::SeqCst);
 }
 
-/// The machine ends: nothing is handed over from now on.
+/// Forgets a machine that ends: none of its processors is handed off from now on.
 pub(crate) fn forget(machine: &Shared) {
     let mut watch = watch();
     watch.machines.retain(|watched| !ptr::eq(watched.machine, machine));
@@ -148,7 +147,7 @@ pub(crate) fn forget(machine: &Shared) {
 
 fn run() {
     if !fence_pair::is_available() {
-        // Nobody wakes who is awake.
+        // `IS_ASLEEP` stays false: drivers take the monitor for awake, and do not wake it.
         return;
     }
     let mut watch = watch();
@@ -167,7 +166,7 @@ fn run() {
     }
 }
 
-/// Waits until somebody rises.
+/// Waits until a driver becomes busy.
 fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
     IS_ASLEEP.store(true, process::Ordering::SeqCst);
     // SAFETY: registered machines have not ended.
@@ -212,7 +211,7 @@ impl Watch {
                 wait = wait.min(turn.look(vp, now, (quantum, patience), worker, asked));
             }
             watched.look_aside(machine, now, quantum, asked);
-            // Who stands in for one that computes waits to hear that it does not any more.
+            // A spare worker for a worker that computes has to be told when that stops.
             is_busy |= watched.beside.iter().any(|beside| *beside > 0);
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
@@ -224,7 +223,7 @@ impl Watch {
 }
 
 impl Watched {
-    /// Those who have lost the seat in the middle of a turn.
+    /// Looks at the drivers that have lost the processor in the middle of a turn.
     fn look_aside(
         &mut self,
         machine: &Shared,
@@ -270,12 +269,12 @@ impl Usage {
         Some(later.used?.saturating_sub(self.used?))
     }
 
-    /// Whether it had one for half of that time and more.
+    /// Whether the thread had a core for half of that time or more.
     fn computed_until(&self, later: &Self) -> bool {
         self.until(later).is_some_and(|used| used >= later.at.saturating_duration_since(self.at) / 2)
     }
 
-    /// Whether `vp`, if it has lost its seat, has computed since the last look, or waits for a core to do so.
+    /// Whether `vp` has lost its processor and has computed since the last look, or waits for a core to do so.
     fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
         if !vp.principal().ownership.is_taken_from(&vp.owner) {
             return false;
@@ -304,7 +303,7 @@ impl Turn {
         }
     }
 
-    /// Asks a long turn of one without a seat to end, so that it rejoins.
+    /// Asks a long turn of a driver without its processor to end, so that the driver comes back.
     fn look_aside(&mut self, vp: &Vp, now: Instant, quantum: Duration, asked: &mut Vec<(*const Vp, u64)>) {
         let number = vp.counters.polls.get();
         if !vp.is_away() || !vp.sleeper.is_awake() {
@@ -317,8 +316,8 @@ impl Turn {
         }
     }
 
-    /// How long until the next look. A turn is asked to end after the quantum, and handed over after the
-    /// patience.
+    /// Looks at the turn; returns how long until the next look. A turn is asked to end after `quantum`; its processor
+    /// is handed off after `patience`.
     fn look(
         &mut self,
         vp: &Vp,
@@ -340,7 +339,7 @@ impl Turn {
             *self = Self { holder, number, since: now, ..Self::none() };
             return quantum / 2;
         }
-        // SAFETY: it holds the seat of a machine that has not ended.
+        // SAFETY: the holder belongs to a machine that has not ended.
         let holder = unsafe { &*holder };
         if self.unbegun || now.duration_since(self.since) < quantum {
             return quantum / 2;

@@ -1,6 +1,5 @@
-//! What the OS says of the thread behind a driver: whether it computes, or
-//! waits for a core. One that waits for a core is not handed over, since another
-//! would wait too.
+//! Questions to the OS about a driver's OS thread: whether it computes, or waits for a core. The processor of one
+//! that waits for a core is not handed off, since another OS thread would wait too.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod os {
@@ -15,7 +14,7 @@ mod os {
 
     /// How long an OS thread of this process has had a core.
     pub(crate) fn used(thread: i32) -> Option<Duration> {
-        // What `pthread_getcpuclockid` makes of a thread: from <linux/posix-timers.h>.
+        // The parts of the clock that `pthread_getcpuclockid` gives for a thread: from <linux/posix-timers.h>.
         const PER_THREAD: libc::clockid_t = 4;
         const SCHEDULED: libc::clockid_t = 2;
         let clock = (!thread << 3) | PER_THREAD | SCHEDULED;

@@ -1,56 +1,56 @@
-//! The seat of a virtual processor: who may use what is ready on it.
+//! The ownership of a virtual processor: the right to use what is ready on it.
 //!
-//! What a virtual processor schedules is used by one *holder* at a time: its policy, the threads to run soon, its sleeper,
-//! poller and inbox. The holder is its own driver, or a stand-in while that does not come back. It uses these things a few
-//! dozen times a microsecond, and another one takes the seat a few hundred times a second at most.
+//! One *owner* at a time (the `holder`) uses what a virtual processor schedules: its policy, the threads to run soon, its
+//! sleeper, poller and inbox. The owner is the processor's own driver, or a spare worker while that driver does not come
+//! back. It uses these things a few dozen times a microsecond. The processor is passed on a few hundred times a second at
+//! most.
 //!
 //! ```text
-//!   holder:  inside := seat;  light fence;  is the seat mine?  yes: use it
-//!            inside := none, if nothing is nested              no: I am away
-//!   passer:  (one at a time)  seat := NOBODY;  heavy fence;  is the holder inside?
-//!            yes: seat := the holder, and nothing has happened
-//!            no:  move what is its own;  seat := the new one
+//!   holder:  inside := ownership;  light fence;  is the holder me?  yes: use it
+//!            inside := none, if nothing is nested                   no: I am away
+//!   passer:  (one at a time)  holder := NOBODY;  heavy fence;  is the old holder inside?
+//!            yes: holder := the old one, and nothing has happened
+//!            no:  move what is its own;  holder := the new one
 //! ```
 //!
-//! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the seat. What the seat stands for is touched by its
-//! holder while that is inside, and by the passer between the heavy fence and its last store. A passer does not wait: it
-//! gives the seat back. What the passer did reaches the new holder through the seat, with Release and Acquire.
+//! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the ownership. The holder touches what is owned
+//! while it is inside; the passer does so between the heavy fence and its last store. A passer does not wait: it gives the
+//! processor back. Release and Acquire on `holder` show the new holder what the passer did.
 //!
-//! A late holder, interrupted between its mark and its look, finds NOBODY, somebody else, or itself. It finds itself if
-//! the passer gave up, or if the seat has come back. In the last case Acquire shows it all that happened meanwhile.
+//! A late holder, interrupted between its mark and its look, finds NOBODY, another owner, or itself. It finds itself if
+//! the passer gave up, or if the processor has come back. In the last case Acquire shows it all that happened meanwhile.
 //!
-//! Uses nest: a policy that is called may spawn threads, and whoever fires timers wakes some. Such outer uses are counted
-//! (`nest`), and while there are any nobody lowers `inside`. Only these are counted: a count of all uses would be a chain
-//! of loads and stores through one place, which takes longer than the switch of a thread. A fiber may be suspended in the
-//! middle of one; the seat stays then.
+//! Uses nest: a policy that is called may spawn threads, and a driver that fires timers wakes some. Such outer uses are
+//! counted (`nest`), and while there are any nothing lowers `inside`. Only these are counted. A count of all uses would be
+//! a chain of loads and stores through one place, which takes longer than a switch between threads. A fiber may be
+//! suspended in the middle of a use; the ownership stays then.
 //!
-//! A driver that finds itself away must not wait for the seat in the middle of an outer use.
+//! A driver that finds itself away must not wait for the ownership in the middle of an outer use.
 
 use std::ptr;
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Cell, Lock, Mark, fence_pair, order, spin};
 
-/// The seat of one virtual processor.
+/// The ownership of one virtual processor.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    /// Null: nobody, or not yet.
+    /// The present owner. Null: there is none, or a passer is at work.
     holder: AtomicPtr<Owner>,
-    /// One passes it on at a time.
+    /// Held by the passer: there is one at a time.
     passing: Lock<()>,
 }
 
-/// One who may hold a seat; belongs to a driver.
+/// A driver, as one that may own a processor.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    /// A use of the seat is under way. The driver writes.
+    /// Set while a use of the ownership is under way. The driver alone writes it.
     inside: Mark,
-    /// The driver's: how many outer uses are under way: calls of policies, and
-    /// in units of [`HOLD`] all others.
+    /// Number of outer uses under way, for the driver alone: calls of policies count 1, all others [`HOLD`].
     nest: Cell<u32>,
 }
 
-// SAFETY: `nest` is the driver's.
+// SAFETY: the driver alone touches `nest`; the other field is `Sync`.
 unsafe impl Sync for Owner {}
 
 /// One outer use that is not a call of a policy.
@@ -61,7 +61,7 @@ impl Owner {
         Self { inside: Mark::new(), nest: Cell::new(0) }
     }
 
-    /// Begins a use of the seat. True: it is ours until [`exit`](Self::exit).
+    /// Begins a use of the ownership. True: it is ours until [`exit`](Self::exit).
     #[inline(always)]
     pub(crate) fn enter(&self, ownership: &Ownership) -> bool {
         self.inside.enter(ownership);
@@ -73,8 +73,8 @@ impl Owner {
         false
     }
 
-    /// Begins a use, unless somebody else holds the seat. (One that is empty is in the hands of a passer, who may give up, or
-    /// give it back: it has been taken only when somebody else has it.)
+    /// Begins a use, unless another owner has the processor. (An empty ownership is a passer's, which may give up, or
+    /// give it back: it has been taken only when another owner has it.)
     pub(crate) fn enter_unless_taken(&self, ownership: &Ownership) -> bool {
         let mut turn = 0;
         while !self.enter(ownership) {
@@ -94,19 +94,19 @@ impl Owner {
         }
     }
 
-    /// A policy is called, inside.
+    /// Begins a call of a policy, inside.
     #[inline(always)]
     pub(crate) fn begin_call(&self) {
         self.nest.set(self.nest.get() + 1);
     }
 
-    /// It has returned; we are still inside.
+    /// Ends a call of a policy; we are still inside.
     #[inline(always)]
     pub(crate) fn end_call(&self) {
         self.nest.set(self.nest.get() - 1);
     }
 
-    /// Inside: an outer use begins, and ends with [`end_hold`](Self::end_hold).
+    /// Inside: begins an outer use, which ends with [`end_hold`](Self::end_hold).
     pub(crate) fn begin_hold(&self) {
         self.nest.set(self.nest.get() + HOLD);
     }
@@ -120,7 +120,7 @@ impl Owner {
         !self.nest.get().is_multiple_of(HOLD)
     }
 
-    /// Does what may nest uses.
+    /// Calls `f`, which may begin uses within this one.
     #[inline(always)]
     pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
         let was_inside = self.is_inside();
@@ -128,13 +128,13 @@ impl Owner {
         let result = f();
         self.nest.set(self.nest.get() - HOLD);
         if !was_inside {
-            // What was nested has not lowered it.
+            // The nested uses have not lowered `inside`.
             self.exit();
         }
         result
     }
 
-    /// Whether it uses its seat now (a hint).
+    /// Whether a use is under way now (a hint).
     pub(crate) fn is_inside(&self) -> bool {
         !self.inside.is_free()
     }
@@ -145,19 +145,18 @@ impl Ownership {
         Self { holder: AtomicPtr::new(ptr::null_mut()), passing: Lock::new(()) }
     }
 
-    /// Gives an empty seat to the new driver.
+    /// Gives an empty ownership to the new driver.
     pub(crate) fn assign(&self, first: &Owner) {
         self.holder.store(ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The holder, who is inside, leaves: the seat is empty, and cannot be
-    /// passed on.
+    /// Empties the ownership, so that it cannot be passed on. The caller is the holder, and inside.
     pub(crate) fn vacate(&self) {
         let _one = self.passing.lock();
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Whether somebody else than `owner` holds it (a hint).
+    /// Whether another than `owner` holds it (a hint).
     pub(crate) fn is_taken_from(&self, owner: &Owner) -> bool {
         let holder = self.holder.load(Ordering::Relaxed);
         !holder.is_null() && !ptr::eq(holder, owner)
@@ -168,12 +167,11 @@ impl Ownership {
         ptr::eq(self.holder.load(Ordering::Relaxed), owner)
     }
 
-    /// Passes the seat on, if `from` holds it and is not inside; anybody may
-    /// call. In between the caller has it, and `hand` moves what is the
-    /// holder's own.
+    /// Passes the ownership on, if `from` holds it and is not inside; any OS thread may call. In between the caller
+    /// has it, and `hand` moves what is the holder's own.
     pub(crate) fn pass(&self, from: &Owner, to: &Owner, hand: impl FnOnce()) -> bool {
         let _one = self.passing.lock();
-        // Written under the lock.
+        // `holder` is written under the lock, so this is no mere hint.
         if !self.is_held_by(from) || from.is_inside() {
             return false;
         }
@@ -181,12 +179,13 @@ impl Ownership {
         // ORDER: INV-PROCESSOR, the passer's side.
         fence_pair::heavy();
         if from.inside.is_still_at(self) {
-            // ORDER: Relaxed: the heavy fence publishes what the last passer did, and we nothing.
+            // ORDER: Relaxed: the heavy fence publishes what the last passer did, and this passer has nothing to
+            // publish.
             self.holder.store(ptr::from_ref(from).cast_mut(), Ordering::Relaxed);
             return false;
         }
         hand();
-        // ORDER: Release publishes all that to the new holder.
+        // ORDER: Release publishes to the new holder what `hand` and the former holder did.
         self.holder.store(ptr::from_ref(to).cast_mut(), order::processor_pass());
         true
     }

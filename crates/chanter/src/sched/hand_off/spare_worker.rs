@@ -1,4 +1,4 @@
-//! Stand-ins: who drives a virtual processor while its worker does not.
+//! Spare workers: they drive a virtual processor while its worker does not.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use crate::policy::Fifo;
 use crate::sync::AliasedBox;
 use crate::sync::atomic::Ordering;
 
-/// An OS thread that has had nothing to stand in for ends after so long.
+/// Time after which the OS thread of an idle spare worker ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// One who stands in for the same virtual processor all its life.
+/// A spare worker: it works for the same virtual processor all its life.
 pub(crate) struct SpareWorker {
-    /// It is its own leader, and its threads point to it.
+    /// The spare worker's own `Vp`: it is its own leader, and its threads point to it.
     pub(crate) vp: AliasedBox<Vp>,
 }
 
 impl SpareWorker {
-    /// One more for `principal`. It sleeps in its principal's poller while it has the seat; its own
-    /// watches nothing, so that no descriptors are kept for those that have been needed once.
+    /// One more spare worker for `principal`. It sleeps in its principal's poller while it owns the processor. Its
+    /// own poller watches nothing, so that a spare worker that was needed once keeps no descriptors.
     fn new(principal: &Vp) -> Self {
-        // Never asked: a stand-in calls its principal's.
+        // Never asked: a spare worker calls its principal's policy.
         let policy = Box::new(Fifo::new());
         let mut vp =
             Vp::new(principal.index, policy, Reactor::parker(), None, principal.worker.channels.layout());
@@ -34,7 +34,7 @@ impl SpareWorker {
         vp.principal.set(principal);
         vp.leader.set(vp.as_ptr());
         vp.spare.is_free.store(true, Ordering::Relaxed);
-        // Its frames are the principal's.
+        // Its frames name the principal.
         vp.worker.arena.belong_to(principal.opaque());
         if let Some(observer) = principal.machine().observer() {
             vp.worker.arena.tell(observer);
@@ -44,16 +44,16 @@ impl SpareWorker {
 }
 
 impl Vp {
-    /// Passes the seat of a virtual processor from `holder`, who does not come
-    /// back, perhaps since it `computes`, to a stand-in. Returns that, and the number
-    /// of its last turn. The caller keeps the machine from ending.
+    /// Passes this virtual processor from `holder`, which does not come back, to a spare worker. `computes` says
+    /// whether `holder` computes. Returns the spare worker, and the number of its last turn. The caller keeps the
+    /// machine from ending.
     pub(super) fn hand_off(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
         if holder.owner.is_inside() {
             return None;
         }
         let machine = self.machine();
         let spare_worker = self.free_spare_worker()?;
-        // It is free: it stays at that.
+        // The spare worker is free, so the number does not change.
         let number = spare_worker.counters.polls.get();
         let mut slept = false;
         let is_passed = self.ownership.pass(&holder.owner, &spare_worker.owner, || {
@@ -75,7 +75,7 @@ impl Vp {
     fn free_spare_worker(&self) -> Option<&Self> {
         let mut spare_workers = self.machine().spare_workers();
         let is_free = |other: &SpareWorker| {
-            // ORDER: Acquire: it has done what it had to do.
+            // ORDER: Acquire, with the Release in `rest_aside`: what it did before it became free is visible here.
             std::ptr::eq(other.vp.principal(), self) && other.vp.spare.is_free.load(Ordering::Acquire)
         };
         let index = match spare_workers.iter().position(is_free) {
@@ -88,11 +88,11 @@ impl Vp {
             }
         };
         let spare_worker: *const Self = spare_workers[index].vp.as_ptr();
-        // SAFETY: stand-ins stay until the machine's memory goes.
+        // SAFETY: spare workers live until the machine's memory goes.
         Some(unsafe { &*spare_worker })
     }
 
-    /// Runs on the OS thread of a stand-in.
+    /// Runs on the OS thread of a spare worker.
     pub(crate) fn spare_worker(&self) {
         loop {
             self.spare.is_over.set(false);
@@ -100,29 +100,29 @@ impl Vp {
                 let driving = Driving::new(self);
                 driving.run_until(&|| self.machine().is_closing() || self.spare.is_over.get());
                 if self.machine().is_closing() {
-                    // What is left in the queues goes to the worker, or ends
-                    // with the machine.
+                    // The threads left in the queues go to the worker, or end with the machine.
                     driving.end_local_threads();
                 }
             }
             self.worker.fibers.shrink();
             self.worker.channels.shrink();
             self.sleeper.vacate();
-            // INV-SLEEP: the seat is given to us before we are woken.
+            // INV-SLEEP: the processor is given to us before we are woken.
             if self.machine().is_closing() || !self.is_needed() || !self.sleeper.occupy() {
                 return;
             }
         }
     }
 
-    /// Driver of a stand-in without a seat: waits for one, or for one of its own
-    /// threads. If there was neither for long, it is over.
+    /// Driver of a spare worker that does not own the processor: waits for it, or for one of its own threads. If
+    /// neither comes for [`IDLE`], the spare worker's OS thread ends.
     #[cold]
     pub(crate) fn rest_aside(&self, over: &dyn Fn() -> bool) {
-        // Nested, it has the thread below.
+        // A nested scheduler has the thread below it on the stack.
         let has_own = !self.worker.running.get().is_null() || self.has_own();
         if !has_own {
-            // ORDER: Release: what we did comes before what is given to us.
+            // ORDER: Release, with the Acquire in `free_spare_worker`: all that we did comes before what is given to
+            // us.
             self.spare.is_free.store(true, Ordering::Release);
         }
         self.sleeper.announce();
