@@ -336,6 +336,7 @@ impl Vp {
             self.exit();
             return thread;
         }
+        self.steals.has_searched(may_steal && self.others_give());
         self.policy().idle();
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
@@ -404,15 +405,20 @@ impl Vp {
 
     /// Whether others have something for us.
     pub(super) fn others_wait(&self) -> bool {
-        let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
-        let may_steal = !self.steals.is_backing_off();
-        // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
-        let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
-        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
         let machine = self.machine();
         !self.has_enough()
-            && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
+            && ((self.steals.is_worth_a_search() && self.others_give())
+                || machine.vps.iter().any(|other| exposes(other))
+                || machine.find_stand_in(exposes).is_some())
+    }
+
+    /// Whether others say that they have threads to give.
+    fn others_give(&self) -> bool {
+        let vp = self.principal();
+        // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
+        let gives = |other: &Self| !ptr::eq(other, vp) && !other.is_asleep() && other.gives() > 1;
+        self.machine().vps.iter().any(|other| gives(other))
     }
 
     /// If nobody watches the machine, parasites and forks are counted on to say so.
@@ -498,7 +504,8 @@ impl Vp {
     /// A thread of the others', if that may be stolen, or a job.
     pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
-        if machine.vps.len() == 1 {
+        // A spare worker of a single processor steals from the turn that has lost it.
+        if machine.vps.len() == 1 && !machine.has_stand_ins.load(Ordering::Relaxed) {
             return None;
         }
         machine.searching.fetch_add(1, Ordering::SeqCst);
