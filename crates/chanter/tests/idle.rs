@@ -32,7 +32,7 @@ fn waits_beside_a_sleeping_turn_use_no_processor() {
     ];
     let turns: [(&str, fn()); 2] = [
         ("bound threads", || std::thread::sleep(TURN)),
-        ("a half", || drop(fork_join(|| std::thread::sleep(TURN), || ()))),
+        ("a half", || _ = fork_join(|| std::thread::sleep(TURN), || ())),
     ];
     for (name, builder) in machines {
         let machine = builder.build().unwrap();
