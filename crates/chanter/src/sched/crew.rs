@@ -159,14 +159,15 @@ impl Vp {
                 return;
             }
         }
+        let others_give = || {
+            let is_other = |vp: &Self| !ptr::eq(vp.leader(), self);
+            machine.vps.iter().any(|vp| is_other(vp) && vp.gives() > 1)
+        };
+        self.steals.has_searched(others_give());
         inside(&|vp| vp.policy().idle());
         // Before `announce`, whose fence orders both for `wake_one`, as in `wait_for_work`.
         machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
         self.sleeper.announce();
-        let others_wait = || {
-            let is_other = |vp: &Self| !ptr::eq(vp.leader(), self);
-            machine.vps.iter().any(|vp| is_other(vp) && vp.gives() > 1)
-        };
         let is_idle = std::cell::Cell::new(true);
         inside(&|vp| is_idle.set(is_idle.get() && !vp.has_local_work()));
         let pumps = machine.pump.get();
@@ -174,9 +175,11 @@ impl Vp {
         if let Some(pump) = rest
             && !over()
             && is_idle.get()
-            && !others_wait()
+            && !(self.steals.is_worth_a_search() && others_give())
         {
-            let timeouts = std::cell::Cell::new([self.watch_for(), pump].into_iter().flatten().min());
+            let backoff = self.steals.rest_of_backoff(now);
+            let timeouts =
+                std::cell::Cell::new([self.watch_for(), pump, backoff].into_iter().flatten().min());
             inside(&|vp| {
                 let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
                 let all = [timeouts.get(), due, vp.worker.fibers.patience(), vp.patience_for_visitors()];
@@ -197,7 +200,8 @@ impl Vp {
     /// Looks for threads of others, and runs the one that it finds.
     fn run_found(&self) -> bool {
         self.begin_use();
-        let thread = self.search(true).and_then(|thread| self.admit(thread));
+        let may_steal = self.may_steal(Instant::now());
+        let thread = self.search(may_steal).and_then(|thread| self.admit(thread));
         self.end_use();
         let found = thread.is_some();
         if let Some(thread) = thread {

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Vp;
-use super::limits::{FIRST_BACKOFF, LONGEST_BACKOFF, MOST_GIVEN, WINDOW};
+use super::limits::{FIRST_BACKOFF, LONGEST_BACKOFF, MOST_GIVEN, VAIN_SEARCHES, WINDOW};
 use crate::policy::{ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
@@ -48,6 +48,8 @@ pub(super) struct Steals {
     backoff: Cell<Duration>,
     /// The end of the present backoff.
     until: Cell<Option<Instant>>,
+    /// How many searches in a row found nothing where others said that they have threads to give.
+    vain: Cell<u32>,
     /// It has asked for threads, and has not looked yet whether it was given some.
     has_asked: Cell<bool>,
     /// To wake it is of no use, except for a fork.
@@ -67,6 +69,7 @@ impl Steals {
             went_back: AtomicU32::new(0),
             backoff: Cell::new(FIRST_BACKOFF),
             until: Cell::new(None),
+            vain: Cell::new(0),
             has_asked: Cell::new(false),
             is_backing_off: AtomicBool::new(false),
             is_searching: AtomicBool::new(false),
@@ -135,6 +138,17 @@ impl Steals {
         }
     }
 
+    /// The worker has searched, and found nothing. `others_give`: others still say that they have threads to give.
+    pub(super) fn has_searched(&self, others_give: bool) {
+        self.vain.set(if others_give { VAIN_SEARCHES.min(self.vain.get() + 1) } else { 0 });
+    }
+
+    /// Whether the worker searches again at once, if others say that they have threads to give. Threads that are bound,
+    /// or that a policy keeps, are not worth it: the worker sleeps, and searches again when its watch ends.
+    pub(super) fn is_worth_a_search(&self) -> bool {
+        !self.is_backing_off() && self.vain.get() < VAIN_SEARCHES
+    }
+
     /// Whether to wake it is of no use, except for a fork.
     pub(super) fn is_backing_off(&self) -> bool {
         self.is_backing_off.load(Relaxed)
@@ -165,6 +179,7 @@ impl Vp {
 
     /// The caller has stolen from `target`.
     pub(super) fn has_stolen_from(&self, target: &Self) {
+        self.steals.vain.set(0);
         self.steals.begin(target.index, Instant::now());
     }
 
@@ -369,6 +384,32 @@ mod tests {
         assert_eq!(expected, LONGEST_BACKOFF);
         assert!(two.steal(0) && !two.steal(4));
         assert_eq!(two.stealer.rest_of_backoff(two.now), Some(FIRST_BACKOFF));
+    }
+
+    #[test]
+    fn searches_in_vain_are_not_repeated_at_once() {
+        let steals = Steals::new();
+        for _ in 0..VAIN_SEARCHES {
+            assert!(steals.is_worth_a_search());
+            steals.has_searched(true);
+        }
+        assert!(!steals.is_worth_a_search());
+        steals.has_searched(false);
+        assert!(steals.is_worth_a_search());
+    }
+
+    /// Its flag was never taken back, and nobody woke the worker any more.
+    #[test]
+    fn the_backoff_of_a_worker_with_several_processors_ends() {
+        let machine = crate::machine::Machine::builder().vps(4).workers(2).build().unwrap();
+        let backs_off = || machine.shared().vps[1].steals.is_backing_off();
+        let back_off = async { Vp::current().unwrap().steals.back_off(Instant::now()) };
+        machine.spawn_on(1, back_off).join().sync_blocking().unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while backs_off() {
+            assert!(Instant::now() < end, "it still backs off");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]

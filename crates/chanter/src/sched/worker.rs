@@ -393,6 +393,7 @@ impl Vp {
             self.exit();
             return ControlFlow::Break(thread);
         }
+        self.steals.has_searched(may_steal && self.others_give());
         ControlFlow::Continue(())
     }
 
@@ -413,15 +414,20 @@ impl Vp {
 
     /// Whether other processors have work for us.
     pub(super) fn others_wait(&self) -> bool {
-        let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.worker.forks.has_exposed();
-        let may_steal = !self.steals.is_backing_off();
-        // (A processor that sleeps has nothing. A look into a policy costs all that look there a shared word.)
-        let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
-        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
         let machine = self.machine();
         !self.has_enough()
-            && (machine.vps.iter().any(|other| waits(other)) || machine.find_spare_worker(exposes).is_some())
+            && ((self.steals.is_worth_a_search() && self.others_give())
+                || machine.vps.iter().any(|other| exposes(other))
+                || machine.find_spare_worker(exposes).is_some())
+    }
+
+    /// Whether others say that they have threads to give.
+    fn others_give(&self) -> bool {
+        let vp = self.principal();
+        // (A processor that sleeps has nothing. A look into a policy costs all that look there a shared word.)
+        let gives = |other: &Self| !ptr::eq(other, vp) && !other.is_asleep() && other.gives() > 1;
+        self.machine().vps.iter().any(|other| gives(other))
     }
 
     /// Notes that the driver becomes busy. If nobody watches the machine, the next spawns and forks take the slow
@@ -508,7 +514,8 @@ impl Vp {
     /// Looks for a thread of other processors, if `may_steal`, or for a job.
     pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
-        if machine.vps.len() == 1 {
+        // A spare worker of a single processor steals from the turn that has lost it.
+        if machine.vps.len() == 1 && !machine.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
         machine.idle.searching.fetch_add(1, Ordering::SeqCst);
