@@ -27,7 +27,7 @@ fn waits_beside_a_sleeping_turn_use_no_processor() {
     let machines = [
         ("one processor", builder(1)),
         ("two processors", builder(2)),
-        ("two processors without a hand-off", builder(2).hand_over_after(None)),
+        ("two processors without a hand-off", builder(2).hand_off_after(None)),
         ("four processors of two workers", builder(4).workers(2)),
     ];
     let turns: [(&str, fn()); 2] = [
