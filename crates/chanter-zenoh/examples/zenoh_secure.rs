@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (authority, certificate, key) = (authority.into(), certificate.into(), key.into());
     let tls = Tls { authority, certificate, key, verify_name: true };
     let number = number.parse()?;
-    Machine::new()?.block_on(async {
+    Machine::new()?.block_on_local(async {
         let here = start(number, tls).await?;
         println!("process {} of {}, all with good certificates", here.number(), here.count());
         here.leave().await;

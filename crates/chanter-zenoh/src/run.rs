@@ -31,7 +31,7 @@ pub fn run<T>(main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
 pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let config = Config::from_env()?;
     let machine = builder.build().map_err(|error| StartError::Machine(error.to_string()))?;
-    machine.block_on(async {
+    machine.block_on_local(async {
         let here = match config {
             Some(config) => Process::start(Zenoh::start(config).await?),
             None => Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?,

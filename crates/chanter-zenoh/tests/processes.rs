@@ -153,7 +153,7 @@ fn config() -> Config {
 
 fn process(name: &str) {
     let machine = Machine::builder().vps(1).build().unwrap();
-    machine.block_on(async {
+    machine.block_on_local(async {
         match name {
             "hello" => hello_process().await,
             "killed" => killed_process().await,

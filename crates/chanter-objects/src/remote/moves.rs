@@ -297,6 +297,10 @@ async fn take<T: Moves>(
     slot: &'static Slot,
     name: (u32, u32),
 ) -> Result<Body, ObjectError> {
+    // Only its owner may enter it like this. (It is looked up again below: the lease may end meanwhile.)
+    if !context.is_owned_by(of, lease, name) {
+        return Err(ObjectError::Ended);
+    }
     let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
     if !slot.is_live(name.1) {
         return Err(slot.gone_now(name.1));

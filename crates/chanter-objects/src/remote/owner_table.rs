@@ -198,6 +198,11 @@ impl ProcessContext {
         }
     }
 
+    /// Whether process `of` owns an object by this lease.
+    pub(super) fn is_owned_by(&self, of: u32, lease: u64, name: (u32, u32)) -> bool {
+        lock(&self.owner_tables.owner_tables).get(&(of, lease)).is_some_and(|table| table.contains_key(&name))
+    }
+
     /// Takes an object out of an owner table.
     pub(super) fn take(&self, of: u32, lease: u64, name: (u32, u32)) -> Option<Kept> {
         lock(&self.owner_tables.owner_tables).get_mut(&(of, lease))?.remove(&name)

@@ -24,7 +24,7 @@ pub(crate) fn first(way: &str, role: &str) -> Outcome {
         "credits" | "credits-threads" => {
             let port = free_port().map_err(broken)?;
             say(port);
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let config = config(0).listen([format!("tcp/127.0.0.1:{port}")]);
                 act(Zenoh::start(config).await.map_err(broken)?, way, role).await
             })
@@ -33,7 +33,7 @@ pub(crate) fn first(way: &str, role: &str) -> Outcome {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(broken)?;
             let address = listener.local_addr().map_err(broken)?;
             say(address);
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let launched = launched(0, listener, address)?;
                 act(Sockets::start(launched, SocketConfig::default()).await.map_err(broken)?, way, role).await
             })
@@ -46,14 +46,14 @@ pub(crate) fn first(way: &str, role: &str) -> Outcome {
 pub(crate) fn second(way: &str, role: &str, address: &str) -> Outcome {
     let machine = Machine::builder().vps(1).build().map_err(broken)?;
     match way {
-        "credits" | "credits-threads" => machine.block_on(async {
+        "credits" | "credits-threads" => machine.block_on_local(async {
             let config = config(1).listen(["tcp/127.0.0.1:0"]).connect([format!("tcp/127.0.0.1:{address}")]);
             act(Zenoh::start(config).await.map_err(broken)?, way, role).await
         }),
         "sockets" | "sockets-threads" => {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(broken)?;
             let first = address.parse().map_err(broken)?;
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let launched = launched(1, listener, first)?;
                 act(Sockets::start(launched, SocketConfig::default()).await.map_err(broken)?, way, role).await
             })

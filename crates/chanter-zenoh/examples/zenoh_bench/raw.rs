@@ -157,7 +157,7 @@ pub(crate) fn zenoh_in_machine(port: Option<&str>) -> Outcome {
     });
     let _subscriber = subscriber.wait().map_err(broken)?;
     let put = |message: Vec<u8>| publisher.put(message).wait().map_err(broken);
-    machine.block_on(async {
+    machine.block_on_local(async {
         let next = || async { came.recv().await.map_err(broken) };
         if port.is_none() {
             say(own);

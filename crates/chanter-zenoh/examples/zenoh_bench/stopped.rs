@@ -58,7 +58,7 @@ pub(crate) fn process(engine: &str, number: &str, port: &str) -> Outcome {
     match engine {
         "credits" => {
             let machine = Machine::builder().vps(1).build().map_err(broken)?;
-            machine.block_on(async {
+            machine.block_on_local(async {
                 let config = Config::new("stopped", number, 3).scouting(false);
                 let config = match number {
                     0 => config.listen([format!("tcp/127.0.0.1:{port}")]),
