@@ -10,9 +10,9 @@ use super::pool::SharedRef;
 use super::workers::Workers;
 use crate::frame::{Site, catch_panic};
 
-/// An OS thread that has had nothing to do for so long ends.
+/// Time after which an idle OS thread of the pool ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// What is to be run, and where it was spawned.
+/// A call to run, and where it was spawned.
 pub(crate) struct Call {
     pub(crate) run: Box<dyn FnOnce() + Send>,
     pub(crate) site: Site,

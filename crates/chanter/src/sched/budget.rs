@@ -1,6 +1,5 @@
-//! The budget of a poll: how many operations a thread, and everything that it
-//! attaches, may complete before its virtual processor looks at its queue and
-//! its I/O again.
+//! The budget of a poll: the number of operations that a thread may complete, with all that it attaches. Then its
+//! virtual processor looks at its queue and its I/O again.
 
 use std::task::Context;
 

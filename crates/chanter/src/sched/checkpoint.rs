@@ -9,27 +9,27 @@ use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
 
-/// What somebody in the process is asked: [`TO_YIELD`], and a [`REQUEST`] for each thread with a request that it has not
-/// taken. It is 0 most of the time, which is all that a checkpoint looks at.
+/// Sum of what is asked in the process: [`TO_YIELD`], and a [`REQUEST`] for each thread with a request that it has
+/// not taken. It is 0 most of the time, which is all that a checkpoint looks at.
 static ASKED: process::AtomicUsize = process::AtomicUsize::new(0);
 /// The monitor asks a turn to end, or a searching processor asks for work.
 const TO_YIELD: usize = 1;
 /// One thread with a pending request (`thread/request`).
 const REQUEST: usize = 2;
 
-/// Whether the present turn should end: it has lasted for a quantum
-/// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)), the thread has a pending
-/// [request](crate::thread::Request), or a hungry
-/// virtual processor asks for work and the thread keeps some from it. A thread
+/// Whether the present turn should end. It should if it has lasted for a quantum
+/// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)) or the thread has a pending
+/// [request](crate::thread::Request). It also should if a searching virtual processor asks for work, and the thread
+/// keeps some from it. A thread
 /// that computes for long calls it now and then, and yields when it says so;
 /// [`yield_if_requested`] does both. On a fiber,
 /// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
 ///
-/// It costs one load while nobody in the process is asked anything. Never true
-/// outside of machines, and on simulated ones. Where nothing is handed over, only requests make it true.
+/// It costs one load while nothing is asked in the process. It is never true outside of machines, nor on simulated
+/// ones. Where processors are not handed off, only requests make it true.
 ///
-/// A computation without checkpoints stalls nobody either, since its virtual
-/// processor is handed over; checkpoints make this cheaper, and let
+/// A computation without checkpoints stalls no other thread either, since its virtual processor is handed off;
+/// checkpoints cost less, and let
 /// policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
 ///
 /// ```
@@ -67,9 +67,10 @@ fn is_asked() -> bool {
     Vp::current().is_some_and(Vp::is_asked_to_yield)
 }
 
-/// The monitor has looked at everybody.
+/// Tells checkpoints whether the monitor asks any turn to end; it has looked at all.
 pub(super) fn tell(asked: bool) {
-    // ORDER: Relaxed, here and below: a request that is seen late is served late. What is asked of whom is elsewhere.
+    // ORDER: Relaxed, here and below: a request that is seen late is served late. `asked_turn` of each processor
+    // holds the request itself.
     if asked {
         ASKED.fetch_or(TO_YIELD, process::Ordering::Relaxed);
     } else if ASKED.load(process::Ordering::Relaxed) & TO_YIELD != 0 {
@@ -152,7 +153,7 @@ impl Vp {
         if self.has_long_turn() || self.has_request() {
             return true;
         }
-        // A hungry one asks: is there anything that it cannot take itself?
+        // A searching processor asks: is there any work that it cannot take itself?
         if !self.is_asked_to_share.load(Ordering::Relaxed) || !self.enter() {
             return false;
         }

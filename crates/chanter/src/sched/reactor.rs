@@ -59,9 +59,9 @@ impl Parker {
     }
 }
 
-/// What a poller watches, as far as the reactor knows it.
+/// A source that a poller watches, as far as the reactor knows it.
 pub(crate) trait Watch: Send + Sync {
-    /// It may be used now. `outlasts_short_read` as in `Happening`.
+    /// Notes that the source may be used now. `outlasts_short_read` as in `Happening`.
     fn happened(&self, readable: bool, writable: bool, outlasts_short_read: bool, wakes: &mut WakeList);
 }
 

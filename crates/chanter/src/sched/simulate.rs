@@ -1,4 +1,4 @@
-//! `Simulate`: what decides on a simulated machine, in place of budgets, clocks and chance.
+//! `Simulate`: it decides on a simulated machine, in place of budgets, clocks and chance.
 
 use std::any::Any;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// How many choices have been made so far.
     fn choices(&self) -> u64;
 
-    /// What was chosen last was not ready; another was taken, or none.
+    /// Notes that the last choice was not ready; another alternative was taken, or none.
     fn came_to(&self, alternative: Option<usize>);
 
     /// Whether the next parasite begins where it is spawned.
@@ -43,7 +43,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// A policy has panicked: the schedule ends.
     fn fail(&self, payload: Payload);
 
-    /// A panic that nobody will see otherwise.
+    /// Reports a panic that would not be seen otherwise.
     fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str);
 
     /// Whether the simulation wants to know what happens.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A virtual processor that finds nothing to run *announces* its sleep, looks
-//! at every queue once more, and only then sleeps in its poller. Whoever makes
-//! a thread ready publishes it first and looks at the state afterwards:
+//! at every queue once more, and only then sleeps in its poller. A waker publishes the ready thread first and looks
+//! at the state afterwards:
 //!
 //! ```text
 //!   sleeper: state := ASLEEP; FENCE; look at the queues
@@ -21,8 +21,7 @@
 //! notifies the poller; the notification sticks, so it does not matter whether
 //! the sleeper has begun to wait.
 //!
-//! VACANT means that no OS thread drives the virtual processor; who wakes it
-//! then must start one.
+//! VACANT means that no OS thread drives the virtual processor; a waker must then start one.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{full_fence, order};
@@ -37,7 +36,7 @@ pub(crate) struct Sleeper {
     state: AtomicU8,
 }
 
-/// What a waker has to do.
+/// The duty of a waker.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
@@ -112,7 +111,7 @@ impl Sleeper {
         self.state.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Whether somebody drives it and is not asleep (a hint).
+    /// Whether an OS thread drives it and is not asleep (a hint).
     pub(crate) fn is_awake(&self) -> bool {
         self.state.load(Ordering::Relaxed) == AWAKE
     }

@@ -88,8 +88,8 @@ impl Vp {
     }
 }
 
-/// How many cores the process has, as the system said when the first machine was made. Later, an OS thread that is bound to
-/// one core would be told of that one.
+/// How many cores the process has, as the system said when the first machine was made. Asked later, an OS thread that
+/// is bound to one core would be told 1.
 pub(crate) fn cores() -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))

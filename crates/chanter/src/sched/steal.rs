@@ -199,7 +199,7 @@ impl Vp {
     /// Gives half of the run-next list to a searching processor, if there is one. The caller is inside.
     #[inline(always)]
     pub(super) fn share(&self) {
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let soon = unsafe { self.soon() };
         if self.machine().hungry.load(Relaxed) > 0 && soon.len() > 1 {
             self.give_half();
@@ -210,7 +210,7 @@ impl Vp {
     #[inline(always)]
     pub(super) fn share_woken(&self) {
         if self.machine().hungry.load(Relaxed) > 0 {
-            // SAFETY: we are the holder, inside.
+            // SAFETY: we are the owner, inside; the borrow lasts for one operation.
             if unsafe { self.soon() }.len() > 1 {
                 self.give_half();
             } else {
@@ -250,7 +250,7 @@ impl Vp {
         let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
         let Some(stealer) = self.others().find(|vp| is_other(vp) && vp.stop_searching()) else { return };
         stealer.steals.giver.store(self.index, Relaxed);
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let mut given = unsafe { self.take_soon(self.soon().len() / 2) };
         while let Some(thread) = given.pop_front() {
             stealer.push(thread);
@@ -260,9 +260,9 @@ impl Vp {
     /// Takes the last `count` threads of the run-next list, except those that may not move.
     ///
     /// # Safety
-    /// The caller is the holder, inside, or the passer, in between.
+    /// The caller is the owner, inside, or the passer, in between.
     pub(super) unsafe fn take_soon(&self, count: usize) -> ReadyQueue {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is the owner, inside, or the passer; nothing below keeps the borrow.
         let soon = unsafe { self.soon() };
         let (mut taken, mut kept) = (ReadyQueue::new(), ReadyQueue::new());
         for _ in 0..MOST_GIVEN {
@@ -281,7 +281,7 @@ impl Vp {
 
     /// Half of the run-next list goes back to the policy, which may give it away.
     fn displace_half(&self) {
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let half = unsafe { self.soon() }.len() / 2;
         for _ in 0..half {
             // SAFETY: we own the processor and are inside; the policy is called between two borrows.

@@ -92,7 +92,8 @@ impl Workers {
 }
 
 thread_local! {
-    /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (Not that in which it is entered now: that changes.)
+    /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (The machine that is entered
+    /// now may be another one: that changes.)
     static OWNER: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 

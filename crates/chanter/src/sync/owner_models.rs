@@ -31,7 +31,7 @@ struct Owned {
 
 // SAFETY: INV-OWNER says who uses a value: that is what the models are about.
 unsafe impl Sync for Owned {}
-// SAFETY: likewise.
+// SAFETY: one thread at a time uses the value, as the models check, whichever it is.
 unsafe impl Send for Owned {}
 
 impl Owned {
@@ -188,7 +188,7 @@ struct Bias {
 
 // SAFETY: who has the bias, or has ended it, uses the value: that is what the models are about.
 unsafe impl Sync for Bias {}
-// SAFETY: likewise.
+// SAFETY: one thread at a time uses the value, as the models check, whichever it is.
 unsafe impl Send for Bias {}
 
 impl Bias {

@@ -20,16 +20,16 @@ use crate::sync::order;
 pub(crate) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
-    /// What can be done with it.
+    /// The functions that know the job's types.
     table: &'static JobTable,
     pub(super) share: Shared<Share>,
     /// The shared job within which it was forked; null if there is none. See [`Forks::context`].
     context: Cell<*const ForkScope>,
 }
 
-/// What can be done with a job whose types are forgotten.
+/// The functions of a job whose types are erased.
 pub(crate) struct JobTable {
-    /// Calls it: only for the thread that it is shared with.
+    /// Calls the job: only for the thread that it is shared with.
     pub(crate) run: unsafe fn(*const Job),
     /// Makes a delayed thread that runs it, within that scope.
     ///
@@ -46,7 +46,7 @@ impl Job {
     /// Calls the job.
     ///
     /// # Safety
-    /// It is shared with the caller's thread, and runs once.
+    /// The job is shared with the caller's thread, and runs once.
     pub(crate) unsafe fn run(this: *const Self) {
         // SAFETY: the caller's contract.
         unsafe { ((*this).table.run)(this) };
