@@ -418,7 +418,8 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
     }
 
     unsafe fn complete_owner(frame: NonNull<Header>) {
-        // SAFETY: the caller's contract is that of `Completion`.
+        // SAFETY: the caller has completed the thread and found the owner waiter, and calls once, as `Completion`
+        // asks.
         unsafe { J::complete_owner(Self::completion(frame)) };
     }
 

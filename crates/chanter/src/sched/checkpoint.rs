@@ -28,9 +28,8 @@ const REQUEST: usize = 2;
 /// It costs one load while nothing is asked in the process. It is never true outside of machines, nor on simulated
 /// ones. Where processors are not handed off, only requests make it true.
 ///
-/// A computation without checkpoints stalls no other thread either, since its virtual processor is handed off;
-/// checkpoints cost less, and let
-/// policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
+/// A computation without checkpoints stalls no other thread either, since its virtual processor is handed off.
+/// Checkpoints cost less, and let policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -711,8 +711,8 @@ impl Vp {
         }
     }
 
-    /// Notifies the principal of the OS thread's virtual processor, if that has lost its ownership: the driver that
-    /// schedules for it may wait for what has just been changed.
+    /// Notifies the principal of the OS thread's virtual processor, if this driver does not own it. Its owner may
+    /// wait for a change that the caller has just made.
     pub(crate) fn notify_if_away() {
         if let Some(vp) = Self::current().filter(|vp| vp.is_away()) {
             vp.principal().notify();

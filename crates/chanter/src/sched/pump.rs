@@ -17,7 +17,7 @@ pub trait Pump: Send + Sync + 'static {
     /// Whether [`pump`](Self::pump) would do something. The test must be fast.
     fn has_work(&self) -> bool;
 
-    /// As [`has_work`](Self::has_work), asked between any two turns of a driver, if the test is fast enough for that.
+    /// As [`has_work`](Self::has_work), but asked between any two turns of a driver, if the test is fast enough.
     /// `None`, the default: the pump is asked about every 100 us.
     fn has_work_at_a_turn(&self) -> Option<bool> {
         None
@@ -93,18 +93,18 @@ impl Shared {
 }
 
 impl Vp {
-    /// Between two turns: pumps, if the pump is to be asked so often; whether it is. The caller is inside.
+    /// Pumps between two turns, if the pump is to be asked at each turn; returns whether it is. The caller is inside.
     pub(super) fn pump_at_a_turn(&self) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let Some(has_work) = pump.has_work_at_a_turn() else { return false };
-        // Behind the turn of one that went first others have theirs.
+        // After the turn of a thread that went first, other threads have theirs.
         if has_work && self.goes_first.get() != self.counters.polls.get() {
             pump.pump();
         }
         true
     }
 
-    /// Whether a thread that is woken now goes first; if so, the next turn is noted as that of one.
+    /// Whether a thread that is woken now goes first. If so, the next turn is noted as that of such a thread.
     #[inline]
     pub(super) fn is_first(&self) -> bool {
         let is_first = self.wakes_first.get();
@@ -114,8 +114,9 @@ impl Vp {
         is_first
     }
 
-    /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
-    /// something else to do; or some that are awake have no core, and would have this one's. The caller is inside.
+    /// Waits for the pump, as there is nothing to run, and pumps once it has something, which is often at once.
+    /// False: it has nothing, or there is something else to do; or some awake processors have no core, and would have
+    /// this one's. The caller is inside.
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let machine = self.machine();
@@ -136,7 +137,8 @@ impl Vp {
     }
 }
 
-/// For how long a driver may sleep that has announced that it does. `None`: there is work; else for how long it may, if not for ever.
+/// How long a driver may sleep that has announced its sleep. `None`: not at all, there is work. `Some(None)`: for
+/// ever.
 pub(super) fn rest_of_pump(pump: Option<&Arc<dyn Pump>>) -> Option<Option<Duration>> {
     match pump.map_or(Rest::Notified, |pump| pump.rest()) {
         Rest::Work => None,

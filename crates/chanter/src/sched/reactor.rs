@@ -109,8 +109,8 @@ impl Reactor {
         self.poll_with(&self.events, timeout);
     }
 
-    /// The same by one who stands in for the driver, into its own `events`. If
-    /// somebody else polls now, it does not wait.
+    /// As [`poll`](Self::poll), for a driver whose own reactor is `other`, into the `events` of that. If another
+    /// driver polls now, it does not wait.
     pub(crate) fn poll_for(&self, other: &Self, timeout: Option<Duration>) {
         self.poll_with(&other.events, timeout);
     }

@@ -1,4 +1,4 @@
-//! `Simulate`: it decides on a simulated machine, in place of budgets, clocks and chance.
+//! `Simulate`: the decisions of a simulated machine, in place of budgets, clocks and chance.
 
 use std::any::Any;
 use std::fmt;

@@ -24,7 +24,7 @@ pub(crate) enum Turn {
     /// After the threads that were woken before.
     Soon,
     /// Of a thread that was given a message in a choice. It is `Soon` if no other processor is awake to take the
-    /// threads before it: when it chooses again it looks at all branches, and the more of them are ready by then, the
+    /// threads before it. When it chooses again it looks at all branches: the more of them are ready by then, the
     /// better. Else it is next: the messages that it takes set others to work.
     Chosen,
     /// Next, even before a thread that was `Chosen`: it was given a message. Work that has begun is thus finished

@@ -41,7 +41,7 @@ impl Spin {
         was_sent && pass == 0
     }
 
-    /// It has lingered; did something come?
+    /// Ends a spin, of which `came` says whether something came in it.
     fn ends(&self, came: bool) {
         let vain = if came { 0 } else { (self.vain.get() + 1).min(MOST_VAIN) };
         self.vain.set(vain);
@@ -50,15 +50,15 @@ impl Spin {
 }
 
 impl Shared {
-    /// Whether all that are awake, and `more` others, would have a core each. An estimate.
+    /// Whether all awake processors, and `more` others, would have a core each. An estimate.
     pub(super) fn has_cores_for(&self, more: isize) -> bool {
         u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.cores)
     }
 }
 
 impl Vp {
-    /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
-    /// has come. The caller is inside.
+    /// Spins for threads that others may send, if they have lately, as there is nothing to run. It ends also when
+    /// there is something to take from others. Returns whether something has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
         if self.simulated.is_some() || !self.spin.begins() || !self.machine().has_cores_for(0) {
             return false;

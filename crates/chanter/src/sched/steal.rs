@@ -1,8 +1,8 @@
 //! Stealing: an idle processor takes half of the ready threads of another one.
 //!
 //! A worker without threads is *searching*. It takes half of what waits in another processor's policy. Or it asks: a
-//! busy worker then hands over half of its run-next list, between two turns. A woken thread runs where it is woken,
-//! so the partners of stolen threads follow by themselves.
+//! busy worker then gives it half of its run-next list, between two turns. A woken thread runs where it is woken, so
+//! the partners of stolen threads follow by themselves.
 //!
 //! Threads that talk to each other lose by a steal, since each message then crosses between processors. Such a steal
 //! shows by itself: its threads go back soon. So each steal is judged once.
@@ -13,7 +13,7 @@
 //! - Otherwise the next backoff is a [`FIRST_BACKOFF`] again.
 //!
 //! The stealer judges at its looks at the clock, and whenever it is searching again. Threads that are left behind need
-//! no help: a stealer without work wakes nobody, so its threads drift back to where their messages come from.
+//! no help: a stealer without work wakes no thread, so its threads drift back to where their messages come from.
 //!
 //! Threads that a long turn has woken are taken in its middle (`long_turn.rs`), also during a backoff. A processor that was
 //! called to a turn that ends by itself backs off, too.
@@ -206,7 +206,8 @@ impl Vp {
         }
     }
 
-    /// The same when a thread was woken. A single one runs next, unless the turn is long: a searching processor is called to see.
+    /// As [`share`](Self::share), when a thread was woken. A single thread runs next, unless the turn is long: a
+    /// searching processor is called to see.
     #[inline(always)]
     pub(super) fn share_woken(&self) {
         if self.machine().hungry.load(Relaxed) > 0 {

@@ -415,7 +415,7 @@ impl Vp {
             && (machine.vps.iter().any(|other| waits(other)) || machine.find_spare_worker(exposes).is_some())
     }
 
-    /// Notes that the driver becomes busy. If nobody watches the machine, the next spawns and forks take the slow
+    /// Notes that the driver becomes busy. If no driver watches the machine, the next spawns and forks take the slow
     /// path and find that out.
     pub(super) fn begin_to_be_busy(&self) {
         self.risen.set(Instant::now());
@@ -444,8 +444,8 @@ impl Vp {
 
     /// How long a sleeper sleeps before it looks again at the others; `None`: it does not watch. While others are
     /// busy, a sleeper keeps watch: it asks the busy ones for a parasite (heartbeat scheduling), wakes up soon, and
-    /// takes what lies in their queues. The watches get longer while nothing comes of them. On an idle machine no
-    /// driver watches. Where a driver has lost its processor the watch ends after a while, as that driver may wait
+    /// takes what lies in their queues. The watches get longer while nothing comes of them. On an idle machine none
+    /// watches. Where a driver has lost its processor the watch ends after a while, as that driver may wait
     /// for something rather than compute. A driver whose core is in use (`has_enough`) does not watch either.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
@@ -454,7 +454,7 @@ impl Vp {
         }
         let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
         if machine.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
-            // ORDER: SeqCst, as in INV-SLEEP: either we see the driver that has become busy, or it sees that nobody
+            // ORDER: SeqCst, as in INV-SLEEP: either we see the driver that has become busy, or it sees that none
             // watches.
             machine.unwatched.store(true, Ordering::SeqCst);
             if machine.awake.load(Ordering::SeqCst) <= 0 {
@@ -612,8 +612,8 @@ impl Vp {
         }
     }
 
-    /// Ends one of the revoked threads; false: there was none. They end one by one, as the end of one may wait for
-    /// that of another. The caller drives us, or no driver is left.
+    /// Ends one of the revoked threads; false: there was none. They end one by one: the end of a thread may wait
+    /// until another thread ends. The caller drives us, or no driver is left.
     pub(crate) fn end_one_revoked(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
         let Some(revoked_threads) = unsafe { &mut *self.revoked_threads.get() }.pop() else { return false };

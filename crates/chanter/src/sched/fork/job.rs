@@ -48,7 +48,7 @@ impl Job {
     /// # Safety
     /// The job is shared with the caller's thread, and runs once.
     pub(crate) unsafe fn run(this: *const Self) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the job is shared with the caller's thread, which promises to run it once.
         unsafe { ((*this).table.run)(this) };
     }
 
@@ -57,7 +57,7 @@ impl Job {
     /// # Safety
     /// As for [`JobTable::delay`].
     pub(super) unsafe fn delay(this: *const Self, vp: &Vp, fork_scope: Arc<ForkScope>) -> FrameRef {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller drives `vp`, may share the job, and keeps it until the thread has run.
         unsafe { ((*this).table.delay)(vp, this, fork_scope) }
     }
 }

@@ -24,8 +24,8 @@
 //! * While the worker computes, rather than waits for something, its core is in use. Meanwhile the spare worker runs the
 //!   threads that become ready on that virtual processor. It neither steals from others nor asks them for more. The
 //!   monitor tells the two cases apart by the CPU time that the OS thread gets.
-//! * A spare worker that computes for long delays nobody either: the processor is passed to the next spare worker, or back
-//!   to the worker, while the computation goes on.
+//! * A spare worker that computes for long delays no other thread either. The processor is passed to the next spare
+//!   worker, or back to the worker, while the computation goes on.
 //! * A turn that has lost its processor and spawns many threads reclaims it in the middle. After a quantum it is handed
 //!   off again.
 //! * A worker that is in its scheduler, or in a call of a policy, cannot lose its processor (`Ownership::pass` fails),

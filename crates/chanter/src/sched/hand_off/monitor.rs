@@ -5,8 +5,9 @@
 //! its driver counts anyway (`Counters::polls`), so turns pay nothing for being watched.
 //!
 //! A turn that is still the same after a quantum is asked to end at its next checkpoint. If it has not ended a moment
-//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to wake up,
-//! or waits for a core (another driver would wait too), or is a spare worker that has not begun.
+//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to
+//! wake up, or is a spare worker that has not begun. Nor is it if the driver waits for a core: another driver would
+//! wait too.
 //!
 //! The more of a virtual processor's OS threads compute without owning it, the longer the next turn may last
 //! ([`quantum_beside`]). Each is one more for the kernel to multiplex, which is slower than to compute one after the other.
@@ -14,8 +15,8 @@
 //! threads.
 //!
 //! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It does
-//! not sleep before they have stopped. A spare worker that goes to sleep, and finds that its core is in use, is notified
-//! when that ends: as in INV-SLEEP, with the flag in the queue's place.
+//! not sleep before they have stopped. A spare worker that goes to sleep, and finds that its core is in use, is
+//! notified when that ends. This works as in INV-SLEEP, with the flag in the queue's place.
 //!
 //! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then looks at
 //! the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the monitor's

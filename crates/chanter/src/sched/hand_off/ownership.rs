@@ -162,7 +162,7 @@ impl Ownership {
         !holder.is_null() && !ptr::eq(holder, owner)
     }
 
-    /// Whether `owner` holds it (a hint, but for `owner` itself while inside).
+    /// Whether `owner` holds it (a hint, except to `owner` itself while inside).
     pub(crate) fn is_held_by(&self, owner: &Owner) -> bool {
         ptr::eq(self.holder.load(Ordering::Relaxed), owner)
     }
