@@ -1,4 +1,4 @@
-//! What is known of a thread, for errors, reports and spans.
+//! The name, place and body of a thread, for errors, reports and spans.
 
 use std::any::Any;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::header::{self, Header, Kind};
 use super::report::Site;
 use super::schedule::scheduler;
 
-/// What is known of a thread that has failed.
+/// The facts about a thread that has failed, as far as they are known.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: Option<Arc<str>>,
@@ -18,7 +18,7 @@ pub(crate) struct About {
     pub(crate) body: Option<&'static str>,
 }
 
-/// What a thread's error says of it.
+/// The facts that a thread's error tells of it.
 ///
 /// # Safety
 /// The caller keeps the frame, and so its machine.
@@ -73,7 +73,7 @@ pub(crate) fn path_of(name: &'static str) -> Option<&'static str> {
     (!name.is_empty() && !name.contains('<')).then_some(name)
 }
 
-/// What the thread in `frame` is called, if it has a number or a name.
+/// A text that names the thread in `frame`, if it has a number or a name.
 ///
 /// # Safety
 /// As for [`about`].

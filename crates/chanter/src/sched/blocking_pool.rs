@@ -68,8 +68,8 @@ impl BlockingPool {
         calls.into_iter().for_each(|call| catch_panic(|| drop(call)));
     }
 
-    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has come for
-    /// the time `idle`.
+    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has
+    /// come for the time `idle`.
     fn next(&self, idle: Duration) -> Option<Call> {
         let mut state = self.state();
         loop {

@@ -549,7 +549,8 @@ impl Vp {
         self.agree_if_asked();
     }
 
-    /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is in.
+    /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is
+    /// in.
     pub(super) fn remind(announcement: &'static Announcement) {
         let Some(vp) = Self::current() else { return };
         for other in vp.machine().vps.iter().filter(|other| other.home.is_of(announcement)) {

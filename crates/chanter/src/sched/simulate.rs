@@ -1,4 +1,4 @@
-//! `Simulate`: the decisions of a simulated machine, in place of budgets, clocks and chance.
+//! `Simulate`: it makes the decisions of a simulated machine, which replace budgets, clocks and chance.
 
 use std::any::Any;
 use std::fmt;

@@ -9,7 +9,8 @@
 //!   from beginning. With 64 senders and a choice among them, the choice would otherwise see one sender for long.
 //! - [`SOON_RUNS`] turns in a row came from the list. No thread waits for ever.
 //!
-//! Within the list, the thread that was woken first runs first. One or two may go before all others (see [`Vp::may_jump`]).
+//! Within the list, the thread that was woken first runs first. One or two may go before all others (see
+//! [`Vp::may_jump`]).
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -119,8 +120,8 @@ impl Vp {
         }
     }
 
-    /// Whether a thread may go before the run-next list. In each turn of one from the list, the first thread that is given
-    /// a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
+    /// Whether a thread may go before the run-next list. In each turn of one from the list, the first thread that is
+    /// given a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
     #[inline(always)]
     fn may_jump(&self) -> bool {
         let runs = self.soon.runs.get();

@@ -9,14 +9,15 @@
 //!
 //! - The stealer counts threads that come from the target, and those that go from it to the target, for [`WINDOW`].
 //! - If half of those that came went back, the steal has failed. The stealer backs off: it steals nothing for a while.
-//!   The first backoff lasts for [`FIRST_BACKOFF`], and each further one twice as long as the one before, up to [`LONGEST_BACKOFF`].
+//!   The first backoff lasts for [`FIRST_BACKOFF`], and each further one twice as long as the one before, up to
+//!   [`LONGEST_BACKOFF`].
 //! - Otherwise the next backoff is a [`FIRST_BACKOFF`] again.
 //!
 //! The stealer judges at its looks at the clock, and whenever it is searching again. Threads that are left behind need
 //! no help: a stealer without work wakes no thread, so its threads drift back to where their messages come from.
 //!
-//! Threads that a long turn has woken are taken in its middle (`long_turn.rs`), also during a backoff. A processor that was
-//! called to a turn that ends by itself backs off, too.
+//! Threads that a long turn has woken are taken in its middle (`long_turn.rs`), also during a backoff. A processor
+//! that was called to a turn that ends by itself backs off, too.
 //!
 //! Any thread may run anywhere, and all of this only decides where. ORDER: all atomics are Relaxed hints.
 

@@ -93,8 +93,9 @@ impl Topology {
         self.len() == 0
     }
 
-    /// The places next to `place`, each once, never `place` itself. They come forwards and backwards along the first
-    /// dimension, then along the next; in a tree the parent, then the children. None if there is no such place.
+    /// The places next to `place`, each once, never `place` itself. Those along the first dimension come first,
+    /// forwards and backwards, then those along the next. In a tree the parent comes first, then the children. None
+    /// if there is no such place.
     pub fn neighbours(&self, place: usize) -> Neighbours {
         Neighbours { topology: *self, place, step: 0 }
     }

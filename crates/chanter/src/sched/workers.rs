@@ -28,7 +28,8 @@ impl Workers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts an OS thread that is inside of the machine, which has these workers as `which`. False: the machine is closing.
+    /// Starts an OS thread that is inside of the machine, which has these workers as `which`. False: the machine is
+    /// closing.
     ///
     /// # Errors
     /// The OS refuses.

@@ -11,12 +11,12 @@ use super::atomic::{AtomicBool, AtomicUsize};
 use super::models::{check, needs};
 use super::{Announcement, Cell, Mark, fence_pair};
 
-/// Nobody's: somebody revokes it.
+/// No owner: the thing is being revoked.
 const NOBODY: usize = 0;
 const FIRST: usize = 1;
 const SECOND: usize = 2;
 
-/// What is owned. Loom sees two users at a time, and a user that does not see what another one did.
+/// A thing that is owned. Loom sees two users at a time, and a user that does not see what another one did.
 struct Thing {
     owner: AtomicUsize,
     value: Cell<u32>,

@@ -113,9 +113,10 @@ pub(crate) struct Forks {
     within: AtomicUsize,
     /// The innermost shared job that runs on the present stack; null if there is none.
     ///
-    /// INV-CONTEXT: its `Arc` is in the frame of `Sent::run` (`thread/fork/stack_job.rs`), further up on the same stack. So a fiber that
-    /// is suspended takes its context along (`sched/fiber/control.rs`), and threads that a blocked job lets run above it have
-    /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
+    /// INV-CONTEXT: its `Arc` is in the frame of `Sent::run` (`thread/fork/stack_job.rs`), further up on the same
+    /// stack. So a fiber that is suspended takes its context along (`sched/fiber/control.rs`), and threads that a
+    /// blocked job lets run above it have none ([`Forks::outside`]). A job that is forked ends before the frame does
+    /// that its context is in.
     context: Cell<*const ForkScope>,
 }
 
