@@ -22,8 +22,7 @@ pub(crate) fn pay() -> bool {
     true
 }
 
-/// The budget is spent. True: the caller has been woken and must return
-/// `Pending`.
+/// Handles a spent budget. True: the caller has been woken and must return `Pending`.
 pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
     Vp::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
 }
@@ -42,7 +41,7 @@ pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> b
     !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
 }
 
-/// Spent; or somebody watches, and has taken the budget away to be asked.
+/// Handles a budget that is spent, or that a snapshot or simulation has taken away so that it is asked.
 #[cold]
 fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if vp.is_asking() {

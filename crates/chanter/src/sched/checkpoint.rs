@@ -53,7 +53,7 @@ pub fn checkpoint() -> bool {
     is_anyone_asked() && is_asked()
 }
 
-/// Whether a [`checkpoint`] of some thread may say so.
+/// Whether a [`checkpoint`] of some thread may be true now.
 #[inline(always)]
 pub fn is_anyone_asked() -> bool {
     // ORDER: Relaxed: a request that is seen late is served late.
@@ -77,7 +77,7 @@ pub(super) fn tell(asked: bool) {
     }
 }
 
-/// A thread has a pending request, or has none any more. Called in turns.
+/// Notes that a thread has a pending request, or that it has none any more. Called in turns.
 pub(crate) fn tell_of_request(is_pending: bool) {
     if is_pending {
         ASKED.fetch_add(REQUEST, process::Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Future for Checkpoint {
     }
 }
 
-/// Of a fiber: the same, by one that has been asked. It must yield then.
+/// Notes that the running fiber is about to yield, as it was asked to. It must yield then.
 pub(crate) fn end_long_turn() {
     if let Some(vp) = Vp::current() {
         vp.end_long_turn(false);
@@ -183,7 +183,7 @@ impl Vp {
         unsafe { self.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
     }
 
-    /// The running thread is about to yield, as it was asked to.
+    /// Notes that the running thread is about to yield, as it was asked to.
     fn end_long_turn(&self, inflates: bool) {
         // SAFETY: the running thread is polled on this stack.
         if let Some(header) = unsafe { self.running.get().as_ref() }

@@ -196,7 +196,7 @@ fn driver_acquire_is_needed_to_take_over() {
     needs("driver_enter", Relaxed, occupied_by_another);
 }
 
-/// A request for the driver: it rests until it has served it.
+/// A request for the driver, which sleeps, again and again, until it has served it.
 fn asked_while_falling_asleep() {
     let processor = Processor::new();
     let slot = Arc::new(Slot::<(), u32>::new(Box::new(())));

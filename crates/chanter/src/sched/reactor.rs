@@ -16,16 +16,16 @@ pub(crate) struct Reactor {
     bed: Bed,
     /// Driver: where the poller puts what happened.
     events: RefCell<Events>,
-    /// Held by who polls.
+    /// Held by the driver that polls.
     turn: Mutex<()>,
     sources: Lock<Sources>,
 }
 
 /// Where a driver waits.
 enum Bed {
-    /// It never does: a simulated machine's, or one whose OS thread waits elsewhere.
+    /// Nowhere: the machine is simulated, or the OS thread waits elsewhere.
     Nowhere,
-    /// Of one that watches nothing. It needs nothing of the OS.
+    /// A poller that watches nothing. It needs nothing of the OS.
     Parker(Parker),
     Poller(Poller),
 }

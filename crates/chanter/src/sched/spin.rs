@@ -1,11 +1,12 @@
 //! Spinning before a park: a worker that has run out of threads stays awake for a moment, as an answer may come.
 //!
-//! To park and be unparked takes ten times as long as a message between two processors. So a worker that was sent a
-//! thread from elsewhere since it parked last looks at its inbox for a while. Its partner need not count as awake: a
+//! To park and be unparked takes ten times as long as a message between two processors. A worker that was sent a
+//! thread from elsewhere since it parked last therefore looks at its inbox for a while. Its partner need not count as
+//! awake: a
 //! partner that was just woken counts itself late, and two that talk would park in turns.
 //!
-//! A spin in vain makes spins rarer: each time, twice as many parks pass without one. Nobody sends on an idle machine,
-//! so nobody spins there.
+//! A spin in vain makes spins rarer: each time, twice as many parks pass without one. On an idle machine no processor
+//! sends, so none spins.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -17,14 +18,14 @@ use super::limits::{LINGER, MOST_VAIN};
 use super::{Shared, Vp};
 use crate::sync::pause;
 
-/// A driver's part.
+/// A driver's record of its spins.
 #[derive(Debug, Default)]
 pub(super) struct Spin {
-    /// Something was sent from elsewhere since the last rest.
+    /// Whether a thread was sent from elsewhere since the last park.
     was_sent: Cell<bool>,
-    /// How often in a row nothing came.
+    /// Number of spins in a row in which nothing came.
     vain: Cell<u32>,
-    /// How many parks pass without a spin.
+    /// Number of parks that pass without a spin.
     pass: Cell<u32>,
 }
 
@@ -33,7 +34,7 @@ impl Spin {
         self.was_sent.set(true);
     }
 
-    /// The worker has nothing to run. Whether it may spin, if there is a core for it.
+    /// Whether the worker, which has nothing to run, may spin, if there is a core for it.
     fn begins(&self) -> bool {
         let was_sent = self.was_sent.replace(false);
         let pass = self.pass.get();
@@ -155,7 +156,7 @@ mod tests {
             }
         }
         assert!((600..=640).contains(&spins), "{spins} of {rests}");
-        // Once it pays, the next rest spins.
+        // Once a spin pays, the next park spins.
         spin.ends(true);
         spin.was_sent();
         assert!(spin.begins());

@@ -13,7 +13,7 @@ use super::pool::{Entered, SharedRef};
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     state: Mutex<State>,
-    /// One of them has ended.
+    /// Notified when one of the OS threads has ended.
     ended: Condvar,
 }
 
@@ -58,7 +58,7 @@ impl Workers {
         Ok(true)
     }
 
-    /// How many have not ended.
+    /// Number of OS threads that have not ended.
     pub(crate) fn count(&self) -> usize {
         self.state().running
     }

@@ -1,6 +1,7 @@
 //! Loom models of revocable ownership: see `owner.rs`.
 //!
-//! These are of the protocol alone. The models of biased locks, of parked threads and of seats stand beside these.
+//! These are of the protocol alone. The models of biased locks, of parked threads and of the ownership of processors
+//! stand beside these.
 //! How to run them: see `models.rs`.
 
 use loom::sync::Arc;
