@@ -81,7 +81,7 @@ impl Vp {
                 };
                 turns = turns.wrapping_add(1);
                 if !has_run || turns.is_multiple_of(64) {
-                    // Some may lie in queues that nobody looks at any more.
+                    // Some threads may lie in queues that no driver looks at any more.
                     self.machine().drop_left_behind(self);
                     if !has_run {
                         self.revoke_misplaced();

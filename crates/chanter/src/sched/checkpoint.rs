@@ -20,10 +20,9 @@ const REQUEST: usize = 2;
 /// Whether the present turn should end. It should if it has lasted for a quantum
 /// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)) or the thread has a pending
 /// [request](crate::thread::Request). It also should if a searching virtual processor asks for work, and the thread
-/// keeps some from it. A thread
-/// that computes for long calls it now and then, and yields when it says so;
-/// [`yield_if_requested`] does both. On a fiber,
-/// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
+/// keeps some from it. A thread that computes for long calls it now and then, and yields when it says so;
+/// [`yield_if_requested`] does both. On a fiber, [`fiber::yield_if_requested`](crate::fiber::yield_if_requested)
+/// does.
 ///
 /// It costs one load while nothing is asked in the process. It is never true outside of machines, nor on simulated
 /// ones. Where processors are not handed off, only requests make it true.

@@ -85,8 +85,7 @@ pub struct Stats {
     /// frame and virtual processor have not been a thread's yet.
     pub frames_created: u64,
     /// Frames that are back in the cache of the virtual processor that made them, after their threads died on others.
-    /// One that goes out again
-    /// and comes back counts again.
+    /// One that goes out again and comes back counts again.
     pub frames_returned: u64,
     /// Threads whose frame another one had left in the cache: all but those
     /// that took a frame counted above.

@@ -98,7 +98,7 @@ pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
 pub use yielding::{Yield, yield_now};
 
-/// A guard that every stack pointer is below: the next spawn looks closer.
+/// Value of `guard` that every stack pointer is below: the next spawn takes the slow path.
 const LOOK_CLOSER: usize = usize::MAX;
 /// As [`LOOK_CLOSER`], but the driver is only asked to acknowledge the end of a bias.
 const AGREE: usize = LOOK_CLOSER - 1;
@@ -118,7 +118,8 @@ pub(crate) struct Vp {
     pub(crate) depth: Cell<u32>,
     /// Driver: second halves of forks that nothing has begun.
     pub(crate) forks: Forks,
-    /// Parasites spawned here: counted apart, beside what else a spawn writes.
+    /// Number of parasites spawned here. It is no part of `counters`: it lies beside the other fields that a spawn
+    /// writes.
     pub(crate) parasites: Counter,
     /// Home of threads that are parked locally here.
     pub(crate) home: Home,
@@ -165,8 +166,7 @@ pub(crate) struct Vp {
     /// when that happened first in it.
     asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
-    /// Driver: when it was last looked how long parasites take, and how many had been
-    /// spawned then.
+    /// Driver: when the length of parasites was last sampled, and how many had been spawned by then.
     sampled: Cell<(Instant, u64)>,
     /// Driver: number of spawns that are promoted next.
     to_promote: Cell<u32>,
@@ -175,7 +175,7 @@ pub(crate) struct Vp {
     pub(crate) policies: Slot<dyn Policy, Replacement>,
     /// Owner: the policy's traits, as it stated them when it came into force.
     terms: Cell<PolicyTraits>,
-    /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
+    /// Driver: set while a policy that has panicked is dropped: tokens that are dropped then go home.
     saves_tokens: Cell<bool>,
     /// Driver: revoked threads, which end next.
     pub(crate) revoked_threads: std::cell::UnsafeCell<Vec<Revoked>>,
@@ -327,8 +327,8 @@ impl Vp {
     /// The virtual processor that this OS thread drives.
     #[inline(always)]
     pub(crate) fn current() -> Option<&'static Self> {
-        // SAFETY: set while this OS thread drives it, and the driver keeps the machine alive. No caller keeps the
-        // reference for longer.
+        // SAFETY: it is set while this OS thread drives it, and the driver keeps the machine alive. No caller keeps
+        // the reference for longer.
         unsafe { CURRENT.get().as_ref() }
     }
 
@@ -401,8 +401,8 @@ impl Vp {
         stack::pointer() > self.stack_limit.get()
     }
 
-    /// The driver goes to another stack, on which nothing nests below `limit`.
-    /// Returns the limit of the one that it leaves.
+    /// Notes that the driver goes to another stack, on which nothing nests below `limit`. Returns the limit of the
+    /// stack that it leaves.
     #[inline(always)]
     pub(crate) fn change_stack(&self, limit: usize) -> usize {
         let outer = self.stack_limit.replace(limit);
@@ -622,7 +622,7 @@ impl Vp {
         self.exit();
         let thread = thread?;
         if thread.id() != id {
-            // The policy errs.
+            // The policy is in error: it gave another thread.
             self.enqueue(thread, Reason::Yielded);
             return None;
         }

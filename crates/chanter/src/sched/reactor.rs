@@ -103,8 +103,8 @@ impl Reactor {
         }
     }
 
-    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes those who
-    /// wait for what happened. The driver calls it.
+    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads that waited for that I/O. The driver
+    /// calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
         self.poll_with(&self.events, timeout);
     }

@@ -34,7 +34,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// Whether the thread that blocks its processor was told to pause.
     fn take_pause(&self) -> bool;
 
-    /// A thread blocks its processor, and waits to be woken: runs another one.
+    /// Runs another thread, as a thread blocks its processor and waits to be woken.
     ///
     /// # Panics
     /// If the schedule ends before.

@@ -2,8 +2,7 @@
 //!
 //! To park and be unparked takes ten times as long as a message between two processors. A worker that was sent a
 //! thread from elsewhere since it parked last therefore looks at its inbox for a while. Its partner need not count as
-//! awake: a
-//! partner that was just woken counts itself late, and two that talk would park in turns.
+//! awake: a partner that was just woken counts itself late, and two that talk would park in turns.
 //!
 //! A spin in vain makes spins rarer: each time, twice as many parks pass without one. On an idle machine no processor
 //! sends, so none spins.

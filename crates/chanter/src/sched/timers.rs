@@ -18,7 +18,7 @@ use crate::sync::{BiasedLock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
-/// A timer, pinned by its owner, who knows what is to happen when it is due.
+/// A timer, pinned by its owner, which knows what is to happen when it is due.
 pub(crate) struct Timer {
     /// Its index in the heap, or `OUT`. The heap's lock protects it.
     index: Cell<usize>,
@@ -137,7 +137,7 @@ impl Timers {
     }
 
     /// Removes an offer. This is its owner's last access: afterwards the timers may be gone. True:
-    /// nobody else will come back.
+    /// no other owner will come back.
     pub(crate) fn remove(&self, timer: &Timer) -> bool {
         let mut heap = self.heap.lock();
         heap.lent -= 1;

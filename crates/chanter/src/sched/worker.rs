@@ -16,7 +16,7 @@ use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 
-/// The role of driving a virtual processor, held by this OS thread.
+/// The role of driver of a virtual processor, held by this OS thread.
 pub(crate) struct Driving<'a> {
     vp: &'a Vp,
     outer: *const Vp,
@@ -74,8 +74,9 @@ impl<'a> Driving<'a> {
     }
 }
 
-/// Bodies, wakers and policies are contained, so nothing unwinds through the scheduler. If it
-/// did, threads would be lost, and `block_on` would return before its future is gone: the process ends.
+/// Ends the process if the scheduler unwinds. The panics of bodies, wakers and policies are caught, so nothing
+/// unwinds through it. If something did, threads would be lost, and `block_on` would return before its future is
+/// gone.
 pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -138,7 +139,7 @@ impl Vp {
     pub(super) fn run(&self, thread: Ready) {
         self.budget.set(self.quantum());
         self.counters.polls.add_one();
-        // SAFETY: this OS thread drives us.
+        // SAFETY: this OS thread drives us, so we are its current virtual processor.
         unsafe { run::run(self, thread) };
     }
 
@@ -294,7 +295,7 @@ impl Vp {
         }
         let now = Instant::now();
         self.looked.set(now);
-        // A machine with a pump may ask it at each turn.
+        // With a pump, the next turn finds out whether it is to be asked at each turn.
         self.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
         self.owner.hold(|| {
             self.fire_timers(now);
@@ -515,7 +516,7 @@ impl Vp {
     fn search_policies(&self) -> Option<Ready> {
         let machine = self.machine();
         let visit = self.principal().policies.visit();
-        // SAFETY: `visit` is dropped after the call, so it outlives the stealer.
+        // SAFETY: the visit is one to our principal's policy, and lasts for longer than any use of the stealer.
         let stealer = unsafe { Stealer::new(self.principal(), &visit) };
         let found = self.policy().need_thread(Others { stealer: &stealer, vps: machine, index: self.index });
         // A policy that gives may return nothing, or panic, and yet have left threads with us. Nothing else tells us
@@ -640,7 +641,7 @@ impl Vp {
             unsafe { self.soon() }.push_back(thread);
         }
         let is_local = |thread: &Ready| thread.kind() == Kind::Local;
-        // SAFETY: we are the driver, and the borrow ends with the call.
+        // SAFETY: we are the driver, and inside; the borrow ends with the call.
         while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
             any = true;
             drop(local);
