@@ -46,8 +46,8 @@ impl Wake for Nested {
 /// between. On a fiber's stack the fiber is suspended instead.
 ///
 /// # Panics
-/// If the stack is nearly used up by threads that are nested in this way, or if the fiber is in the middle of an
-/// operation that binds it.
+/// If threads that are nested in this way have nearly used up the stack, or if the fiber is inside an operation that
+/// binds it.
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");

@@ -18,7 +18,7 @@ pub(crate) struct Call {
     pub(crate) site: Site,
 }
 
-/// The OS threads of one machine that run blocking calls, and the calls that wait.
+/// The OS threads of one machine for blocking calls, with the calls that wait for them.
 pub(crate) struct BlockingPool {
     most: usize,
     pub(crate) workers: Workers,

@@ -41,7 +41,7 @@ pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> b
     !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
 }
 
-/// Handles a budget that is spent, or that a snapshot or simulation has taken away so that it is asked.
+/// Handles a spent budget. A snapshot or a simulation takes the budget away, and so is asked here.
 #[cold]
 fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if vp.is_asking() {

@@ -75,8 +75,8 @@ impl<'a> Driving<'a> {
 }
 
 /// Ends the process if the scheduler unwinds. The panics of bodies, wakers and policies are caught, so nothing
-/// unwinds through it. If something did, threads would be lost, and `block_on` would return before its future is
-/// gone.
+/// unwinds through it. If something did, threads would be lost, and `block_on` would return before its future was
+/// dropped.
 pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {

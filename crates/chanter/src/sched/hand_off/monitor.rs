@@ -15,8 +15,8 @@
 //! its other threads.
 //!
 //! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It
-//! does not sleep before they have stopped. A spare worker that goes to sleep, and finds that its core is in use, is
-//! notified when that ends. This works as in INV-SLEEP, with the flag in the queue's place.
+//! does not sleep before they have stopped. A spare worker may go to sleep because its core is in use: it is notified
+//! when that ends. This works as in INV-SLEEP, with the flag in the queue's place.
 //!
 //! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then
 //! looks at the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the
