@@ -103,7 +103,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads that waited for that I/O. The driver
+    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads whose I/O has happened. The driver
     /// calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
         self.poll_with(&self.events, timeout);
