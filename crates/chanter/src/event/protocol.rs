@@ -893,7 +893,7 @@ impl OfferList {
     /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win_first(&mut self) -> Option<NonNull<Offer>> {
         let offer = self.front()?;
-        // SAFETY: the offer is in this list. The caller holds the lock and has claimed no group of its own.
+        // SAFETY: the offer is in this list; the caller holds the lock and has claimed no group of its own.
         unsafe { self.win_this(offer) }.then_some(offer)
     }
 

@@ -30,7 +30,8 @@ impl TimerOffer {
     /// # Safety
     /// The timer is that of an offer that is set, and its owner does not remove it meanwhile.
     unsafe fn ring(timer: NonNull<Timer>, wakes: &mut WakeList) {
-        // SAFETY: the caller's contract. The group lives until the offer is removed; `publish` is the last access.
+        // SAFETY: the caller promises that the timer is that of a set offer, which its owner does not remove
+        // meanwhile. The group lives until the offer is removed; `publish` is the last access.
         unsafe {
             let offer = timer.cast::<Self>().as_ref();
             let (group, leaf) = (offer.group.get(), offer.leaf.get());

@@ -1,4 +1,4 @@
-//! What is known of a thread, for errors, reports and spans.
+//! The name, place and body of a thread, for errors, reports and spans.
 
 use std::any::Any;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::header::{self, Header, Kind};
 use super::report::Site;
 use super::schedule::scheduler;
 
-/// What is known of a thread that has failed.
+/// The facts about a thread that has failed, as far as they are known.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: Option<Arc<str>>,
@@ -18,13 +18,13 @@ pub(crate) struct About {
     pub(crate) body: Option<&'static str>,
 }
 
-/// What a thread's error says of it.
+/// The facts that a thread's error tells of it.
 ///
 /// # Safety
 /// The caller keeps the frame, and so its machine.
 #[cold]
 pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
         let site = header::observer_of(frame).and_then(|observer| observer.site(frame));
         About { name: name_of(frame).cloned(), site, body: body_of(frame) }
@@ -44,7 +44,7 @@ pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
 /// # Safety
 /// As for [`about`].
 pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe { header::observer_of(frame)?.id(frame) }
 }
 
@@ -53,7 +53,7 @@ pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
 /// # Safety
 /// The caller keeps the frame.
 pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
 }
 
@@ -62,7 +62,7 @@ pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>>
 /// # Safety
 /// The caller keeps the frame.
 pub(crate) unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     path_of(unsafe { (frame.as_ref().vtable.get().body)() })
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn path_of(name: &'static str) -> Option<&'static str> {
     (!name.is_empty() && !name.contains('<')).then_some(name)
 }
 
-/// What the thread in `frame` is called, if it has a number or a name.
+/// A text that names the thread in `frame`, if it has a number or a name.
 ///
 /// # Safety
 /// As for [`about`].
 pub(crate) unsafe fn called(frame: NonNull<Header>) -> Option<String> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     let (id, name, kind) = unsafe { (id_of(frame), name_of(frame), frame.as_ref().kind.get()) };
     if id.is_none() && name.is_none() {
         return None;
@@ -96,7 +96,7 @@ pub(crate) unsafe fn called(frame: NonNull<Header>) -> Option<String> {
 /// As for [`about`].
 #[cold]
 pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     let (id, about) = unsafe { (id_of(frame), about(frame)) };
     let mut text = whose.to_owned();
     // Writing to a string does not fail.
@@ -109,7 +109,7 @@ pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
             None => return text,
         },
     };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
         if let Some(observer) = header::observer_of(frame) {
             observer.add_ancestry(frame, &mut text);

@@ -80,7 +80,7 @@ impl Default for Attributes {
 /// The caller keeps the frame for as long as it uses the lock: it holds the
 /// token, even a stale one, or is the runner.
 pub(crate) unsafe fn attributes_of<'a>(frame: NonNull<Header>) -> Option<&'a Lock<Attributes>> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the frame for as long as it uses the lock.
     unsafe { (frame.as_ref().vtable.get().attributes)(frame).map(|lock| lock.as_ref()) }
 }
 

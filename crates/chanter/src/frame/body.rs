@@ -67,7 +67,7 @@ pub(crate) trait Completion {
     /// The thread is complete: wakes the owner waiter, who alone waits.
     ///
     /// # Safety
-    /// The caller completed the thread and found HEIR; once. Afterwards the frame may be gone.
+    /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the frame may be gone.
     unsafe fn complete_owner(this: NonNull<Self>);
 
     /// The thread is complete: wakes all who wait.
@@ -418,7 +418,8 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
     }
 
     unsafe fn complete_owner(frame: NonNull<Header>) {
-        // SAFETY: the caller's contract is that of `Completion`.
+        // SAFETY: the caller has completed the thread and found the owner waiter, and calls once, as `Completion`
+        // asks.
         unsafe { J::complete_owner(Self::completion(frame)) };
     }
 

@@ -588,7 +588,7 @@ unsafe fn free_written(frame: NonNull<Header>) {
 /// # Safety
 /// The caller keeps the frame, and so its machine.
 pub(crate) unsafe fn observer_of<'a>(frame: NonNull<Header>) -> Option<&'a dyn Observer> {
-    // SAFETY: the caller's contract; the arena lives while frames are out, and the machine owns the observer.
+    // SAFETY: the caller keeps the frame; the arena lives while frames are out, and the machine owns the observer.
     unsafe { (*Slab::of(frame).as_ref().owner).observer.get().map(|observer| observer.as_ref()) }
 }
 

@@ -92,8 +92,8 @@ impl Machine {
             let main =
                 Main { body: async { output.set(Some(future.await)) }, _end: End { is_gone: &is_gone, vp } };
             // SAFETY: we drive `vp`. The body may borrow from this frame: it is gone when the thread is determined, and
-            // we wait for that. Another OS thread runs it only if it is `Send`, by the caller's contract; `output` is
-            // then written before the thread is determined, and read after we have seen that.
+            // we wait for that. Another OS thread runs it only if it is `Send`, as the caller promises with `kind`;
+            // `output` is then written before the thread is determined, and read after we have seen that.
             let main = unsafe { thread::spawn_body(vp, main, kind, site) };
             // ORDER: Relaxed: it only says that the thread is about to be determined.
             let is_over = || is_gone.load(Ordering::Relaxed) && main.is_determined();

@@ -1,8 +1,7 @@
 //! Which cores an OS thread may run on.
 //!
-//! An OS thread that drives a bound virtual processor gives up its own set of
-//! cores meanwhile, and gets it back when it stops driving: it may be the
-//! caller of `block_on`.
+//! An OS thread that drives a bound virtual processor gives up its own set of cores meanwhile. It gets the set back
+//! when it stops driving: it may be the caller of `block_on`.
 
 use std::io;
 

@@ -21,8 +21,7 @@ impl Binding {
         Self { asked: AtomicUsize::new(ANY), now: std::cell::Cell::new(ANY) }
     }
 
-    /// Driver: binds this OS thread as was asked `of` the virtual processor that
-    /// it stands in for, or is.
+    /// Driver: binds this OS thread as was asked `of` the driver's principal.
     #[inline]
     pub(super) fn serve(&self, of: &Self) {
         // ORDER: Relaxed: a number; seen at the latest after the wake-up.

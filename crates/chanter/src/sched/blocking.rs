@@ -22,9 +22,9 @@ struct Nested {
     vp: *const Vp,
 }
 
-// SAFETY: anybody may notify a virtual processor, whose machine stays.
+// SAFETY: any OS thread may notify a virtual processor, and `_machine` keeps it.
 unsafe impl Send for Nested {}
-// SAFETY: as above.
+// SAFETY: any OS thread may notify a virtual processor through a shared reference, and `_machine` keeps it.
 unsafe impl Sync for Nested {}
 
 impl Wake for Nested {
@@ -36,7 +36,7 @@ impl Wake for Nested {
         // ORDER: Release pairs with the swap in `block_here`; the sleeper's
         // fences order it with the sleep.
         if !self.woken.swap(true, Ordering::Release) {
-            // SAFETY: its machine stays.
+            // SAFETY: `_machine` keeps the virtual processor.
             unsafe { &*self.vp }.notify();
         }
     }
@@ -46,7 +46,8 @@ impl Wake for Nested {
 /// between. On a fiber's stack the fiber is suspended instead.
 ///
 /// # Panics
-/// If the stack is nearly used up by threads that are nested in this way, or if the fiber is bound to what it is in the middle of.
+/// If threads that are nested in this way have nearly used up the stack, or if the fiber is inside an operation that
+/// binds it.
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
@@ -80,7 +81,7 @@ impl Vp {
                 };
                 turns = turns.wrapping_add(1);
                 if !has_run || turns.is_multiple_of(64) {
-                    // Some may lie in queues that nobody looks at any more.
+                    // Some threads may lie in queues that no driver looks at any more.
                     self.machine().drop_left_behind(self);
                     if !has_run {
                         self.revoke_misplaced();

@@ -10,29 +10,29 @@ use super::pool::SharedRef;
 use super::workers::Workers;
 use crate::frame::{Site, catch_panic};
 
-/// An OS thread that has had nothing to do for so long ends.
+/// Time after which an idle OS thread of the pool ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// What is to be run, and where it was spawned.
+/// A call to run, and where it was spawned.
 pub(crate) struct Call {
     pub(crate) run: Box<dyn FnOnce() + Send>,
     pub(crate) site: Site,
 }
 
-/// The OS threads of one machine, and what they are to do.
+/// The OS threads of one machine for blocking calls, with the calls that wait for them.
 pub(crate) struct BlockingPool {
     most: usize,
     pub(crate) workers: Workers,
     state: Mutex<State>,
-    /// There is a call to be taken, or the machine ends.
+    /// Notified when there is a call to take, or the machine ends.
     change: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     calls: VecDeque<Call>,
-    /// Where those were spawned that are under way.
+    /// Places where the calls under way were spawned.
     running: Vec<Site>,
-    /// OS threads that there are, and that wait for calls.
+    /// Numbers of OS threads: of all, and of those that wait for calls.
     threads: usize,
     idle: usize,
     is_closed: bool,
@@ -47,17 +47,17 @@ impl BlockingPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many OS threads have nothing to do.
+    /// Number of OS threads that have nothing to do.
     pub(crate) fn idle(&self) -> usize {
         self.state().idle
     }
 
-    /// Where the calls were spawned that are under way.
+    /// Places where the calls under way were spawned.
     pub(crate) fn running(&self) -> Vec<Site> {
         self.state().running.clone()
     }
 
-    /// Ends what has not begun. Those who run a call end after it.
+    /// Ends the calls that have not begun. OS threads that run a call end after it.
     pub(crate) fn close(&self) {
         let calls = {
             let mut state = self.state();
@@ -68,8 +68,8 @@ impl BlockingPool {
         calls.into_iter().for_each(|call| catch_panic(|| drop(call)));
     }
 
-    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has come for
-    /// the time `idle`.
+    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has
+    /// come for the time `idle`.
     fn next(&self, idle: Duration) -> Option<Call> {
         let mut state = self.state();
         loop {

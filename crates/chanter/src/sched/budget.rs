@@ -1,6 +1,5 @@
-//! The budget of a poll: how many operations a thread, and everything that it
-//! attaches, may complete before its virtual processor looks at its queue and
-//! its I/O again.
+//! The budget of a poll: the number of operations that a thread may complete, with all that it attaches. Then its
+//! virtual processor looks at its queue and its I/O again.
 
 use std::task::Context;
 
@@ -23,8 +22,7 @@ pub(crate) fn pay() -> bool {
     true
 }
 
-/// The budget is spent. True: the caller has been woken and must return
-/// `Pending`.
+/// Handles a spent budget. True: the caller has been woken and must return `Pending`.
 pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
     Vp::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
 }
@@ -43,7 +41,7 @@ pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> b
     !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
 }
 
-/// Spent; or somebody watches, and has taken the budget away to be asked.
+/// Handles a spent budget. A snapshot or a simulation takes the budget away, and so is asked here.
 #[cold]
 fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if vp.is_asking() {

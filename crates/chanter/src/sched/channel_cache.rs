@@ -54,8 +54,8 @@ impl ChannelCache {
         self.layout
     }
 
-    /// A block, and what its lock may take over. The driver is the OS thread `me`, of whose biases so many
-    /// have been `revoked`.
+    /// A block, and what its lock may take over. The driver is the OS thread `me`; `revoked` is the number of its
+    /// biases that have been revoked.
     #[inline(always)]
     pub(crate) fn take(&self, me: u32, revoked: u32) -> Option<(NonNull<u8>, History)> {
         let (block, history) = self.take_any()?;

@@ -9,28 +9,26 @@ use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
 
-/// Demands on the threads of this process: [`TO_YIELD`], and a [`REQUEST`] for each thread with a pending request. A
-/// checkpoint looks only whether it is 0, which it is most of the time.
+/// Sum of what is asked in the process: [`TO_YIELD`], and a [`REQUEST`] for each thread with a request that it has
+/// not taken. It is 0 most of the time, which is all that a checkpoint looks at.
 static ASKED: process::AtomicUsize = process::AtomicUsize::new(0);
 /// The monitor asks a turn to end, or a searching processor asks for work.
 const TO_YIELD: usize = 1;
 /// One thread with a pending request (`thread/request`).
 const REQUEST: usize = 2;
 
-/// Whether the present turn should end: it has lasted for a quantum
-/// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)), the thread has a pending
-/// [request](crate::thread::Request), or a hungry
-/// virtual processor asks for work and the thread keeps some from it. A thread
-/// that computes for long calls it now and then, and yields when it says so;
-/// [`yield_if_requested`] does both. On a fiber,
-/// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
+/// Whether the present turn should end. It should if it has lasted for a quantum
+/// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)) or the thread has a pending
+/// [request](crate::thread::Request). It also should if a searching virtual processor asks for work, and the thread
+/// keeps some from it. A thread that computes for long calls it now and then, and yields when it says so;
+/// [`yield_if_requested`] does both. On a fiber, [`fiber::yield_if_requested`](crate::fiber::yield_if_requested)
+/// does.
 ///
-/// It costs one load while nobody in the process is asked anything. Never true
-/// outside of machines, and on simulated ones. Where nothing is handed over, only requests make it true.
+/// It costs one load while nothing is asked in the process. It is never true outside of machines, nor on simulated
+/// ones. Where processors are not handed off, only requests make it true.
 ///
-/// A computation without checkpoints stalls nobody either, since its virtual
-/// processor is handed over; checkpoints make this cheaper, and let
-/// policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
+/// A computation without checkpoints stalls no other thread either, since its virtual processor is handed off.
+/// Checkpoints cost less, and let policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -54,7 +52,7 @@ pub fn checkpoint() -> bool {
     is_anyone_asked() && is_asked()
 }
 
-/// Whether a [`checkpoint`] of some thread may say so.
+/// Whether a [`checkpoint`] of some thread may be true now.
 #[inline(always)]
 pub fn is_anyone_asked() -> bool {
     // ORDER: Relaxed: a request that is seen late is served late.
@@ -67,9 +65,10 @@ fn is_asked() -> bool {
     Vp::current().is_some_and(Vp::is_asked_to_yield)
 }
 
-/// The monitor has looked at everybody.
+/// Tells checkpoints whether the monitor asks any turn to end; it has looked at all.
 pub(super) fn tell(asked: bool) {
-    // ORDER: Relaxed, here and below: a request that is seen late is served late. The word publishes nothing else.
+    // ORDER: Relaxed, here and below: a request that is seen late is served late. `asked_turn` of each processor
+    // holds the request itself.
     if asked {
         ASKED.fetch_or(TO_YIELD, process::Ordering::Relaxed);
     } else if ASKED.load(process::Ordering::Relaxed) & TO_YIELD != 0 {
@@ -77,7 +76,7 @@ pub(super) fn tell(asked: bool) {
     }
 }
 
-/// A thread has a pending request, or has none any more. Called in turns.
+/// Notes that a thread has a pending request, or that it has none any more. Called in turns.
 pub(crate) fn tell_of_request(is_pending: bool) {
     if is_pending {
         ASKED.fetch_add(REQUEST, process::Ordering::Relaxed);
@@ -136,7 +135,7 @@ impl Future for Checkpoint {
     }
 }
 
-/// Of a fiber: the same, by one that has been asked. It must yield then.
+/// Notes that the running fiber is about to yield, as it was asked to. It must yield then.
 pub(crate) fn end_long_turn() {
     if let Some(vp) = Vp::current() {
         vp.end_long_turn(false);
@@ -152,7 +151,7 @@ impl Vp {
         if self.has_long_turn() || self.has_request() {
             return true;
         }
-        // A hungry one asks: is there anything that it cannot take itself?
+        // A searching processor asks: is there any work that it cannot take itself?
         if !self.promotion.is_asked_to_share.load(Ordering::Relaxed) || !self.enter() {
             return false;
         }
@@ -183,7 +182,7 @@ impl Vp {
         unsafe { self.worker.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
     }
 
-    /// The running thread is about to yield, as it was asked to.
+    /// Notes that the running thread is about to yield, as it was asked to.
     fn end_long_turn(&self, inflates: bool) {
         // SAFETY: the running thread is polled on this stack.
         if let Some(header) = unsafe { self.worker.running.get().as_ref() }

@@ -8,9 +8,8 @@ use super::Vp;
 /// part in a hundred.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The time by the clock that [`after`](crate::after) and [`at`](crate::at) go by: the OS's; on a
-/// simulated machine a clock of its own, which stands still while threads are
-/// ready and jumps when none is.
+/// The time by the clock that [`after`](crate::after) and [`at`](crate::at) go by. It is the OS's clock. A simulated
+/// machine has a clock of its own, which stands still while threads are ready and jumps when none is.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::frame::Arena;
 use crate::sync::counter::Counter;
 
-/// What a virtual processor counts.
+/// Counters of a virtual processor.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// But those that were created delayed.
+    /// Hosts spawned, except those that were created delayed.
     pub(crate) hosts: Counter,
     pub(crate) queued: Counter,
     /// Turns of tokens that were dead.
@@ -29,12 +29,12 @@ pub(crate) struct Counters {
     pub(crate) fibers: Counter,
     pub(crate) stacks_allocated: Counter,
     pub(crate) stacks_reused: Counter,
-    /// Anybody counts.
+    /// Any OS thread counts here.
     pub(crate) failed: Counter,
     pub(crate) revoked_threads: Counter,
 }
 
-/// What has happened on a machine (or on one virtual processor) so far.
+/// Counts of the events on a machine (or on one virtual processor) so far.
 ///
 /// Read while the machine runs, the numbers may be a moment apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,19 +48,16 @@ pub struct Stats {
     pub finished_in_place: u64,
     /// Parasites that blocked, and so became objects.
     pub reified: u64,
-    /// Bytes of the bodies of those, beside their headers: divided by
-    /// [`reified`](Self::reified), what a parasite keeps while it blocks. (One
-    /// that is too large for a frame counts as a pointer.)
+    /// Bytes of the bodies of reified parasites, beside their headers: divided by [`reified`](Self::reified), the
+    /// size of a parasite while it blocks. (A body that is too large for a frame counts as a pointer.)
     pub reified_bytes: u64,
-    /// Asynchronous sends of those whose message was left in its channel: they took no frame.
+    /// Asynchronous sends whose message was left in its channel: they took no frame.
     pub left: u64,
-    /// Times a reified parasite was resumed on the stack of whoever
-    /// unblocked it.
+    /// Times a reified parasite was resumed on the stack of the thread that unblocked it.
     pub attached: u64,
     /// Parasites that became hosts.
     pub inflated: u64,
-    /// Parasites that were spawned as hosts, for a hungry virtual processor
-    /// or because of a penalty count.
+    /// Parasites that were spawned as hosts, for a searching virtual processor or because of a penalty count.
     pub promoted: u64,
     /// Parasites that were queued at their spawn, because the stack was nearly
     /// used up. Once all is quiet, every parasite created has finished in
@@ -70,7 +67,7 @@ pub struct Stats {
     pub migrated: u64,
     /// Hosts created delayed; they count as created, too.
     pub delayed: u64,
-    /// Threads that were run on the stack of whoever demanded their value.
+    /// Threads that were run on the stack of the thread that demanded their value.
     pub stolen: u64,
     /// Second halves of a [`fork_join`](crate::fork_join) that were given away: became hosts.
     pub shared: u64,
@@ -87,9 +84,8 @@ pub struct Stats {
     /// Frames made of new memory, a few at a time: at most 16 for each size of
     /// frame and virtual processor have not been a thread's yet.
     pub frames_created: u64,
-    /// Frames whose threads died on other virtual processors, and which are
-    /// back in the cache of the one that made them. One that goes out again
-    /// and comes back counts again.
+    /// Frames that are back in the cache of the virtual processor that made them, after their threads died on others.
+    /// One that goes out again and comes back counts again.
     pub frames_returned: u64,
     /// Threads whose frame another one had left in the cache: all but those
     /// that took a frame counted above.
@@ -97,19 +93,16 @@ pub struct Stats {
     /// Policies that panicked, and in whose place the built-in one came: see
     /// [`Policy`](crate::policy::Policy).
     pub policies_failed: u64,
-    /// Threads that had to end while somebody kept their tokens: mostly a policy that did not hand
-    /// them over.
+    /// Threads that had to end while their tokens were kept elsewhere: mostly by a policy that did not return them.
     pub tokens_kept: u64,
     /// Bytes of the bodies of hosts, beside their headers, on a machine that
     /// keeps a [genealogy](crate::Builder::genealogy): divided by
     /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
     pub host_bytes: u64,
-    /// Times a virtual processor was passed to a stand-in, because its worker
-    /// stayed in one turn for longer than a quantum
-    /// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)).
+    /// Times a virtual processor was handed off to a spare worker, because its worker stayed in one turn for longer
+    /// than a quantum ([`Builder::hand_off_after`](crate::Builder::hand_off_after)).
     pub hand_offs: u64,
-    /// For how long stand-ins had virtual processors, in total, those that they
-    /// have now included.
+    /// How long spare workers owned virtual processors, in total, ongoing hand-offs included.
     pub handed_over: Duration,
 }
 

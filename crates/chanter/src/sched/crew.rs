@@ -2,10 +2,8 @@
 //!
 //! A machine with fewer workers than virtual processors deals these out. Worker `w` of `n` drives the virtual
 //! processors `w`, `w + n`, `w + 2n`, … for ever, so that threads which are bound to an OS thread stay on it. The
-//! first of them
-//! *leads*: its sleeper, and its poller, are those of the whole crew. The worker
-//! gives each a number of turns, one after the other, and sleeps once, for all of
-//! them, until the first of their timers.
+//! first of them *leads*: its sleeper, and its poller, are those of the whole crew. The worker gives each a number of
+//! turns, one after the other, and sleeps once, for all of them, until the first of their timers.
 //!
 //! Usually a crew is one virtual processor, which leads itself; `run_until` and
 //! `rest` of `worker.rs` then do without what is here.

@@ -1,5 +1,5 @@
-//! What frames and the scheduler know of each other: a frame names a virtual processor, and asks the scheduler by
-//! the trait [`Schedule`].
+//! The link between frames and the scheduler: a frame names a virtual processor, and asks the scheduler by the trait
+//! [`Schedule`].
 
 use std::any::Any;
 use std::ptr::{self, NonNull};
@@ -31,7 +31,7 @@ impl Header {
         unsafe { &*self.vp() }.machine()
     }
 
-    /// What the thread does, unless a request holds it.
+    /// The thread's activity, unless a request holds it.
     pub(crate) fn activity(&self) -> Activity {
         // SAFETY: a frame keeps its machine, whatever virtual processor it names.
         let vp = unsafe { &*self.vp() };
@@ -63,12 +63,13 @@ impl Shared {
     #[cold]
     fn write_birth(&self, observer: &dyn Observer, frame: NonNull<Header>, site: Site) {
         let id = observer.born(frame, site);
-        // SAFETY: nobody else knows the new thread.
+        // SAFETY: no one else knows the new thread, whose frame the caller keeps.
         let header = unsafe { frame.as_ref() };
         let vtable = header.vtable.get();
         // A parasite that begins in place has no table of its own yet, and one
         // that is promoted is no host to `Stats`: nobody can join it.
-        // SAFETY: as above; where the kind says so, the table is the body's.
+        // SAFETY: the frame is in use, as no one else knows the new thread; where the kind is not a parasite's, the
+        // table is the body's.
         let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
         if is_host {
             self.outside.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
@@ -76,7 +77,7 @@ impl Shared {
         let vp = &self.vps[0];
         if let Some(simulated) = &vp.simulated {
             header.tag.set(id);
-            // SAFETY: the new thread is nobody else's.
+            // SAFETY: the frame is in use, as no one else knows the new thread.
             let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
             simulated.note_birth(vp, id, site, name);
         }
@@ -141,12 +142,12 @@ impl Schedule for Scheduler {
     }
 
     unsafe fn give_up(&self, frame: NonNull<Header>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller of this trait method gives up the frame's token.
         run::give_up(unsafe { Ready::from_frame(frame) });
     }
 
     unsafe fn send_home(&self, frame: NonNull<Header>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller of this trait method gives up the frame's token.
         Vp::send_home(unsafe { Ready::from_frame(frame) });
     }
 }

@@ -11,14 +11,14 @@
 //!
 //! Threads in the inbox of that processor wait as well, and are taken with the others.
 //!
-//! Ownership makes that safe (INV-PROCESSOR). It is passed only while its owner is outside, in the middle of a turn. An owner
-//! that enters meanwhile finds that it has lost the processor, as in a hand-off. The threads that it makes ready go
-//! to its inbox.
+//! Ownership makes that safe (INV-PROCESSOR). It is passed only while its owner is outside, in the middle of a turn.
+//! An owner that enters meanwhile finds that it has lost the processor, as in a hand-off. The threads that it makes
+//! ready go to its inbox.
 //!
 //! To take threads costs little beside a turn that has lasted for [`LATE`], so each idle worker looks, called or not. A
-//! call costs a short turn much. A call to a turn that ends by itself is in vain, and the called processor backs off, as
-//! after a failed steal (`steal.rs`). Nobody calls it meanwhile. It keeps watch, as always beside others that are awake
-//! (`Vp::watch_for`), so it finds a long turn among short ones a little later.
+//! call costs a short turn much. A call to a turn that ends by itself is in vain, and the called processor backs off,
+//! as after a failed steal (`steal.rs`). Nobody calls it meanwhile. It keeps watch, as always beside others that are
+//! awake (`Vp::watch_for`), so it finds a long turn among short ones a little later.
 //!
 //! This needs a machine that hands off processors (`hand_off`). It leaves out policies that order woken threads.
 

@@ -93,7 +93,7 @@ pub use wake_list::WakeList;
 pub(crate) use workers::never_wait_for_machines;
 pub use yielding::{Yield, yield_now};
 
-/// A guard that every stack pointer is below: the next spawn looks closer.
+/// Value of `guard` that every stack pointer is below: the next spawn takes the slow path.
 const LOOK_CLOSER: usize = usize::MAX;
 /// As [`LOOK_CLOSER`], but the driver is only asked to acknowledge the end of a bias.
 const AGREE: usize = LOOK_CLOSER - 1;
@@ -194,8 +194,8 @@ impl Vp {
     /// The virtual processor that this OS thread drives.
     #[inline(always)]
     pub(crate) fn current() -> Option<&'static Self> {
-        // SAFETY: set while this OS thread drives it, and the driver keeps the machine alive. No caller keeps the
-        // reference for longer.
+        // SAFETY: it is set while this OS thread drives it, and the driver keeps the machine alive. No caller keeps
+        // the reference for longer.
         unsafe { CURRENT.get().as_ref() }
     }
 
@@ -270,8 +270,8 @@ impl Vp {
         stack::pointer() > self.worker.stack_limit.get()
     }
 
-    /// The driver goes to another stack, on which nothing nests below `limit`.
-    /// Returns the limit of the one that it leaves.
+    /// Notes that the driver goes to another stack, on which nothing nests below `limit`. Returns the limit of the
+    /// stack that it leaves.
     #[inline(always)]
     pub(crate) fn change_stack(&self, limit: usize) -> usize {
         let outer = self.worker.stack_limit.replace(limit);
@@ -418,7 +418,8 @@ impl Vp {
         self.agree_if_asked();
     }
 
-    /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is in.
+    /// Reminds the driver with that announcement, if it drives a virtual processor of the machine that the caller is
+    /// in.
     pub(super) fn remind(announcement: &'static Announcement) {
         let Some(vp) = Self::current() else { return };
         for other in vp.machine().vps.iter().filter(|other| other.worker.home.is_of(announcement)) {
@@ -491,7 +492,7 @@ impl Vp {
         self.exit();
         let thread = thread?;
         if thread.id() != id {
-            // The policy errs.
+            // The policy is in error: it gave another thread.
             self.enqueue(thread, Reason::Yielded);
             return None;
         }
@@ -581,8 +582,8 @@ impl Vp {
         }
     }
 
-    /// Notifies the principal of the OS thread's virtual processor, if that has lost its ownership: the driver that
-    /// schedules for it may wait for what has just been changed.
+    /// Notifies the principal of the OS thread's virtual processor, if this driver does not own it. Its owner may
+    /// wait for a change that the caller has just made.
     pub(crate) fn notify_if_away() {
         if let Some(vp) = Self::current().filter(|vp| vp.is_away()) {
             vp.principal().notify();

@@ -19,13 +19,13 @@ struct Processor {
     /// Notifications stick.
     notified: Mutex<bool>,
     notification: Condvar,
-    /// What only the driver touches.
+    /// A value that only the driver touches.
     driver: Cell<u32>,
 }
 
 // SAFETY: INV-SLEEP's other half: one OS thread drives at a time. Loom checks.
 unsafe impl Sync for Processor {}
-// SAFETY: as above.
+// SAFETY: the driver's part goes to the next driver with the role, which INV-SLEEP passes on. Loom checks.
 unsafe impl Send for Processor {}
 
 impl Processor {
@@ -61,7 +61,7 @@ impl Processor {
         }
     }
 
-    /// What the driver finds.
+    /// Takes what is in the inbox, as the driver.
     fn drain(&self) {
         let sum = self.inbox.take_all().map(|node| Owned(node).free() - 10).sum::<u32>();
         self.driver.set(self.driver.get() + sum);
@@ -196,7 +196,7 @@ fn driver_acquire_is_needed_to_take_over() {
     needs("driver_enter", Relaxed, occupied_by_another);
 }
 
-/// A request for the driver: it rests until it has served it.
+/// A request for the driver, which sleeps, again and again, until it has served it.
 fn asked_while_falling_asleep() {
     let processor = Processor::new();
     let slot = Arc::new(Slot::<(), u32>::new(Box::new(())));

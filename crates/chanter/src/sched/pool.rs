@@ -514,7 +514,7 @@ impl Vp {
             unsafe { self.soon().push_back(Ready::from_frame(frame)) };
         }
         self.drain_policies();
-        // One by one: the end of one thread may wait for that of another.
+        // One by one: the end of a thread may wait until another thread ends.
         for queue in [self.core.soon.get(), self.spare.kept.get(), self.spare.own.get()] {
             // SAFETY: we are the driver, or none is left; the borrow ends with the call.
             while let Some(thread) = unsafe { &mut *queue }.pop_front() {

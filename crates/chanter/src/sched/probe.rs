@@ -96,8 +96,7 @@ impl Vp {
         !self.worker.asking.get().is_null()
     }
 
-    /// Called by what may be polled for a snapshot. True: it is, and the thread
-    /// goes on.
+    /// Called by a future that may be polled for a snapshot. True: it is, and the thread goes on.
     pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
         // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
         // borrow ends with the call, which runs no other answer.

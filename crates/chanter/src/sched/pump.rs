@@ -1,10 +1,10 @@
-//! Pumps: what brings messages from elsewhere, when nothing else wakes anybody for them.
+//! Pumps: they bring messages from elsewhere, when nothing else wakes a driver for them.
 //!
 //! A communication library that makes progress only when it is called (MPI) has no file descriptor to wait on.
-//! The scheduler calls it: each driver while it looks around, that is about every 100 us while threads run, and
-//! before it goes to sleep (Chant, section 4.2: the scheduler polls). A machine without a pump is not the slower
-//! for it: there is one look more where a driver looks around. What wakes sleepers may have a pump too, for what comes
-//! while a driver spins: a message through shared memory is there sooner than a driver is awake.
+//! The scheduler calls it (Chant, section 4.2: the scheduler polls). Each driver does so about every 100 us while
+//! threads run, and before it goes to sleep. A machine without a pump is not slower for it: a driver makes one look
+//! more when it looks around. A source that wakes sleepers may have a pump too, for messages that come while a driver
+//! spins. A message through shared memory is there sooner than a driver is awake.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,42 +14,43 @@ use super::{Shared, Vp};
 /// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
 pub trait Pump: Send + Sync + 'static {
-    /// One cheap test: whether [`pump`](Self::pump) would do something.
+    /// Whether [`pump`](Self::pump) would do something. The test must be fast.
     fn has_work(&self) -> bool;
 
-    /// Between any two turns of a driver: the same, if that is so cheap that it may be asked so often. `None`, the default: it is asked about
-    /// every 100 us.
+    /// As [`has_work`](Self::has_work), but asked between any two turns of a driver, if the test is fast enough.
+    /// `None`, the default: the pump is asked about every 100 us.
     fn has_work_at_a_turn(&self) -> Option<bool> {
         None
     }
 
-    /// Does what there is to do; it may wake threads. Who finds another OS thread inside returns at once.
+    /// Does the pending work; it may wake threads. A caller that finds another OS thread inside returns at once.
     fn pump(&self);
 
-    /// A driver has nothing to run, and is awake: tests for as long as that is worth it, or until `is_over`, whether
-    /// [`pump`](Self::pump) would do something; whether it would. So a thread that waits for what the pump brings is run by
-    /// who has looked for it, and nobody is woken in between. `is_over` is to be asked every microsecond or so. The default
-    /// does not wait.
+    /// Waits until [`pump`](Self::pump) would do something, for as long as that is worth it, or until `is_over`.
+    /// Returns whether it would. The caller is a driver that has nothing to run, and is awake. A thread that waits
+    /// for a message is then run by the driver that has looked for it, and no other is woken in between. `is_over` is
+    /// to be asked every microsecond or so. The default does not wait.
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         let _ = is_over;
         self.has_work()
     }
 
-    /// A driver is about to sleep: it has said so to those who may wake it, and what they sent before
-    /// must be seen here. Every call is followed by one of [`rise`](Self::rise).
+    /// Says how long a driver, which is about to sleep, may do so. It has told those that may wake it, and what they
+    /// sent before must be seen here. Every call is followed by one of [`rise`](Self::rise).
     fn rest(&self) -> Rest;
 
-    /// That driver does not sleep any more.
+    /// Says that the driver does not sleep any more.
     fn rise(&self);
 }
 
-/// From now on the drivers of the current machine call `pump`. False: it has one already, or the caller is no thread of a machine.
+/// Has the drivers of the current machine call `pump` from now on. False: it has one already, or the caller is no
+/// thread of a machine.
 pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
     Vp::current().is_some_and(|vp| vp.simulated.is_none() && vp.machine().pump.set(pump).is_ok())
 }
 
-/// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It has to yield now
-/// and then anyway. Nobody drives, or somebody else does meanwhile: yes.
+/// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It
+/// has to yield now and then anyway. True if no processor is driven here, or if another owner has it.
 pub fn is_wanted() -> bool {
     let Some(vp) = Vp::current().filter(|vp| vp.simulated.is_none() && vp.enter()) else { return true };
     let is_wanted = vp.has_local_work();
@@ -63,14 +64,15 @@ pub fn is_wanted() -> bool {
 pub enum Rest {
     /// Not at all: there is work.
     Work,
-    /// For so long; nobody wakes it for the pump.
+    /// For this long; nothing wakes it for the pump.
     For(Duration),
     /// For as long as it likes: a thread of the machine is woken when there is work.
     Notified,
 }
 
-/// Whom `wake` wakes goes before those that are to run soon, if a [`Pump`] calls this: the thread that serves requests, say, for which
-/// other processes wait. Behind its turn at least one other thread has its turn.
+/// Calls `wake`; the threads that it wakes go before those that are to run soon, if a [`Pump`] calls this. An example
+/// is the thread that serves requests, for which other processes wait. After its turn at least one other thread has
+/// its turn.
 pub fn wake_first(wake: impl FnOnce()) {
     let vp = Vp::current();
     vp.inspect(|vp| vp.core.wakes_first.set(true));
@@ -91,18 +93,18 @@ impl Shared {
 }
 
 impl Vp {
-    /// Between two turns: pumps, if the pump is to be asked so often; whether it is. The caller is inside.
+    /// Pumps between two turns, if the pump is to be asked at each turn; returns whether it is. The caller is inside.
     pub(super) fn pump_at_a_turn(&self) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let Some(has_work) = pump.has_work_at_a_turn() else { return false };
-        // Behind the turn of one that went first others have theirs.
+        // After the turn of a thread that went first, other threads have theirs.
         if has_work && self.core.goes_first.get() != self.counters.polls.get() {
             pump.pump();
         }
         true
     }
 
-    /// Whether a thread that is woken now goes first; if so, the next turn is noted as that of one.
+    /// Whether a thread that is woken now goes first. If so, the next turn is noted as that of such a thread.
     #[inline]
     pub(super) fn is_first(&self) -> bool {
         let is_first = self.core.wakes_first.get();
@@ -112,8 +114,9 @@ impl Vp {
         is_first
     }
 
-    /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
-    /// something else to do; or some that are awake have no core, and would have this one's. The caller is inside.
+    /// Waits for the pump, as there is nothing to run, and pumps once it has something, which is often at once.
+    /// False: it has nothing, or there is something else to do; or some awake processors have no core, and would have
+    /// this one's. The caller is inside.
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let machine = self.machine();
@@ -134,7 +137,8 @@ impl Vp {
     }
 }
 
-/// For how long a driver may sleep that has announced that it does. `None`: there is work; else for how long it may, if not for ever.
+/// How long a driver may sleep that has announced its sleep. `None`: not at all, there is work. `Some(None)`: for
+/// ever.
 pub(super) fn rest_of_pump(pump: Option<&Arc<dyn Pump>>) -> Option<Option<Duration>> {
     match pump.map_or(Rest::Notified, |pump| pump.rest()) {
         Rest::Work => None,

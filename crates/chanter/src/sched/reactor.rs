@@ -16,16 +16,16 @@ pub(crate) struct Reactor {
     bed: Bed,
     /// Driver: where the poller puts what happened.
     events: RefCell<Events>,
-    /// Held by who polls.
+    /// Held by the driver that polls.
     turn: Mutex<()>,
     sources: Lock<Sources>,
 }
 
 /// Where a driver waits.
 enum Bed {
-    /// It never does: a simulated machine's, or one whose OS thread waits elsewhere.
+    /// Nowhere: the machine is simulated, or the OS thread waits elsewhere.
     Nowhere,
-    /// Of one that watches nothing. It needs nothing of the OS.
+    /// A poller that watches nothing. It needs nothing of the OS.
     Parker(Parker),
     Poller(Poller),
 }
@@ -59,9 +59,9 @@ impl Parker {
     }
 }
 
-/// What a poller watches, as far as the reactor knows it.
+/// A source that a poller watches, as far as the reactor knows it.
 pub(crate) trait Watch: Send + Sync {
-    /// It may be used now. `outlasts_short_read` as in `Happening`.
+    /// Notes that the source may be used now. `outlasts_short_read` as in `Happening`.
     fn happened(&self, readable: bool, writable: bool, outlasts_short_read: bool, wakes: &mut WakeList);
 }
 
@@ -103,14 +103,14 @@ impl Reactor {
         }
     }
 
-    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes those who
-    /// wait for what happened. The driver calls it.
+    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads whose I/O has happened. The driver
+    /// calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
         self.poll_with(&self.events, timeout);
     }
 
-    /// The same by one who stands in for the driver, into its own `events`. If
-    /// somebody else polls now, it does not wait.
+    /// As [`poll`](Self::poll), for a driver whose own reactor is `other`, into the `events` of that. If another
+    /// driver polls now, it does not wait.
     pub(crate) fn poll_for(&self, other: &Self, timeout: Option<Duration>) {
         self.poll_with(&other.events, timeout);
     }

@@ -120,7 +120,7 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
         Poll::Pending
             if header.local_refs.get().unsigned_abs() < 1 << 30
                 && header.state.park_local(&header.rest, &vp.worker.home) => {}
-        // SAFETY: the caller is the runner, and the thread does not rest.
+        // SAFETY: the caller is the runner, and the thread is not parked locally.
         Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete, and we drive `vp`.
         Poll::Ready(()) => unsafe { complete_here(vp, frame, header.local_refs.replace(0)) },
@@ -280,8 +280,8 @@ impl Revoked {
     }
 
     /// As [`take`](Self::take), while other workers end their threads and wait, but run none from
-    /// their queues. Left alone are threads bound to another OS thread than `vp`'s, threads at
-    /// rest, and stolen ones.
+    /// their queues. Left alone are threads bound to another OS thread than `vp`'s, threads that are parked locally,
+    /// and stolen ones.
     ///
     /// # Safety
     /// The frame is in use. The caller drives `vp`, and polls nothing. No worker runs threads,
@@ -680,8 +680,8 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
     }
 }
 
-/// The second step of a wake or a claim of a thread that may rest on virtual processor `home`.
-/// Returns its token if it does rest.
+/// The second step of a wake or a claim of a thread that may be parked locally on virtual processor `home`. Returns
+/// its token if it is.
 ///
 /// # Safety
 /// The caller has set REVOKING and has a reference; with `GIVE_UP` it is given up.
@@ -695,7 +695,7 @@ unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Op
         // SAFETY: the caller has a reference, and gives it up.
         unsafe { release(frame) };
     }
-    // SAFETY: the thread rested, so its token is ours. The token keeps the frame.
+    // SAFETY: the thread was parked locally, so its token is ours. The token keeps the frame.
     rested.then(|| unsafe { Ready::from_frame(frame) })
 }
 

@@ -1,4 +1,4 @@
-//! `Simulate`: what decides on a simulated machine, in place of budgets, clocks and chance.
+//! `Simulate`: it makes the decisions of a simulated machine, which replace budgets, clocks and chance.
 
 use std::any::Any;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// How many choices have been made so far.
     fn choices(&self) -> u64;
 
-    /// What was chosen last was not ready; another was taken, or none.
+    /// Notes that the last choice was not ready; another alternative was taken, or none.
     fn came_to(&self, alternative: Option<usize>);
 
     /// Whether the next parasite begins where it is spawned.
@@ -34,7 +34,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// Whether the thread that blocks its processor was told to pause.
     fn take_pause(&self) -> bool;
 
-    /// A thread blocks its processor, and waits to be woken: runs another one.
+    /// Runs another thread, as a thread blocks its processor and waits to be woken.
     ///
     /// # Panics
     /// If the schedule ends before.
@@ -43,7 +43,7 @@ pub(crate) trait Simulate: fmt::Debug {
     /// A policy has panicked: the schedule ends.
     fn fail(&self, payload: Payload);
 
-    /// A panic that nobody will see otherwise.
+    /// Reports a panic that would not be seen otherwise.
     fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str);
 
     /// Whether the simulation wants to know what happens.

@@ -6,9 +6,8 @@
 //!      └─────(vacate)─────┘ ◄───────(rise, by itself)────┘
 //! ```
 //!
-//! A virtual processor that finds nothing to run *announces* its sleep, looks
-//! at every queue once more, and only then sleeps in its poller. Whoever makes
-//! a thread ready publishes it first and looks at the state afterwards:
+//! A virtual processor that finds nothing to run *announces* its sleep, looks at every queue once more, and only then
+//! sleeps in its poller. A waker publishes the ready thread first and looks at the state afterwards:
 //!
 //! ```text
 //!   sleeper: state := ASLEEP; FENCE; look at the queues
@@ -21,8 +20,7 @@
 //! notifies the poller; the notification sticks, so it does not matter whether
 //! the sleeper has begun to wait.
 //!
-//! VACANT means that no OS thread drives the virtual processor; who wakes it
-//! then must start one.
+//! VACANT means that no OS thread drives the virtual processor; a waker must then start one.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{full_fence, order};
@@ -37,7 +35,7 @@ pub(crate) struct Sleeper {
     state: AtomicU8,
 }
 
-/// What a waker has to do.
+/// The duty of a waker.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
@@ -54,7 +52,7 @@ impl Sleeper {
         Self { state: AtomicU8::new(VACANT) }
     }
 
-    /// The driver is going to sleep; it must look at the queues once more.
+    /// Announces that the driver is going to sleep; it must look at the queues once more.
     pub(crate) fn announce(&self) {
         // A swap, here and below, where a store would do: loom does not order a
         // store behind the swap of a waker that came before it.
@@ -63,14 +61,14 @@ impl Sleeper {
         full_fence(order::sleep_fence());
     }
 
-    /// The driver goes on, woken or not.
+    /// Notes that the driver goes on, woken or not.
     pub(crate) fn rise(&self) {
         // ORDER: Relaxed: the work comes through the queues.
         self.state.swap(AWAKE, Ordering::Relaxed);
     }
 
-    /// Something was put into a queue of this virtual processor, or into one
-    /// that it might steal from.
+    /// Wakes the driver, after a thread was put into a queue of this virtual processor, or into one that it might
+    /// steal from.
     pub(crate) fn wake(&self) -> Wake {
         // ORDER: INV-SLEEP, the waker's side.
         full_fence(order::wake_fence());
@@ -91,14 +89,14 @@ impl Sleeper {
         }
     }
 
-    /// An OS thread takes a vacant virtual processor over.
+    /// Takes a vacant virtual processor over, for an OS thread. False: it is not vacant.
     pub(crate) fn occupy(&self) -> bool {
         // ORDER: Acquire pairs with `vacate`.
         self.state.compare_exchange(VACANT, AWAKE, order::driver_enter(), Ordering::Relaxed).is_ok()
     }
 
-    /// The driver leaves. It must look at the queues once more, and occupy
-    /// again (or start a successor) if there is something.
+    /// Notes that the driver leaves. It must look at the queues once more, and occupy again (or start a successor) if
+    /// there is a thread.
     pub(crate) fn vacate(&self) {
         // ORDER: Release pairs with `occupy` and `wake`: the successor sees
         // everything that this driver did.
@@ -112,7 +110,7 @@ impl Sleeper {
         self.state.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Whether somebody drives it and is not asleep (a hint).
+    /// Whether an OS thread drives it and is not asleep (a hint).
     pub(crate) fn is_awake(&self) -> bool {
         self.state.load(Ordering::Relaxed) == AWAKE
     }

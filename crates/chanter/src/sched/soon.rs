@@ -9,7 +9,8 @@
 //!   from beginning. With 64 senders and a choice among them, the choice would otherwise see one sender for long.
 //! - [`SOON_RUNS`] turns in a row came from the list. No thread waits for ever.
 //!
-//! Within the list, the thread that was woken first runs first. One or two may go before all others (see [`Vp::may_jump`]).
+//! Within the list, the thread that was woken first runs first. One or two may go before all others (see
+//! [`Vp::may_jump`]).
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -24,7 +25,7 @@ pub(crate) enum Turn {
     /// After the threads that were woken before.
     Soon,
     /// Of a thread that was given a message in a choice. It is `Soon` if no other processor is awake to take the
-    /// threads before it: when it chooses again it looks at all branches, and the more of them are ready by then, the
+    /// threads before it. When it chooses again it looks at all branches: the more of them are ready by then, the
     /// better. Else it is next: the messages that it takes set others to work.
     Chosen,
     /// Next, even before a thread that was `Chosen`: it was given a message. Work that has begun is thus finished
@@ -119,8 +120,8 @@ impl Vp {
         }
     }
 
-    /// Whether a thread may go before the run-next list. In each turn of one from the list, the first thread that is given
-    /// a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
+    /// Whether a thread may go before the run-next list. In each turn of one from the list, the first thread that is
+    /// given a message may. In one turn of [`SOON_RUNS`] none may, so that the list gets on.
     #[inline(always)]
     fn may_jump(&self) -> bool {
         let runs = self.core.soon.runs.get();

@@ -1,11 +1,11 @@
 //! Spinning before a park: a worker that has run out of threads stays awake for a moment, as an answer may come.
 //!
-//! To park and be unparked takes ten times as long as a message between two processors. So a worker that was sent a
-//! thread from elsewhere since it parked last looks at its inbox for a while. Its partner need not count as awake: a
-//! partner that was just woken counts itself late, and two that talk would park in turns.
+//! To park and be unparked takes ten times as long as a message between two processors. A worker that was sent a
+//! thread from elsewhere since it parked last therefore looks at its inbox for a while. Its partner need not count as
+//! awake: a partner that was just woken counts itself late, and two that talk would park in turns.
 //!
-//! A spin in vain makes spins rarer: each time, twice as many parks pass without one. Nobody sends on an idle machine,
-//! so nobody spins there.
+//! A spin in vain makes spins rarer: each time, twice as many parks pass without one. On an idle machine no processor
+//! sends, so none spins.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -17,14 +17,14 @@ use super::limits::{LINGER, MOST_VAIN};
 use super::{Shared, Vp};
 use crate::sync::pause;
 
-/// A driver's part.
+/// A driver's record of its spins.
 #[derive(Debug, Default)]
 pub(super) struct Spin {
-    /// Something was sent from elsewhere since the last rest.
+    /// Whether a thread was sent from elsewhere since the last park.
     was_sent: Cell<bool>,
-    /// How often in a row nothing came.
+    /// Number of spins in a row in which nothing came.
     vain: Cell<u32>,
-    /// How many parks pass without a spin.
+    /// Number of parks that pass without a spin.
     pass: Cell<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Spin {
         self.was_sent.set(true);
     }
 
-    /// The worker has nothing to run. Whether it may spin, if there is a core for it.
+    /// Whether the worker, which has nothing to run, may spin, if there is a core for it.
     fn begins(&self) -> bool {
         let was_sent = self.was_sent.replace(false);
         let pass = self.pass.get();
@@ -41,7 +41,7 @@ impl Spin {
         was_sent && pass == 0
     }
 
-    /// It has lingered; did something come?
+    /// Ends a spin, of which `came` says whether something came in it.
     fn ends(&self, came: bool) {
         let vain = if came { 0 } else { (self.vain.get() + 1).min(MOST_VAIN) };
         self.vain.set(vain);
@@ -50,15 +50,15 @@ impl Spin {
 }
 
 impl Shared {
-    /// Whether all that are awake, and `more` others, would have a core each. An estimate.
+    /// Whether all awake processors, and `more` others, would have a core each. An estimate.
     pub(super) fn has_cores_for(&self, more: isize) -> bool {
         u64::try_from(self.idle.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.config.cores)
     }
 }
 
 impl Vp {
-    /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
-    /// has come. The caller is inside.
+    /// Spins for threads that others may send, if they have lately, as there is nothing to run. It ends also when
+    /// there is something to take from others. Returns whether something has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
         if self.simulated.is_some() || !self.core.spin.begins() || !self.machine().has_cores_for(0) {
             return false;
@@ -88,8 +88,8 @@ impl Vp {
     }
 }
 
-/// How many cores the process has, as the system said when the first machine was made. Later, an OS thread that is bound to
-/// one core would be told of that one.
+/// How many cores the process has, as the system said when the first machine was made. Asked later, an OS thread that
+/// is bound to one core would be told 1.
 pub(crate) fn cores() -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
@@ -155,7 +155,7 @@ mod tests {
             }
         }
         assert!((600..=640).contains(&spins), "{spins} of {rests}");
-        // Once it pays, the next rest spins.
+        // Once a spin pays, the next park spins.
         spin.ends(true);
         spin.was_sent();
         assert!(spin.begins());

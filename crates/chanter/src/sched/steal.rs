@@ -1,22 +1,23 @@
 //! Stealing: an idle processor takes half of the ready threads of another one.
 //!
 //! A worker without threads is *searching*. It takes half of what waits in another processor's policy. Or it asks: a
-//! busy worker then hands over half of its run-next list, between two turns. A woken thread runs where it is woken,
-//! so the partners of stolen threads follow by themselves.
+//! busy worker then gives it half of its run-next list, between two turns. A woken thread runs where it is woken, so
+//! the partners of stolen threads follow by themselves.
 //!
 //! Threads that talk to each other lose by a steal, since each message then crosses between processors. Such a steal
 //! shows by itself: its threads go back soon. So each steal is judged once.
 //!
 //! - The stealer counts threads that come from the target, and those that go from it to the target, for [`WINDOW`].
 //! - If half of those that came went back, the steal has failed. The stealer backs off: it steals nothing for a while.
-//!   The first backoff lasts for [`FIRST_BACKOFF`], and each further one twice as long as the one before, up to [`LONGEST_BACKOFF`].
+//!   The first backoff lasts for [`FIRST_BACKOFF`], and each further one twice as long as the one before, up to
+//!   [`LONGEST_BACKOFF`].
 //! - Otherwise the next backoff is a [`FIRST_BACKOFF`] again.
 //!
 //! The stealer judges at its looks at the clock, and whenever it is searching again. Threads that are left behind need
-//! no help: a stealer without work wakes nobody, so its threads drift back to where their messages come from.
+//! no help: a stealer without work wakes no thread, so its threads drift back to where their messages come from.
 //!
-//! Threads that a long turn has woken are taken in its middle (`long_turn.rs`), also during a backoff. A processor that was
-//! called to a turn that ends by itself backs off, too.
+//! Threads that a long turn has woken are taken in its middle (`long_turn.rs`), also during a backoff. A processor
+//! that was called to a turn that ends by itself backs off, too.
 //!
 //! Any thread may run anywhere, and all of this only decides where. ORDER: all atomics are Relaxed hints.
 
@@ -214,18 +215,19 @@ impl Vp {
     /// Gives half of the run-next list to a searching processor, if there is one. The caller is inside.
     #[inline(always)]
     pub(super) fn share(&self) {
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let soon = unsafe { self.soon() };
         if self.machine().idle.hungry.load(Relaxed) > 0 && soon.len() > 1 {
             self.give_half();
         }
     }
 
-    /// The same when a thread was woken. A single one runs next, unless the turn is long: a searching processor is called to see.
+    /// As [`share`](Self::share), when a thread was woken. A single thread runs next, unless the turn is long: a
+    /// searching processor is called to see.
     #[inline(always)]
     pub(super) fn share_woken(&self) {
         if self.machine().idle.hungry.load(Relaxed) > 0 {
-            // SAFETY: we are the holder, inside.
+            // SAFETY: we are the owner, inside; the borrow lasts for one operation.
             if unsafe { self.soon() }.len() > 1 {
                 self.give_half();
             } else {
@@ -265,7 +267,7 @@ impl Vp {
         let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
         let Some(stealer) = self.others().find(|vp| is_other(vp) && vp.stop_searching()) else { return };
         stealer.steals.giver.store(self.index, Relaxed);
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let mut given = unsafe { self.take_soon(self.soon().len() / 2) };
         while let Some(thread) = given.pop_front() {
             stealer.push(thread);
@@ -275,9 +277,9 @@ impl Vp {
     /// Takes the last `count` threads of the run-next list, except those that may not move.
     ///
     /// # Safety
-    /// The caller is the holder, inside, or the passer, in between.
+    /// The caller is the owner, inside, or the passer, in between.
     pub(super) unsafe fn take_soon(&self, count: usize) -> ReadyQueue {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is the owner, inside, or the passer; nothing below keeps the borrow.
         let soon = unsafe { self.soon() };
         let (mut taken, mut kept) = (ReadyQueue::new(), ReadyQueue::new());
         for _ in 0..MOST_GIVEN {
@@ -296,7 +298,7 @@ impl Vp {
 
     /// Half of the run-next list goes back to the policy, which may give it away.
     fn displace_half(&self) {
-        // SAFETY: we are the holder, inside.
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let half = unsafe { self.soon() }.len() / 2;
         for _ in 0..half {
             // SAFETY: we own the processor and are inside; the policy is called between two borrows.

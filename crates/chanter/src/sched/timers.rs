@@ -3,10 +3,9 @@
 //! Insertion and removal take logarithmic time. They take constant time for an entry that is later
 //! than all others, as most time-outs are. The heap holds live timers only.
 //!
-//! The owner of a timer refers to the timers that it was set with, wherever it goes,
-//! and has no reference to their machine, whose count all processors would
-//! share. Instead the timers count those who will come back ([`Heap::lent`]):
-//! a machine that ends while somebody will is kept by the time keeper.
+//! The owner of a timer refers to the timers that it was set with, wherever it goes. It has no reference to their
+//! machine, whose count all processors would share. Instead the timers count the owners that will come back
+//! ([`Heap::lent`]). The time keeper keeps a machine that ends before they have.
 
 use std::cell::Cell;
 use std::marker::PhantomPinned;
@@ -19,7 +18,7 @@ use crate::sync::{BiasedLock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
-/// A timer, pinned by its owner, who knows what is to happen when it is due.
+/// A timer, pinned by its owner, which knows what is to happen when it is due.
 pub(crate) struct Timer {
     /// Its index in the heap, or `OUT`. The heap's lock protects it.
     index: Cell<usize>,
@@ -105,7 +104,7 @@ impl Timers {
         self.heap.lock().entries.iter().map(|entry| entry.due).max()
     }
 
-    /// Whether somebody will come back to remove a timer.
+    /// Whether an owner will come back to remove a timer.
     pub(crate) fn is_lent(&self) -> bool {
         self.heap.lock().lent > 0
     }
@@ -133,12 +132,12 @@ impl Timers {
         heap.lent += 1;
         heap.entries.push(Entry { due, timer });
         heap.rise(index);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the timer pinned until it is removed, and it is good for this access.
         unsafe { timer.as_ref() }.index.get() == 0
     }
 
     /// Removes an offer. This is its owner's last access: afterwards the timers may be gone. True:
-    /// nobody else will come back.
+    /// no other owner will come back.
     pub(crate) fn remove(&self, timer: &Timer) -> bool {
         let mut heap = self.heap.lock();
         heap.lent -= 1;

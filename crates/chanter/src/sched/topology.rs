@@ -4,9 +4,8 @@ use std::iter::FusedIterator;
 
 /// An arrangement of places, numbered from 0, and who is next to whom.
 ///
-/// It is arithmetic only: no memory, and nothing to build. Laid over a machine
-/// ([`vp_of`](Topology::vp_of)) it says on which virtual processor a place is,
-/// so that places that are near share one or lie on near ones.
+/// It is arithmetic only: no memory, and nothing to build. Laid over a machine ([`vp_of`](Topology::vp_of)) it gives
+/// the virtual processor of a place. Near places share a virtual processor, or lie on near ones.
 ///
 /// ```
 /// use chanter::topology::Topology;
@@ -70,9 +69,8 @@ impl Topology {
         Self(Hypercube { dimensions })
     }
 
-    /// `len` places in a tree whose root is 0 and whose nodes have up to
-    /// `arity` children: those of `n` are `arity * n + 1` and those that
-    /// follow.
+    /// `len` places in a tree with root 0, whose nodes have up to `arity` children: node `n` has `arity * n + 1` and
+    /// the places after it.
     ///
     /// # Panics
     /// If `arity` is 0.
@@ -95,9 +93,9 @@ impl Topology {
         self.len() == 0
     }
 
-    /// The places next to `place`, each once, never `place` itself: forwards and
-    /// backwards along the first dimension, then along the next; in a tree the
-    /// parent, then the children. None if there is no such place.
+    /// The places next to `place`, each once, never `place` itself. Those along the first dimension come first,
+    /// forwards and backwards, then those along the next. In a tree the parent comes first, then the children. None
+    /// if there is no such place.
     pub fn neighbours(&self, place: usize) -> Neighbours {
         Neighbours { topology: *self, place, step: 0 }
     }

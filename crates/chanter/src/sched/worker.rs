@@ -17,7 +17,7 @@ use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::Announcement;
 use crate::sync::atomic::Ordering;
 
-/// The role of driving a virtual processor, held by this OS thread.
+/// The role of driver of a virtual processor, held by this OS thread.
 pub(crate) struct Driving<'a> {
     vp: &'a Vp,
     outer: *const Vp,
@@ -75,8 +75,9 @@ impl<'a> Driving<'a> {
     }
 }
 
-/// Bodies, wakers and policies are contained, so nothing unwinds through the scheduler. If it
-/// did, threads would be lost, and `block_on` would return before its future is gone: the process ends.
+/// Ends the process if the scheduler unwinds. The panics of bodies, wakers and policies are caught, so nothing
+/// unwinds through it. If something did, threads would be lost, and `block_on` would return before its future was
+/// dropped.
 pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -139,7 +140,7 @@ impl Vp {
     pub(super) fn run(&self, thread: Ready) {
         self.worker.budget.set(self.quantum());
         self.counters.polls.add_one();
-        // SAFETY: this OS thread drives us.
+        // SAFETY: this OS thread drives us, so we are its current virtual processor.
         unsafe { run::run(self, thread) };
     }
 
@@ -295,7 +296,7 @@ impl Vp {
         }
         let now = Instant::now();
         self.core.looked.set(now);
-        // A machine with a pump may ask it at each turn.
+        // With a pump, the next turn finds out whether it is to be asked at each turn.
         self.core.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
         self.owner.hold(|| {
             self.fire_timers(now);
@@ -430,7 +431,7 @@ impl Vp {
         self.machine().vps.iter().any(|other| gives(other))
     }
 
-    /// Notes that the driver becomes busy. If nobody watches the machine, the next spawns and forks take the slow
+    /// Notes that the driver becomes busy. If no driver watches the machine, the next spawns and forks take the slow
     /// path and find that out.
     pub(super) fn begin_to_be_busy(&self) {
         self.core.risen.set(Instant::now());
@@ -459,8 +460,8 @@ impl Vp {
 
     /// How long a sleeper sleeps before it looks again at the others; `None`: it does not watch. While others are
     /// busy, a sleeper keeps watch: it asks the busy ones for a parasite (heartbeat scheduling), wakes up soon, and
-    /// takes what lies in their queues. The watches get longer while nothing comes of them. On an idle machine no
-    /// driver watches. Where a driver has lost its processor the watch ends after a while, as that driver may wait
+    /// takes what lies in their queues. The watches get longer while nothing comes of them. On an idle machine none
+    /// watches. Where a driver has lost its processor the watch ends after a while, as that driver may wait
     /// for something rather than compute. A driver whose core is in use (`has_enough`) does not watch either.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
@@ -469,7 +470,7 @@ impl Vp {
         }
         let may_come_back = || self.core.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
         if machine.idle.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
-            // ORDER: SeqCst, as in INV-SLEEP: either we see the driver that has become busy, or it sees that nobody
+            // ORDER: SeqCst, as in INV-SLEEP: either we see the driver that has become busy, or it sees that none
             // watches.
             machine.idle.unwatched.store(true, Ordering::SeqCst);
             if machine.idle.awake.load(Ordering::SeqCst) <= 0 {
@@ -531,7 +532,7 @@ impl Vp {
     fn search_policies(&self) -> Option<Ready> {
         let machine = self.machine();
         let visit = self.principal().policies.visit();
-        // SAFETY: `visit` is dropped after the call, so it outlives the stealer.
+        // SAFETY: the visit is one to our principal's policy, and lasts for longer than any use of the stealer.
         let stealer = unsafe { Stealer::new(self.principal(), &visit) };
         let found = self.policy().need_thread(Others { stealer: &stealer, vps: machine, index: self.index });
         // A policy that gives may return nothing, or panic, and yet have left threads with us. Nothing else tells us
@@ -629,8 +630,8 @@ impl Vp {
         }
     }
 
-    /// Ends one of the revoked threads; false: there was none. They end one by one, as the end of one may wait for
-    /// that of another. The caller drives us, or no driver is left.
+    /// Ends one of the revoked threads; false: there was none. They end one by one: the end of a thread may wait
+    /// until another thread ends. The caller drives us, or no driver is left.
     pub(crate) fn end_one_revoked(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
         let Some(revoked_threads) = unsafe { &mut *self.worker.revoked_threads.get() }.pop() else {
@@ -659,7 +660,7 @@ impl Vp {
             unsafe { self.soon() }.push_back(thread);
         }
         let is_local = |thread: &Ready| thread.kind() == Kind::Local;
-        // SAFETY: we are the driver, and the borrow ends with the call.
+        // SAFETY: we are the driver, and inside; the borrow ends with the call.
         while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
             any = true;
             drop(local);

@@ -13,7 +13,7 @@ use super::pool::{Entered, SharedRef};
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     state: Mutex<State>,
-    /// One of them has ended.
+    /// Notified when one of the OS threads has ended.
     ended: Condvar,
 }
 
@@ -28,7 +28,8 @@ impl Workers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts an OS thread that is inside of the machine, which has these workers as `which`. False: the machine is closing.
+    /// Starts an OS thread that is inside of the machine, which has these workers as `which`. False: the machine is
+    /// closing.
     ///
     /// # Errors
     /// The OS refuses.
@@ -57,7 +58,7 @@ impl Workers {
         Ok(true)
     }
 
-    /// How many have not ended.
+    /// Number of OS threads that have not ended.
     pub(crate) fn count(&self) -> usize {
         self.state().running
     }
@@ -92,7 +93,8 @@ impl Workers {
 }
 
 thread_local! {
-    /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (Not that in which it is entered now: that changes.)
+    /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (The machine that is entered
+    /// now may be another one: that changes.)
     static OWNER: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 

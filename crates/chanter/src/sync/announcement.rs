@@ -74,7 +74,7 @@ impl Announcement {
     #[inline(always)]
     pub(crate) unsafe fn of(number: u32) -> &'static Self {
         debug_assert!(Self::exists(number));
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that `number` exists, so it is within the bounds.
         unsafe { ANNOUNCEMENTS.get_unchecked(number as usize) }
     }
 

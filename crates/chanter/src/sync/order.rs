@@ -52,7 +52,7 @@ orders! {
     consent_find = SeqCst;
     /// `Consent::ask`: sees what the parked owner did.
     consent_found = Acquire;
-    /// `Owner::enter`: sees what was done with the seat before.
+    /// `Owner::enter`: sees what was done with the processor before.
     processor_enter = Acquire;
     /// `Ownership::pass`: publishes it to the new holder.
     processor_pass = Release;

@@ -165,7 +165,7 @@ impl Consent {
         self.presence.swap(PARKED, order::consent_parked());
         let result = wait();
         self.presence.swap(before, Ordering::Relaxed);
-        // ORDER: the owner's side of the store buffering: see above.
+        // ORDER: the owner's side of the store buffering: its return is stored before it looks at a thing again.
         full_fence(order::consent_return());
         result
     }

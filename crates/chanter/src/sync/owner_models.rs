@@ -1,6 +1,7 @@
 //! Loom models of revocable ownership: see `owner.rs`.
 //!
-//! These are of the protocol alone. The models of biased locks, of parked threads and of seats stand beside these.
+//! These are of the protocol alone. The models of biased locks, of parked threads and of the ownership of processors
+//! stand beside these.
 //! How to run them: see `models.rs`.
 
 use loom::sync::Arc;
@@ -11,12 +12,12 @@ use super::atomic::{AtomicBool, AtomicUsize};
 use super::models::{check, needs};
 use super::{Announcement, Cell, Mark, fence_pair};
 
-/// Nobody's: somebody revokes it.
+/// No owner: the thing is being revoked.
 const NOBODY: usize = 0;
 const FIRST: usize = 1;
 const SECOND: usize = 2;
 
-/// What is owned. Loom sees two users at a time, and a user that does not see what another one did.
+/// A thing that is owned. Loom sees two users at a time, and a user that does not see what another one did.
 struct Thing {
     owner: AtomicUsize,
     value: Cell<u32>,
@@ -31,7 +32,7 @@ struct Owned {
 
 // SAFETY: INV-OWNER says who uses a value: that is what the models are about.
 unsafe impl Sync for Owned {}
-// SAFETY: likewise.
+// SAFETY: one thread at a time uses the value, as the models check, whichever it is.
 unsafe impl Send for Owned {}
 
 impl Owned {
@@ -188,7 +189,7 @@ struct Bias {
 
 // SAFETY: who has the bias, or has ended it, uses the value: that is what the models are about.
 unsafe impl Sync for Bias {}
-// SAFETY: likewise.
+// SAFETY: one thread at a time uses the value, as the models check, whichever it is.
 unsafe impl Send for Bias {}
 
 impl Bias {

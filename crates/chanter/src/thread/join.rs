@@ -216,7 +216,7 @@ impl Completion for Joiners {
 
     #[inline(always)]
     unsafe fn complete_owner(this: NonNull<Self>) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller completed the thread and found OWNER_WAITER, and calls this once.
         if let Some(waker) = unsafe { Self::complete_heir(this.as_ptr()) } {
             // A foreign waker may panic, and its thread is not ours.
             catch_panic(|| waker.wake());
@@ -227,7 +227,7 @@ impl Completion for Joiners {
     unsafe fn complete_all(&self, inherited: bool) {
         let mut wakes = WakeList::new();
         if inherited {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller completed the thread and found OWNER_WAITER, and calls this once.
             wakes.push(unsafe { Self::complete_heir(self) });
         }
         self.queue.complete_all(&mut wakes);

@@ -217,13 +217,13 @@ impl Observer for Genealogy {
     }
 
     unsafe fn site(&self, frame: NonNull<Header>) -> Option<Site> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the frame, which is of this machine.
         let id = self.number_of(unsafe { self.id(frame) }?);
         self.read(|tree| tree.get(id).map(|node| node.site))
     }
 
     unsafe fn add_ancestry(&self, frame: NonNull<Header>, text: &mut String) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the frame, which is of this machine.
         let Some(id) = (unsafe { self.id(frame) }) else { return };
         let id = self.number_of(id);
         let nearest = |tree: &Tree| {

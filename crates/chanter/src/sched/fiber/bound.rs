@@ -11,7 +11,8 @@ thread_local! {
     static BOUND: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 
-/// While it lives, the fiber that the caller runs on may not be suspended: something of this OS thread is as the fiber left it.
+/// While it lives, the fiber that the caller runs on may not be suspended: something of this OS thread is as the
+/// fiber left it.
 #[cfg(feature = "tokio")]
 pub(crate) struct Bound {
     outer: *const (),

@@ -56,7 +56,7 @@ impl Share {
     /// The caller drives `vp`. The job stays until the thread is determined.
     pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller drives `vp`, and promises that the job stays until the thread is determined.
         let thread = unsafe { Job::delay(job, vp, Arc::clone(&fork_scope)) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();

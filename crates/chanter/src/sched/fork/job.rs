@@ -20,16 +20,16 @@ use crate::sync::order;
 pub(crate) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
-    /// What can be done with it.
+    /// The functions that know the job's types.
     table: &'static JobTable,
     pub(super) share: Shared<Share>,
     /// The shared job within which it was forked; null if there is none. See [`Forks::context`].
     context: Cell<*const ForkScope>,
 }
 
-/// What can be done with a job whose types are forgotten.
+/// The functions of a job whose types are erased.
 pub(crate) struct JobTable {
-    /// Calls it: only for the thread that it is shared with.
+    /// Calls the job: only for the thread that it is shared with.
     pub(crate) run: unsafe fn(*const Job),
     /// Makes a delayed thread that runs it, within that scope.
     ///
@@ -46,9 +46,9 @@ impl Job {
     /// Calls the job.
     ///
     /// # Safety
-    /// It is shared with the caller's thread, and runs once.
+    /// The job is shared with the caller's thread, and runs once.
     pub(crate) unsafe fn run(this: *const Self) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the job is shared with the caller's thread, which promises to run it once.
         unsafe { ((*this).table.run)(this) };
     }
 
@@ -57,7 +57,7 @@ impl Job {
     /// # Safety
     /// As for [`JobTable::delay`].
     pub(super) unsafe fn delay(this: *const Self, vp: &Vp, fork_scope: Arc<ForkScope>) -> FrameRef {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller drives `vp`, may share the job, and keeps it until the thread has run.
         unsafe { ((*this).table.delay)(vp, this, fork_scope) }
     }
 }
@@ -113,9 +113,10 @@ pub(crate) struct Forks {
     within: AtomicUsize,
     /// The innermost shared job that runs on the present stack; null if there is none.
     ///
-    /// INV-CONTEXT: its `Arc` is in the frame of `Sent::run` (`thread/fork/stack_job.rs`), further up on the same stack. So a fiber that
-    /// is suspended takes its context along (`sched/fiber/control.rs`), and threads that a blocked job lets run above it have
-    /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
+    /// INV-CONTEXT: its `Arc` is in the frame of `Sent::run` (`thread/fork/stack_job.rs`), further up on the same
+    /// stack. So a fiber that is suspended takes its context along (`sched/fiber/control.rs`), and threads that a
+    /// blocked job lets run above it have none ([`Forks::outside`]). A job that is forked ends before the frame does
+    /// that its context is in.
     context: Cell<*const ForkScope>,
 }
 

@@ -1,9 +1,9 @@
 //! Hand-off: a computation that does not come back delays nothing but itself.
 //!
 //! A worker that stays in one turn for longer than a quantum keeps its OS thread, but loses its virtual processor. The
-//! [`monitor`] passes the [`Ownership`] to a *spare worker*, another [`Vp`] with an OS thread of its own. The spare worker
-//! schedules what is ready there, fires its timers and polls its I/O. When the worker comes back to its scheduler, it
-//! reclaims the processor.
+//! [`monitor`] passes the [`Ownership`] to a *spare worker*, another [`Vp`] with an OS thread of its own. The spare
+//! worker schedules what is ready there, fires its timers and polls its I/O. When the worker comes back to its
+//! scheduler, it reclaims the processor.
 //!
 //! ```text
 //!   worker of VP i:     … turn ─────── long computation ──────────┐ reclaim ── turn …
@@ -14,27 +14,27 @@
 //!
 //! A spare worker is a whole `Vp`, except that it shares the ownership of its principal. The worker therefore keeps all
 //! that belongs to a driver: its arena, its home for threads that are parked locally, its fibers and their stacks, its
-//! budget. The long computation may use the library at any moment. The threads that it makes ready while it is away go to
-//! the inbox of the virtual processor, as if they came from elsewhere.
+//! budget. The long computation may use the library at any moment. The threads that it makes ready while it is away
+//! go to the inbox of the virtual processor, as if they came from elsewhere.
 //!
 //! * Threads that run on a spare worker belong to its *principal*: their frames and `current_vp` name the principal.
-//! * `Local` threads, and fibers that have begun, belong to an OS thread. Those of the worker wait for it (`kept`). Those
-//!   that begin on a spare worker name the spare worker itself. It has an inbox and a queue (`own`) for them, and lives
-//!   for as long as there are any.
-//! * While the worker computes, rather than waits for something, its core is in use. Meanwhile the spare worker runs the
-//!   threads that become ready on that virtual processor. It neither steals from others nor asks them for more. The
-//!   monitor tells the two cases apart by the CPU time that the OS thread gets.
-//! * A spare worker that computes for long delays nobody either: the processor is passed to the next spare worker, or back
-//!   to the worker, while the computation goes on.
+//! * `Local` threads, and fibers that have begun, belong to an OS thread. Those of the worker wait for it (`kept`).
+//!   Those that begin on a spare worker name the spare worker itself. It has an inbox and a queue (`own`) for them,
+//!   and lives for as long as there are any.
+//! * While the worker computes, rather than waits for something, its core is in use. Meanwhile the spare worker runs
+//!   the threads that become ready on that virtual processor. It neither steals from others nor asks them for more.
+//!   The monitor tells the two cases apart by the CPU time that the OS thread gets.
+//! * A spare worker that computes for long delays no other thread either. The processor is passed to the next spare
+//!   worker, or back to the worker, while the computation goes on.
 //! * A turn that has lost its processor and spawns many threads reclaims it in the middle. After a quantum it is handed
 //!   off again.
 //! * A worker that is in its scheduler, or in a call of a policy, cannot lose its processor (`Ownership::pass` fails),
 //!   even when it is interrupted there.
-//! * No thread is parked locally on a spare worker. Threads that are parked locally on the worker's processor are woken as
-//!   by any other processor: the waker revokes the bias.
+//! * No thread is parked locally on a spare worker. Threads that are parked locally on the worker's processor are
+//!   woken as by any other processor: the waker revokes the bias.
 //!
-//! Hand-off needs the heavy fence of `sync/fence_pair.rs`; without it no processor is handed off. Nor is one on machines
-//! that are simulated, or that report deadlocks: both count their OS threads.
+//! Hand-off needs the heavy fence of `sync/fence_pair.rs`; without it no processor is handed off. Nor is one on
+//! machines that are simulated, or that report deadlocks: both count their OS threads.
 
 pub(crate) mod monitor;
 mod os_thread;

@@ -19,9 +19,9 @@ struct Processor {
     ready: Cell<u32>,
 }
 
-// SAFETY: INV-PROCESSOR: that is what the models are about.
+// SAFETY: INV-PROCESSOR, which the models check: the owner alone touches what is ready.
 unsafe impl Sync for Processor {}
-// SAFETY: INV-PROCESSOR: the owner alone touches what is ready, on whichever thread; that is what the models check.
+// SAFETY: INV-PROCESSOR, which the models check: the owner alone touches what is ready, on whichever thread it runs.
 unsafe impl Send for Processor {}
 
 impl Processor {

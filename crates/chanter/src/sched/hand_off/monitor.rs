@@ -1,25 +1,26 @@
 //! The monitor: one OS thread of the process, which watches for long turns.
 //!
 //! It is started when a machine becomes busy for the first time. It looks twice a quantum while virtual processors are
-//! awake, and sleeps while all of them sleep: a driver that becomes busy then wakes it. A turn is known by the number that
-//! its driver counts anyway (`Counters::polls`), so turns pay nothing for being watched.
+//! awake, and sleeps while all of them sleep: a driver that becomes busy then wakes it. A turn is known by the number
+//! that its driver counts anyway (`Counters::polls`), so turns pay nothing for being watched.
 //!
 //! A turn that is still the same after a quantum is asked to end at its next checkpoint. If it has not ended a moment
-//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to wake up,
-//! or waits for a core (another driver would wait too), or is a spare worker that has not begun.
+//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to
+//! wake up, or is a spare worker that has not begun. Nor is it if the driver waits for a core: another driver would
+//! wait too.
 //!
 //! The more of a virtual processor's OS threads compute without owning it, the longer the next turn may last
-//! ([`quantum_beside`]). Each is one more for the kernel to multiplex, which is slower than to compute one after the other.
-//! A program that only computes therefore has few of them, and one with endless computations still runs all its other
-//! threads.
+//! ([`quantum_beside`]). Each is one more for the kernel to multiplex, which is slower than to compute one after the
+//! other. A program that only computes therefore has few of them, and one with endless computations still runs all
+//! its other threads.
 //!
-//! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It does
-//! not sleep before they have stopped. A spare worker that goes to sleep, and finds that its core is in use, is notified
-//! when that ends: as in INV-SLEEP, with the flag in the queue's place.
+//! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It
+//! does not sleep before they have stopped. A spare worker may go to sleep because its core is in use: it is notified
+//! when that ends. This works as in INV-SLEEP, with the flag in the queue's place.
 //!
-//! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then looks at
-//! the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the monitor's
-//! sleep. Both are SeqCst.
+//! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then
+//! looks at the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the
+//! monitor's sleep. Both are SeqCst.
 
 use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
 //! The ownership of a virtual processor: the right to use what is ready on it.
 //!
-//! One *owner* at a time (the `holder`) uses what a virtual processor schedules: its policy, the threads to run soon, its
-//! sleeper, poller and inbox. The owner is the processor's own driver, or a spare worker while that driver does not come
-//! back. It uses these things a few dozen times a microsecond. The processor is passed on a few hundred times a second at
-//! most.
+//! One *owner* at a time (the `holder`) uses what a virtual processor schedules: its policy, the threads to run soon,
+//! its sleeper, poller and inbox. The owner is the processor's own driver, or a spare worker while that driver does
+//! not come back. It uses these things a few dozen times a microsecond. The processor is passed on a few hundred
+//! times a second at most.
 //!
 //! ```text
 //!   holder:  inside := ownership;  light fence;  is the holder me?  yes: use it
@@ -13,17 +13,18 @@
 //!            no:  move what is its own;  holder := the new one
 //! ```
 //!
-//! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the ownership. The holder touches what is owned
-//! while it is inside; the passer does so between the heavy fence and its last store. A passer does not wait: it gives the
-//! processor back. Release and Acquire on `holder` show the new holder what the passer did.
+//! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the ownership. The holder touches what is
+//! owned while it is inside; the passer does so between the heavy fence and its last store. A passer does not wait:
+//! it gives the processor back. Release and Acquire on `holder` show the new holder what the passer did.
 //!
 //! A late holder, interrupted between its mark and its look, finds NOBODY, another owner, or itself. It finds itself if
-//! the passer gave up, or if the processor has come back. In the last case Acquire shows it all that happened meanwhile.
+//! the passer gave up, or if the processor has come back. In the last case Acquire shows it all that happened
+//! meanwhile.
 //!
 //! Uses nest: a policy that is called may spawn threads, and a driver that fires timers wakes some. Such outer uses are
-//! counted (`nest`), and while there are any nothing lowers `inside`. Only these are counted. A count of all uses would be
-//! a chain of loads and stores through one place, which takes longer than a switch between threads. A fiber may be
-//! suspended in the middle of a use; the ownership stays then.
+//! counted (`nest`), and while there are any nothing lowers `inside`. Only these are counted. A count of all uses
+//! would be a chain of loads and stores through one place, which takes longer than a switch between threads. A fiber
+//! may be suspended in the middle of a use; the ownership stays then.
 //!
 //! A driver that finds itself away must not wait for the ownership in the middle of an outer use.
 
@@ -162,7 +163,7 @@ impl Ownership {
         !holder.is_null() && !ptr::eq(holder, owner)
     }
 
-    /// Whether `owner` holds it (a hint, but for `owner` itself while inside).
+    /// Whether `owner` holds it (a hint, except to `owner` itself while inside).
     pub(crate) fn is_held_by(&self, owner: &Owner) -> bool {
         ptr::eq(self.holder.load(Ordering::Relaxed), owner)
     }

@@ -34,8 +34,8 @@ pub(super) struct Happening {
     pub(super) key: usize,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// A read that takes less than it has room for may leave something behind, and no further edge tells of
-    /// it: the end (the other side is shut), an error, or the bytes behind urgent data. (A read stops at
+    /// A read that takes less than it has room for may leave something behind, and no further edge tells of it. It
+    /// may be the end (the other side is shut), an error, or the bytes behind urgent data. (A read stops at
     /// urgent data.) A poller that cannot know says `true`.
     pub(super) outlasts_short_read: bool,
 }

@@ -108,7 +108,7 @@ impl Sent {
     unsafe fn run(self, fork_scope: Arc<ForkScope>) {
         let vp = Vp::current().expect("threads run on virtual processors");
         let outer = vp.worker.forks.change_context(Arc::as_ptr(&fork_scope));
-        // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
+        // SAFETY: the caller promises that the job is shared, and that this is its only call. It does not unwind.
         unsafe { Job::run(self.0) };
         // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
         vp.worker.forks.change_context(outer);
