@@ -13,8 +13,7 @@ use crate::frame::report::{Waiting, Waits};
 use crate::sched::clock::{self, now};
 
 /// The event that is ready when `duration` has passed since the synchronization began. It is never
-/// early. A duration of a second or more may end late by a tick of the kernel's clock (a few
-/// milliseconds). A duration that is too long for the clock never ends.
+/// early. A duration that is too long for the clock never ends.
 ///
 /// If the event is not chosen, or dropped, its timer is removed at once.
 ///
