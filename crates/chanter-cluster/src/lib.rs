@@ -18,7 +18,7 @@
 //! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
 // The kit for engines names this crate as its users do.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 extern crate self as chanter_cluster;
 
 mod by_peer;

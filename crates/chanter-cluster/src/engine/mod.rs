@@ -8,11 +8,11 @@ mod alarm;
 mod certificate;
 #[doc(alias = "turn")]
 pub mod combining_lock;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "../../../chanter-conformance/src/engine/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the kit is public in its own crate")]
 pub(crate) mod conformance;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod conformance_tests;
 mod local;
 mod reliable;
