@@ -360,8 +360,11 @@ impl Shm {
     fn listen(&self, receiving: &mut Receiving) {
         for (from, said) in self.ledger.heard() {
             receiving.said[from] = Some(said);
-            if (said.waits() || receiving.misses(from)) && !receiving.doubted.contains(&from) {
-                receiving.doubted.push(from);
+            if said.waits() || receiving.misses(from) {
+                if !receiving.doubted.contains(&from) {
+                    receiving.doubted.push(from);
+                }
+                // A scan that was made before this statement does not cover it.
                 receiving.has_scanned = false;
             }
         }
