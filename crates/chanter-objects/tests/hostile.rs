@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
 use chanter_cluster::__table::{Called, SERVICES};
@@ -59,6 +60,27 @@ impl Pair {
         assert_eq!(self.0 ^ self.1, MASK, "this is no pair of ours");
         std::mem::swap(&mut self.0, &mut self.1);
         self.0
+    }
+}
+
+/// Counts how often it is written.
+#[derive(Deserialize)]
+struct Counted;
+
+static WRITTEN: AtomicU32 = AtomicU32::new(0);
+
+impl Serialize for Counted {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        WRITTEN.fetch_add(1, Ordering::SeqCst);
+        serializer.serialize_unit_struct("Counted")
+    }
+}
+
+#[object(remote, moves)]
+impl Counted {
+    #[method(read)]
+    fn exists(&self) -> bool {
+        true
     }
 }
 
@@ -177,6 +199,23 @@ async fn numbers_that_no_object_has_are_refused() {
         }
     }
     assert_eq!(live.reference().length().await, Ok(9));
+}
+
+/// A process takes home what it owns, and nothing else: an object of another owner is neither entered nor written.
+#[chanter::test]
+async fn objects_of_others_are_not_taken_home() {
+    let [first, second, _third] = three_and_one_that_has_gone().await;
+    let owner = Owner::new(Counted);
+    let (_, slot, generation) = numbers(owner.reference(), &first);
+    let moves = <Counted as chanter_objects::remote::Moves>::NAME;
+    for lease in [0, 1, 77] {
+        // The second request of those about moves, under a lease that nobody has given.
+        let bytes = request((slot, generation), 0, None, &[1, lease]);
+        let answer = call(&second, 0, moves, &bytes).unwrap().await.unwrap();
+        assert_eq!(answer[0] & 1, 1, "it is an error: {answer:?}");
+    }
+    assert_eq!(WRITTEN.load(Ordering::SeqCst), 0);
+    assert_eq!(owner.reference().exists().await, Ok(true));
 }
 
 /// A request for a hosted object runs if that object has moved here from that home. Otherwise a process could claim

@@ -3,16 +3,17 @@
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
+#[path = "common/short.rs"]
+mod short;
+
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{
-    Caps, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink,
-};
-use chanter_cluster::wire::Body;
+use chanter_cluster::engine::{Engine, Local};
 use chanter_cluster::{Caller, Process, local};
 use chanter_objects::remote::enter;
 use chanter_objects::{Begun, Continuation, Lazy, ObjectError, Owner, Promise, Ref, object};
+use short::{SHORT, Short};
 
 fn nobody(_: &Caller) -> bool {
     false
@@ -67,57 +68,6 @@ impl Clerk {
         } else {
             k.forward(to.answer(more)).await;
         }
-    }
-}
-
-/// An engine whose messages are short.
-struct Short(Local);
-
-const SHORT: usize = 4096;
-
-impl Engine for Short {
-    fn me(&self) -> ProcessId {
-        self.0.me()
-    }
-
-    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
-        self.0.roster()
-    }
-
-    fn caps(&self, to: ProcessId) -> Caps {
-        Caps { eager: SHORT as u32, ..self.0.caps(to) }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.0.has_ended()
-    }
-
-    fn attach(&self, notifier: Notifier) {
-        self.0.attach(notifier);
-    }
-
-    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
-        self.0.try_send(to, lane, body)
-    }
-
-    fn has_work(&self) -> bool {
-        self.0.has_work()
-    }
-
-    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        self.0.poll(budget, sink)
-    }
-
-    fn park(&self) -> Idle {
-        self.0.park()
-    }
-
-    fn unpark(&self) {
-        self.0.unpark();
-    }
-
-    fn leave(&self, how: Leave) {
-        self.0.leave(how);
     }
 }
 

@@ -26,7 +26,7 @@ pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
     A: DeserializeOwned + 'static,
-    R: Serialize,
+    R: Serialize + 'static,
     C: IntoFuture<Output = Result<R, ObjectError>> + 'static,
     C::IntoFuture: Send,
 {
@@ -38,7 +38,7 @@ pub fn serve_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A
 where
     T: Send + 'static,
     A: DeserializeOwned + 'static,
-    R: Serialize,
+    R: Serialize + 'static,
     C: IntoFuture<Output = Result<R, ObjectError>> + 'static,
     C::IntoFuture: Send,
 {
@@ -47,27 +47,43 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, body| {
             let request = Unread::<A>::new(&caller, body);
-            entered(caller.here(), async move {
-                let context = ProcessContext::of(&caller.here());
-                let (called, hosted, place) = {
-                    let asked = Asked::read(&request.body)?;
-                    if !asked.is_let_in(allow, &caller, &context) {
-                        return request.refuse(&caller, ObjectError::Refused, None);
-                    }
-                    let place = asked.tells(&context);
-                    match asked.object(&context) {
-                        Ok(to) => (call(to, request.read(&asked)?).into_future(), asked.hosted(), place),
-                        Err(gone) => return request.refuse(&caller, gone, place),
-                    }
-                };
-                drop(request);
-                let told = told(&context, (caller.origin(), caller.request()), called);
-                drop(context);
-                let result = for_hosted(hosted, told).await;
-                fitting(&caller, answer(result, still(place))?)
-            })
+            entered(caller.here(), served(allow, call, caller, request, |called| called))
         },
     )
+}
+
+/// Serves a request: finds its object, calls the method, and makes the answer. `run` waits for what the call gives.
+async fn served<T, A, R, C, F>(
+    allow: Allow,
+    call: fn(Ref<T>, A) -> C,
+    caller: Caller,
+    request: Unread<A>,
+    run: impl FnOnce(C::IntoFuture) -> F,
+) -> Result<Body, String>
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize + 'static,
+    C: IntoFuture,
+    F: Future<Output = Result<R, ObjectError>>,
+{
+    let context = ProcessContext::of(&caller.here());
+    let (called, hosted, place) = {
+        let asked = Asked::read(&request.body)?;
+        if !asked.is_let_in(allow, &caller, &context) {
+            return request.refuse(&caller, ObjectError::Refused, None);
+        }
+        let place = asked.tells(&context);
+        match asked.object(&context) {
+            Ok(to) => (call(to, request.read(&asked)?).into_future(), asked.hosted(), place),
+            Err(gone) => return request.refuse(&caller, gone, place),
+        }
+    };
+    drop(request);
+    let told = told(&context, (caller.origin(), caller.request()), run(called));
+    drop(context);
+    let result = for_hosted(hosted, told).await;
+    fitting(&caller, answer(result, still(place))?)
 }
 
 /// A request whose arguments are still to be read. If it is dropped before that, they are read and dropped, so the
@@ -147,25 +163,7 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, duty, body| {
             let request = Unread::<A>::new(&caller, body);
-            entered(caller.here(), async move {
-                let context = ProcessContext::of(&caller.here());
-                let (called, hosted, place) = {
-                    let asked = Asked::read(&request.body)?;
-                    if !asked.is_let_in(allow, &caller, &context) {
-                        return request.refuse(&caller, ObjectError::Refused, None);
-                    }
-                    let place = asked.tells(&context);
-                    match asked.object(&context) {
-                        Ok(to) => (call(to, request.read(&asked)?).into_future(), asked.hosted(), place),
-                        Err(gone) => return request.refuse(&caller, gone, place),
-                    }
-                };
-                drop(request);
-                let told = told(&context, (caller.origin(), caller.request()), answers(called, duty));
-                drop(context);
-                let result = for_hosted(hosted, told).await;
-                fitting(&caller, answer(result, still(place))?)
-            })
+            entered(caller.here(), served(allow, call, caller, request, move |called| answers(called, duty)))
         },
     )
 }

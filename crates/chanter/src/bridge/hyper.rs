@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use futures_io::AsyncWrite;
 use hyper::rt::{self, ReadBufCursor, Sleep};
 
+use crate::event::after::{After, after, at};
 use crate::event::{Event, Sync};
 use crate::io::TcpStream;
 #[cfg(unix)]
 use crate::io::UnixStream;
 use crate::thread::{spawn, spawn_parasite};
-use crate::time::{After, after, at};
 
 /// Runs `hyper`'s futures as hosts.
 #[derive(Clone, Copy, Debug, Default)]

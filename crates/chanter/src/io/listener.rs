@@ -20,9 +20,9 @@ use super::stream::TcpStream;
 #[cfg(unix)]
 use super::stream::UnixStream;
 use crate::channel::{Receiver, RecvEvent, Sender, channel};
+use crate::event::after::after;
 use crate::event::{Branch, Event, Offered, Offering, WakeList, choose, into_future};
 use crate::thread::spawn_parasite;
-use crate::time::after;
 
 /// How many connections the OS keeps for us.
 const BACKLOG: i32 = 4096;

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::Machine;
-use crate::Event;
+use crate::event::Event;
 use crate::sched::Vp;
 use crate::thread::ThreadBuilder;
 

@@ -108,7 +108,7 @@ mod door {
     pub(crate) use std::sync::atomic;
 
     #[cfg(op_count)]
-    pub(crate) use super::op_count::{atomic, fence as full_fence};
+    pub(crate) use crate::sync::op_count::{atomic, fence as full_fence};
 
     /// `std`'s cell behind the closure interface that loom needs.
     #[derive(Debug)]

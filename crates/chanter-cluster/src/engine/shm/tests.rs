@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use chanter::prelude::*;
 
 use super::super::conformance::Kit;
-use super::super::socket::Config;
 use super::super::socket::tests::{On, launched, unhurried};
+use super::super::socket::{Beside, Config};
 use super::mapping::SLOTS;
 use super::*;
 use crate::{Buffer, Process};
@@ -369,4 +369,50 @@ async fn messages_that_a_neighbour_destroys_are_missed() {
         }
         println!("vandal {number}: {ended} of 3 have lost each other");
     }
+}
+
+/// Frames that have come, and processes that are down.
+#[derive(Default)]
+struct Heard {
+    frames: usize,
+    down: Vec<ProcessId>,
+}
+
+impl Sink for Heard {
+    fn arrived(&mut self, _from: ProcessId, _lane: Lane, _frame: Body) {
+        self.frames += 1;
+    }
+
+    fn peer(&mut self, peer: ProcessId, change: Change) {
+        if matches!(change, Change::Down(_)) {
+            self.down.push(peer);
+        }
+    }
+}
+
+/// A receiver that is slow to take what it has scanned hears of newer pieces meanwhile. Its neighbour has done nothing wrong.
+#[chanter::test]
+async fn a_newer_statement_has_a_scan_of_its_own() {
+    const BUDGET: u32 = 3;
+    let [sender, receiver] = <[Shm; 2]>::try_from(engines(2, |_| true).await).unwrap();
+    let is_broken = || receiver.receiving.try_lock().expect("nobody polls").broken[0];
+    // As many frames as there is room for.
+    let send_and_state = || {
+        let send = || sender.try_send(ProcessId(1), Lane::User, Body::copied_from(&[0; 64])).is_ok();
+        let sent = (0..).take_while(|_| send()).count();
+        let said = sender.ledger.says(ProcessId(1)).expect("there is news");
+        receiver.ledger.hears(ProcessId(0), said);
+        sent
+    };
+    let mut heard = Heard::default();
+    let mut sent = send_and_state();
+    assert!(sent > 2 * BUDGET as usize, "{sent} are more than a poll takes");
+    receiver.poll(BUDGET, &mut heard);
+    sent += send_and_state();
+    while heard.frames < sent && heard.down.is_empty() && !is_broken() {
+        receiver.poll(BUDGET, &mut heard);
+    }
+    receiver.poll(BUDGET, &mut heard);
+    assert_eq!((heard.frames, heard.down), (sent, Vec::new()));
+    assert!(!is_broken(), "it has kept to the protocol");
 }

@@ -186,7 +186,7 @@ impl State {
 /// the caller.
 #[cold]
 #[inline(never)]
-pub(in crate::events) unsafe fn take(group: &Group) -> Take {
+pub(crate) unsafe fn take(group: &Group) -> Take {
     // SAFETY: the group belongs to a member, as the caller promises. The owner keeps the member and its set alive
     // while the offer is linked.
     let (header, set) = unsafe {
@@ -226,7 +226,7 @@ pub(in crate::events) unsafe fn take(group: &Group) -> Take {
 /// lock.
 #[cold]
 #[inline(never)]
-pub(in crate::events) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> bool {
+pub(crate) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> bool {
     let mut at = Some(own);
     while let Some(own) = at {
         if ptr::eq(theirs, own.group) {

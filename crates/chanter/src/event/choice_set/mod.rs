@@ -4,7 +4,7 @@
 //! - `member` is one of the events, with the function that makes the next one.
 //! - `next` is the event of the set.
 
-pub(in crate::events) mod kept;
+pub(crate) mod kept;
 mod member;
 mod next;
 

@@ -15,13 +15,13 @@ pub use speculation::{Speculation, speculate};
 use super::join::Thread;
 use super::spawn::LocalThread;
 use crate::channel::{MVar, Take};
+use crate::event::after::after;
 use crate::event::{Event, into_future};
 use crate::frame::Activity;
 use crate::frame::state::State;
 use crate::sched::Shared;
 use crate::sched::pending_requests::{Ask, Hold, Pending, Rank, Why, refuse};
 use crate::sched::run::{schedule, wake_by};
-use crate::time::after;
 
 /// A request to a thread, and the event of its answer.
 ///
