@@ -1,4 +1,4 @@
-//! What there is of each process.
+//! Values by process: a table that grows with the processes that are known.
 
 use crate::engine::ProcessId;
 
@@ -75,7 +75,7 @@ impl<V> ByPeer<V> {
         self.list.insert(at, (peer, V::default()));
     }
 
-    /// What was there before.
+    /// Returns the value that was there before.
     pub(crate) fn insert(&mut self, peer: ProcessId, value: V) -> Option<V> {
         match self.find(peer) {
             Ok(at) => Some(std::mem::replace(&mut self.list[at].1, value)),

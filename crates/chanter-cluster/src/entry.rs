@@ -1,4 +1,4 @@
-//! What `#[chanter_cluster::main]` expands to.
+//! The functions that `#[chanter_cluster::main]` expands to.
 
 use std::future::Future;
 use std::process::{ExitCode, Termination};
@@ -7,8 +7,8 @@ pub use chanter;
 
 use crate::Process;
 
-/// A program's body, from its begin to the process's leave. What it returns is made into an exit code before, since errors are
-/// seldom `Send`.
+/// A program's body, from its begin to the process's leave. The result is made into an exit code before, since errors
+/// are seldom `Send`.
 pub async fn program<F, R>(body: F) -> ExitCode
 where
     F: FnOnce(Process) -> R,

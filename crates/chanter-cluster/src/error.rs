@@ -1,11 +1,11 @@
-//! What can go wrong, and what to do about it.
+//! The errors of the cluster, and what to do about each.
 
 use std::fmt;
 
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
 
-/// Why a message was not sent. Whoever sent it has the value still.
+/// Why a message was not sent. The sender still has the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -19,9 +19,9 @@ pub enum SendError {
     Encode(String),
     /// The value takes more bytes than the engine carries in one message: send it in parts.
     TooLong {
-        /// What it takes.
+        /// The length of the value, in bytes.
         length: usize,
-        /// The most there may be.
+        /// The greatest length that the engine takes, in bytes.
         longest: u32,
     },
 }
@@ -75,13 +75,13 @@ pub enum RecvError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Undecoded {
-    /// Who has sent it.
+    /// The sender.
     pub from: ThreadName,
     /// Its tag.
     pub tag: u32,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What is wrong with them.
+    /// The fault of the bytes.
     pub error: String,
 }
 

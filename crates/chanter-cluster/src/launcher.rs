@@ -1,4 +1,4 @@
-//! What a launcher tells the processes that it starts, by their environment.
+//! The environment in which a launcher tells the processes that it starts.
 //!
 //! | variable | value |
 //! |---|---|
@@ -81,7 +81,7 @@ impl FromStr for Address {
     }
 }
 
-/// What the processes of a job know and nobody else does. Never printed.
+/// The secret that the processes of a job share. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
@@ -148,7 +148,7 @@ impl fmt::Display for BadEnvironment {
 
 impl std::error::Error for BadEnvironment {}
 
-/// What a launcher has said to this process.
+/// The data that a launcher has given to this process.
 #[derive(Debug)]
 pub struct Launched {
     /// This process's number.
@@ -157,15 +157,16 @@ pub struct Launched {
     pub addresses: Vec<Address>,
     /// The socket that listens at this process's address.
     pub listener: OwnedFd,
-    /// What the processes know each other by.
+    /// The secret by which the processes know each other.
     pub secret: Secret,
     /// The memory that they share, if they do: see [`ShmSlot`](crate::engine::shm::ShmSlot).
     pub segment: Option<OwnedFd>,
-    /// What it needs for TLS, if it is to talk so over TCP.
+    /// The data for TLS, if the process uses it over TCP.
     pub tls: Option<TlsFiles>,
 }
 
-/// The memory that so many processes on one node share, for [`SEGMENT`]. It has no name, and is gone with the last of them.
+/// Makes the memory that the processes of a node share, for [`SEGMENT`]. It has no name, and is gone with the last of
+/// them.
 ///
 /// # Errors
 /// The OS grants no such file, or has no room for all of it: 1 MiB for each process.
@@ -174,7 +175,8 @@ pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
 }
 
 impl Launched {
-    /// What a launcher has said; `None` if none has started this process, or if the answer was already given: the
+    /// The data that a launcher has given; `None` if none has started this process, or if the answer was already
+    /// given: the
     /// listener is handed out once.
     ///
     /// # Errors
@@ -189,8 +191,8 @@ impl Launched {
         let bad = BadEnvironment { variable: LISTENER };
         std::fs::metadata(format!("/dev/fd/{}", said.listener)).map_err(|_| bad)?;
         // SAFETY: it is open, as was just seen, and no standard stream, as `Said` has checked. It is a launcher's gift to
-        // this process: nothing in it has opened it, and `GIVEN` hands it out once. What turns out not to be a
-        // listening socket is no such gift, and is forgotten, not closed.
+        // this process: nothing in it has opened it, and `GIVEN` hands it out once. A descriptor that is no listening
+        // socket is no such gift, and is forgotten, not closed.
         let listener = unsafe { OwnedFd::from_raw_fd(said.listener) };
         match socket2::SockRef::from(&listener).is_listener() {
             Ok(true) => {}

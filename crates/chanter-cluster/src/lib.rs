@@ -2,8 +2,8 @@
 //!
 //! A thread that opens an [`Inbox`] has a global [name](ThreadName), which travels in the [header](wire::Header) of each
 //! message and never in its body (Chant, section 3). It receives by sender and tag. Every operation that may block is an
-//! [event](chanter::Event): await it, or let it take part in a choice with channels and timers. What carries messages is an
-//! [engine](engine::Engine).
+//! [event](chanter::Event): await it, or let it take part in a choice with channels and timers. An
+//! [engine](engine::Engine) carries the messages.
 //!
 //! # Laws of delivery
 //!
@@ -148,12 +148,12 @@ pub use chanter_macros::service;
 /// ```
 pub use chanter_macros::remote;
 
-/// What `#[service]` and `#[remote]` expand to.
+/// The items that `#[service]` and `#[remote]` expand to.
 #[doc(hidden)]
 #[path = "table.rs"]
 pub mod __table;
 
-/// What `#[chanter_cluster::main]` expands to.
+/// The items that `#[chanter_cluster::main]` expands to.
 #[cfg(unix)]
 #[doc(hidden)]
 #[path = "entry.rs"]

@@ -32,7 +32,7 @@ async fn main() {
     let all = gather(services.each_ref().map(Receiver::recv)).await;
     println!("all, in {:?}: {:?}", begun.elapsed(), all.map(Result::unwrap));
 
-    // With a limit of time. What had been received by then is given back to us.
+    // With a limit of time. The messages that had been received by then are given back to us.
     let (back, late) = mailbox();
     let limited = gather(services.each_ref().map(Receiver::recv))
         .reclaim(move |partial| partial.into_iter().flatten().for_each(|answer| drop(back.try_send(answer))));

@@ -131,7 +131,8 @@ pub mod simulation {
 }
 
 pub mod sync {
-    //! What threads share: locks, variables, and channels with several readers. Each waiting operation is an event.
+    //! Things that threads share: locks, variables, and channels with several readers. Each waiting operation is an
+    //! event.
     //!
     //! * Locks: [`Mutex`], [`RwLock`], [`Semaphore`], [`Condvar`].
     //! * Variables: [`IVar`] is written once, [`MVar`] is full or empty, [`watch()`] has a newest value, [`CVar`] is a flag.

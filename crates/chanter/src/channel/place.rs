@@ -251,7 +251,7 @@ impl<N> Queue<N> {
         Some(result)
     }
 
-    /// What `f` says of the first note for which it says something.
+    /// Returns the first result of `f` that is not `None`, over the notes in order.
     pub fn find<R>(&self, mut f: impl FnMut(&N) -> Option<R>) -> Option<R> {
         let mut next = self.offers.front();
         while let Some(offer) = next {

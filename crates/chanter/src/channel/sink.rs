@@ -82,7 +82,7 @@ impl<T> Sink<T> for SendSink<T> {
             Err(TrySendError::Closed(item)) => Err(SendError(item)),
             Err(TrySendError::Full(item)) => {
                 let mut sending = Box::pin(self.sender.send(item).sync());
-                // Offered here and now; whoever flushes leaves a waker.
+                // The send is offered here and now; a flush leaves a waker.
                 let mut cx = Context::from_waker(std::task::Waker::noop());
                 match sending.as_mut().poll(&mut cx) {
                     Poll::Ready(sent) => sent,

@@ -1,4 +1,4 @@
-//! What a machine is to know of its threads, and who decides for it.
+//! The settings of a machine that inspection adds: genealogy, deadlock reports, simulation.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::machine::Builder;
 #[cfg(doc)]
 use crate::{machine::Machine, thread::Thread};
 
-/// Writes down births and deaths on a machine of so many virtual processors.
+/// Writes down births and deaths on a machine with that number of virtual processors.
 fn observer(vps: usize) -> Box<dyn Observer> {
     Box::new(Genealogy::new(vps))
 }
@@ -63,8 +63,7 @@ impl Builder {
     }
 
     /// Makes the machine one for [`Machine::simulate`]: one virtual processor
-    /// without poller and workers, whose policy is `simulation`. What was asked
-    /// for with `vps` and `policy` does not matter then.
+    /// without poller and workers, whose policy is `simulation`. The settings `vps` and `policy` do not matter then.
     pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
         self.observer = Some(observer);
         self.simulation = Some(Box::new(|| {

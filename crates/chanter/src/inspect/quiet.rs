@@ -65,7 +65,7 @@ impl Shared {
         any
     }
 
-    /// The driver is about to leave, still awake: it is nobody's sleeper any more.
+    /// The driver is about to leave, still awake, so no other one waits for it to sleep.
     pub(crate) fn forget_quiet(&self) {
         if self.config.reports_deadlocks {
             quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &self.this));

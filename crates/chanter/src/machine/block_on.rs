@@ -91,8 +91,9 @@ impl Machine {
             let is_gone = AtomicBool::new(false);
             let main =
                 Main { body: async { output.set(Some(future.await)) }, _end: End { is_gone: &is_gone, vp } };
-            // SAFETY: we drive `vp`. The body may borrow from this frame: it is gone when the thread is determined, and
-            // we wait for that. Another OS thread runs it only if it is `Send`, as the caller promises with `kind`;
+            // SAFETY: we drive `vp`. The body may borrow from this frame. It is gone when the thread is determined,
+            // and the caller waits for that. Another OS thread runs it only if it is `Send`, as the caller promises
+            // with `kind`;
             // `output` is then written before the thread is determined, and read after we have seen that.
             let main = unsafe { thread::spawn_body(vp, main, kind, site) };
             // ORDER: Relaxed: it only says that the thread is about to be determined.
@@ -130,7 +131,7 @@ impl Machine {
     }
 }
 
-/// The body of a main thread. Its caller hears when the body is gone, whoever ran it.
+/// The body of a main thread. Its caller hears when the body is gone, on whichever OS thread it ran.
 struct Main<'a, F> {
     body: F,
     /// Dropped after the body.

@@ -11,7 +11,7 @@ pub(super) const WINDOW: Duration = Duration::from_micros(300);
 pub(super) const FIRST_BACKOFF: Duration = WINDOW;
 /// No backoff is longer. A program that changes from talk to computation is spread after this time.
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_millis(100);
-/// After so many searches in a row that found nothing, a worker sleeps although others say that they have threads to
+/// The number of vain searches in a row after which a worker sleeps, although others say that they have threads to
 /// give. Others may be faster a few times.
 pub(super) const VAIN_SEARCHES: u32 = 4;
 /// At most this many threads are looked at when half of a list is given away. It bounds the time between two turns.

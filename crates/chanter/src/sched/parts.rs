@@ -23,47 +23,47 @@ use crate::sync::{Announcement, Cell, SharedCell};
 /// The part of a virtual processor that belongs to the OS thread that drives it, its *driver*. Nobody else touches the
 /// cells in it.
 ///
-/// What spawning a parasite touches comes first, on one cache line.
+/// The fields that a spawn of a parasite touches come first, on one cache line.
 #[repr(C, align(128))]
 pub(crate) struct Worker {
-    /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
-    /// next spawn of a parasite to take the slow path.
+    /// The address below which nothing more is nested on the stack. `LOOK_CLOSER` asks the next spawn of a parasite to
+    /// take the slow path.
     pub(super) guard: AtomicUsize,
     /// The innermost thread being polled.
     pub(crate) running: SharedCell<Header>,
-    /// Operations left before the scheduler is entered again.
+    /// Number of operations that are left before the scheduler is entered again.
     pub(crate) budget: Cell<u32>,
-    /// How deep attaches are nested.
+    /// Depth of nested attaches.
     pub(crate) depth: Cell<u32>,
-    /// Second halves that nobody has begun.
+    /// Second halves of forks that no thread has begun.
     pub(crate) forks: Forks,
-    /// Parasites spawned here: counted apart, beside what else a spawn writes.
+    /// Number of parasites spawned here. It stands beside the other fields that a spawn writes.
     pub(crate) parasites: Counter,
-    /// Where threads rest that stay here.
+    /// Home of the threads that park locally here.
     pub(crate) home: Home,
-    /// The driver's, of its OS thread.
+    /// Announcement of the driver's OS thread.
     pub(super) announcement: Cell<&'static Announcement>,
-    /// Where frames come from.
+    /// Arena that frames come from.
     pub(crate) arena: Arena,
-    /// Where channels come from.
+    /// Cache that channels come from.
     pub(crate) channels: ChannelCache,
     /// The real stack limit.
     pub(super) stack_limit: Cell<usize>,
     /// Whether threads were spawned here that cannot leave.
     pub(crate) has_locals: Cell<bool>,
-    /// How many of its runs are [counted](Vp::begin_polls).
+    /// Number of nested runs that are [counted](Vp::begin_polls).
     pub(crate) polls: Cell<u32>,
-    /// Why those are woken who are woken now.
+    /// Source of the wakes that happen now.
     pub(crate) cause: Cell<WakeSource>,
-    /// Where what is polled for a snapshot says what it waits on.
+    /// The place where a thread that is polled for a snapshot says what it waits on; null: no snapshot.
     pub(crate) asking: Cell<*mut Waits>,
     /// The fibers that it runs, and their stacks.
     pub(crate) fibers: Fibers,
     /// Threads that were taken from their tokens, and end next.
     pub(crate) revoked_threads: std::cell::UnsafeCell<Vec<Revoked>>,
-    /// Tokens that are dropped now go home, since a policy that has panicked ends.
+    /// Whether tokens that are dropped now go home, since a policy that has panicked ends.
     pub(super) saves_tokens: Cell<bool>,
-    /// The OS's number for the driver's thread.
+    /// The OS's number of the driver's OS thread.
     pub(super) os_thread: AtomicI32,
     /// The turn that was asked to end at a checkpoint, as counted in `polls`.
     pub(super) asked_turn: AtomicU64,
@@ -73,60 +73,59 @@ pub(crate) struct Worker {
 pub(crate) struct ProcessorCore {
     /// Threads to run soon, before the policy is asked.
     pub(super) soon: Soon,
-    /// What the policy has said when it came into force.
+    /// Traits of the policy, as it told them when it came into force.
     pub(super) terms: Cell<PolicyTraits>,
-    /// Who is woken now goes before those.
+    /// Whether a thread that is woken now goes before these.
     pub(super) wakes_first: Cell<bool>,
     /// The last turn of one that went first, as counted in `polls`.
     pub(super) goes_first: Cell<u64>,
-    /// Turns until it looks around.
+    /// Number of turns until timers and I/O may be polled.
     pub(crate) until_look: Cell<u32>,
-    /// Turns until it looks at the clock then, if it looks around at each turn; else 0.
+    /// Number of turns until the clock is read, if the engine is polled at each turn; else 0.
     pub(super) until_clock: Cell<u32>,
-    /// When timers and I/O were looked at last.
+    /// Time of the last poll of timers and I/O.
     pub(super) looked: Cell<Instant>,
-    /// When it last began to be busy.
+    /// Time when the driver last began to be busy.
     pub(super) risen: Cell<Instant>,
-    /// It has not been counted as awake since it went to sleep.
+    /// Whether it is asleep, as far as the count of awake processors is concerned.
     pub(super) is_down: AtomicBool,
     /// Whether to spin before it sleeps.
     pub(super) spin: Spin,
-    /// When this one last asked the others for a parasite.
+    /// Time when it last asked the others for a parasite.
     pub(super) asked: Cell<Option<Instant>>,
-    /// How long the next watch lasts.
+    /// Length of the next watch.
     pub(super) watch: Cell<Duration>,
 }
 
 /// When the driver makes hosts of parasites, so that others may take them.
 pub(crate) struct Promotion {
-    /// The busy period in which it was last asked for a parasite, and
-    /// when that happened first in it.
+    /// The busy period, by its begin, in which it was last asked for a parasite.
     pub(super) asked_in: Cell<Instant>,
+    /// Time of the first such request in that period.
     pub(super) asked_since: Cell<Instant>,
-    /// When it was last looked how long parasites take, and how many had been
-    /// spawned then.
+    /// Time of the last sample of how long parasites take, and the number spawned by then.
     pub(super) sampled: Cell<(Instant, u64)>,
-    /// So many are promoted next.
+    /// Number of parasites that are promoted next.
     pub(super) to_promote: Cell<u32>,
-    /// A hungry virtual processor asks for work at a checkpoint.
+    /// Whether a searching processor has asked for work at a checkpoint.
     pub(super) is_asked_to_share: AtomicBool,
 }
 
 /// The part that spare workers need, and workers that have lost their virtual processor to one.
 pub(crate) struct Spare {
-    /// How many threads it has spawned since it last looked for its seat, which it had lost, and when that was.
+    /// Number of threads that a worker has spawned since it last tried to reclaim its processor, and the time of that.
     pub(super) spawned_away: Cell<(u32, Instant)>,
-    /// Threads of the worker that it stands in for.
+    /// Threads that are bound to the worker in whose place this one runs.
     pub(super) kept: std::cell::UnsafeCell<ReadyQueue>,
-    /// Ready threads that are bound to its OS thread.
+    /// Ready threads that are bound to the spare worker's OS thread.
     pub(super) own: std::cell::UnsafeCell<ReadyQueue>,
-    /// Their turn was the last.
+    /// Whether the last turn was one of these.
     pub(super) own_turn: Cell<bool>,
-    /// A stand-in without a seat and without threads of its own.
+    /// Whether the spare worker has neither a processor nor threads of its own.
     pub(super) is_free: AtomicBool,
-    /// It has been free for long.
+    /// Whether the spare worker has been free for long, so that its OS thread ends.
     pub(super) is_over: Cell<bool>,
-    /// Of a worker's: whoever has lost the seat computes on, as far as the monitor knows.
+    /// Whether a worker that has lost this processor computes on, as far as the monitor knows.
     pub(super) computes_aside: AtomicBool,
 }
 

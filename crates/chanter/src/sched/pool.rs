@@ -144,7 +144,7 @@ pub(crate) struct End {
     pub(crate) pollers: Mutex<usize>,
 }
 
-/// What `block_on` is to report.
+/// The deadlock that `block_on` is to report.
 #[derive(Debug, Default)]
 pub(crate) struct DeadlockReport {
     /// There is a report.

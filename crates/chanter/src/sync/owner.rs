@@ -27,7 +27,7 @@
 //! * It lies behind the store. Then the revoker finds the mark at the thing, since it looks after the barrier. Or it
 //!   finds a later value: the owner has left, or is at another thing.
 //!
-//! Both `leave` and `enter` are Releases, since the revoker may read the next `enter` in place of the last `leave`. The
+//! Both `leave` and `enter` are Releases, since the revoker may read the next `enter` and not the last `leave`. The
 //! revoker's look is an Acquire. It sees all that was done with the thing.
 //!
 //! *Late owners.* An owner may be interrupted between its decision to enter and the store. Then it sets its mark long

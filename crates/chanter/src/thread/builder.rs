@@ -63,8 +63,8 @@ impl ThreadBuilder {
         self
     }
 
-    /// Begins near `thread`: on the virtual processor on which that ran last, or is to run. Nothing keeps the new thread
-    /// there: see [`on`](Self::on) for that. A `thread` of another machine means nothing.
+    /// Begins near `thread`: on the virtual processor on which that ran last, or is to run. The new thread may move
+    /// later; [`on`](Self::on) keeps it. A `thread` of another machine means nothing.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -136,7 +136,7 @@ impl Genealogy {
         &self.journals[here.map_or(outside, |vp| vp.index)].0
     }
 
-    /// What is known of those that have not died, in the order of their births.
+    /// The threads that have not died, with all that is known of them, in the order of their births.
     pub(crate) fn living(&self) -> Vec<Living> {
         let living = |node: &Node| {
             let parent = node.parent.as_ref().map(|parent| self.since_first(parent.id));

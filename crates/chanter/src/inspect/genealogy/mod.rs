@@ -131,7 +131,7 @@ impl<T> Thread<T> {
 }
 
 impl<T> ScopedThread<'_, T> {
-    /// What is known of the thread; see [`Thread::kin`].
+    /// The thread's place in the genealogy; see [`Thread::kin`].
     pub fn kin(&self) -> Kin {
         self.thread.kin()
     }

@@ -7,8 +7,8 @@
 //! exposed (`sched/fork/published.rs`): an idle virtual processor steals it, and makes a host of
 //! it (`sched/fork/fork_scope.rs`). The next one is published at the owner's next fork, which the stealer
 //! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
-//! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
-//! were forked, directly or not, by the one that it waits for.
+//! runs it if nobody has begun, or waits for it. A waiter runs only jobs that were forked, directly or not, by the
+//! job that it waits for.
 
 mod stack_job;
 
