@@ -122,7 +122,7 @@ pub async fn check<E: Engine>(make: impl AsyncFn(u32) -> Vec<E>) {
 ///
 /// ```
 /// use chanter_cluster::engine::Local;
-/// use chanter_cluster::engine::conformance::Kit;
+/// use chanter_conformance::engine::Kit;
 ///
 /// # let machine = chanter::Machine::builder().vps(2).build()?;
 /// # machine.block_on(async {

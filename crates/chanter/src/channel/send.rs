@@ -162,7 +162,7 @@ impl<T> SendEvent<T> {
     #[inline(always)]
     pub(crate) fn leave(mut self) -> Result<(), SendError<T>> {
         let lent = self.lent.take().expect("it is not a branch yet");
-        Reified::leave(lent, self.message.take().expect("as above"))
+        Reified::leave(lent, self.message.take().expect("a send that has not committed has its message"))
     }
 }
 

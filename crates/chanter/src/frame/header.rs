@@ -279,7 +279,7 @@ impl Arena {
     /// As for [`free`] and [`Arena::take`].
     #[inline(always)]
     pub(crate) unsafe fn free_here(&self, frame: NonNull<Header>) {
-        // SAFETY: as in `free`.
+        // SAFETY: the frame lies in a slab, which names its arena. If that is this one, the caller owns it.
         unsafe {
             if ptr::eq(Slab::of(frame).as_ref().arena, self) {
                 self.put_back(frame);
@@ -567,7 +567,8 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
 /// As for [`free`].
 #[inline(never)]
 unsafe fn free_written(frame: NonNull<Header>) {
-    // SAFETY: as in `free`; the machine owns the observer.
+    // SAFETY: the frame lies in a slab, which names its arena; that lives as long as a frame of it is in use. The
+    // machine owns the observer.
     unsafe {
         let arena = Slab::of(frame).as_ref().owner;
         if let Some(observer) = (*arena).observer.get() {

@@ -801,7 +801,7 @@ impl Joined {
             Completed::Awaited { inherited } => {
                 let mut wakes = WakeList::new();
                 if inherited {
-                    // SAFETY: as in `run::complete`.
+                    // SAFETY: the thread is complete, its owner waits, and the joiners live as long as `self`.
                     wakes.push(unsafe { Joiners::complete_heir(&self.joiners) });
                 }
                 self.joiners.queue.complete_all(&mut wakes);

@@ -75,7 +75,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     /// # Safety
     /// As for [`StackJob::join`].
     pub(super) unsafe fn abandon(&self, vp: &Vp) {
-        // SAFETY: as in `join`.
+        // SAFETY: the job is in place until the caller has its result, by the contract of `join`, and is taken once.
         unsafe {
             if !vp.worker.forks.take(self.job())
                 && let Some(result) = self.wait(vp)
