@@ -24,7 +24,7 @@ use crate::frame::body::fits;
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Header, Kind, catch_panic, header};
-use crate::sched::Vp;
+use crate::sched::Worker;
 
 /// A reified send: a frame without a body.
 #[repr(C)]
@@ -90,11 +90,11 @@ impl<T> Reified<T> {
     /// Counts a message that has been left in its channel.
     #[inline(always)]
     fn left() -> Result<(), SendError<T>> {
-        if let Some(vp) = Vp::current() {
+        if let Some(vp) = Worker::current() {
             vp.agree_if_reminded();
-            vp.worker.parasites.add_one();
-            vp.counters.left.add_one();
-            vp.counters.reified_bytes.add_many(size_of::<T>() as u64);
+            vp.parasites.add_one();
+            vp.counters().left.add_one();
+            vp.counters().reified_bytes.add_many(size_of::<T>() as u64);
         }
         Ok(())
     }
@@ -102,14 +102,14 @@ impl<T> Reified<T> {
     /// Sends `message`, or offers it in a frame that has no owner.
     #[inline(never)]
     fn offer(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
-        let vp = Vp::current().filter(|_| fits::<Self>());
+        let vp = Worker::current().filter(|_| fits::<Self>());
         let place = match vp {
             // SAFETY: the calling thread runs `vp`, and the class is large enough for a `Reified<T>`.
-            Some(vp) => unsafe { vp.worker.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
+            Some(vp) => unsafe { vp.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
             None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
         };
         let vtable = if vp.is_some() { Self::IN_ARENA } else { Self::IN_BOX };
-        let home = vp.map_or(std::ptr::null(), Vp::opaque);
+        let home = vp.map_or(std::ptr::null(), |vp| vp.processor().address.opaque());
         // SAFETY: the functions of the vtable take pointers to a `Reified<T>`, which `place` is, and never clone the
         // waker.
         let waker = unsafe { Waker::new(place.as_ptr().cast(), vtable) };
@@ -130,13 +130,13 @@ impl<T> Reified<T> {
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
-            vp.worker.parasites.add_one();
+            vp.parasites.add_one();
         }
         if offered == Offered::Linked {
             // The frame belongs to the partner now.
             if let Some(vp) = vp {
-                vp.counters.reified.add_one();
-                vp.counters.reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
+                vp.counters().reified.add_one();
+                vp.counters().reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
             }
             wakes.queue();
             return Ok(());

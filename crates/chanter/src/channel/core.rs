@@ -31,7 +31,7 @@ use super::meet::{Meet, commit, meet};
 use super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Side, Slot, State, Unread, WATCHED};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
-use crate::sched::{Turn, Vp};
+use crate::sched::{WakePriority, Worker};
 use crate::sync::{BiasedGuard, BiasedLock, History};
 
 /// The state that the handles and events of a channel share.
@@ -57,7 +57,7 @@ impl<T> Core<T> {
     /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
-        let spare = || Vp::current().and_then(|vp| vp.worker.channels.take(me, vp.revoked()));
+        let spare = || Worker::current().and_then(|vp| vp.channels.take(me, vp.revoked()));
         let (place, history) = match if Self::IS_KEPT { spare() } else { None } {
             Some((block, history)) => (block.cast::<Self>(), history),
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
@@ -78,8 +78,8 @@ impl<T> Core<T> {
         // been taken out, and nothing else in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
-            let kept = Self::IS_KEPT
-                && Vp::current().is_some_and(|vp| vp.worker.channels.keep(core.cast(), history));
+            let kept =
+                Self::IS_KEPT && Worker::current().is_some_and(|vp| vp.channels.keep(core.cast(), history));
             if !kept {
                 drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
             }
@@ -431,7 +431,7 @@ impl<T> Core<T> {
         // SAFETY: the caller has won and unlinked the offer, and holds the lock.
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
         match end {
-            End::Tx => wakes.push_for(waiter, Turn::Given),
+            End::Tx => wakes.push_for(waiter, WakePriority::Given),
             End::Rx => wakes.push(waiter),
         }
         if state.side(other).has_handles() {

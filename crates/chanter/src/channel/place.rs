@@ -18,7 +18,7 @@ use std::task::Waker;
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeList};
 use crate::frame::Header;
 use crate::frame::report::{Waiting, Waits};
-use crate::sched::Turn;
+use crate::sched::WakePriority;
 use crate::sched::release;
 use crate::sched::run::demand;
 use crate::sync::UnsafeCell;
@@ -297,7 +297,7 @@ impl<N> Queue<N> {
         None
     }
 
-    fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, Turn, R)> {
+    fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, WakePriority, R)> {
         // SAFETY: the exclusive borrow of the queue means that the lock is held, and the caller has claimed no group.
         let offer = unsafe { self.offers.win() }?;
         // SAFETY: the offer was in this queue, and `win` has won it, so its group is alive until the publication.

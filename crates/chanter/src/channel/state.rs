@@ -8,7 +8,7 @@ use super::left::Left;
 use super::returned::Ticket;
 use crate::event::{Offer, OfferList, Verdict, WakeList};
 use crate::frame::catch_panic;
-use crate::sched::Turn;
+use crate::sched::WakePriority;
 use crate::sync::UnsafeCell;
 
 /// A bit of the lock's hint: a send, or a receive, may commit now.
@@ -428,7 +428,10 @@ impl<T> State<T> {
                 // SAFETY: the offer was won and unlinked by `win`, under the lock.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    wakes.push_for(self.end_with_share(offer, End::Rx, Verdict::Committed), Turn::Given);
+                    wakes.push_for(
+                        self.end_with_share(offer, End::Rx, Verdict::Committed),
+                        WakePriority::Given,
+                    );
                 }
                 return self.is_closed_for_receivers();
             }

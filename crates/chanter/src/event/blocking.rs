@@ -40,7 +40,7 @@ thread_local! {
 /// Whether the calling OS thread polls for a wait that keeps it from everything else.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_blocked() -> bool {
-    WAITS.get() > 0 || sched::Vp::current().is_some()
+    WAITS.get() > 0 || sched::Worker::current().is_some()
 }
 
 /// A guard that counts one more wait of this OS thread.
@@ -97,5 +97,5 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
 #[inline]
 pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
     let sync = event.sync();
-    if sched::Vp::current().is_some() { sched::block_here(sync) } else { block_on_thread(sync) }
+    if sched::Worker::current().is_some() { sched::block_here(sync) } else { block_on_thread(sync) }
 }

@@ -59,7 +59,7 @@ use std::task::Waker;
 use super::choice_set::kept;
 use super::gather_latch::GatherLatch;
 use super::offering::Offering;
-use crate::sched::{self, Turn};
+use crate::sched::{self, WakePriority};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, UnsafeCell, aliased, order, spin};
 
@@ -228,8 +228,8 @@ impl Group {
 
     /// When the owner runs after one of its offers was given a message. Asked under the queue's lock.
     #[inline(always)]
-    pub(crate) fn turn_if_given(&self) -> Turn {
-        if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }
+    pub(crate) fn turn_if_given(&self) -> WakePriority {
+        if self.kind.get() == Kind::Choice { WakePriority::Chosen } else { WakePriority::Given }
     }
 
     /// Whether the group is that of a member of a set.

@@ -14,7 +14,7 @@ use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::{Place, Waits};
 use crate::sched::simulate::Simulate;
-use crate::sched::{self, Vp, budget};
+use crate::sched::{self, Worker, budget};
 use crate::sync::random::random_one_of;
 
 /// The future of one synchronization. Made by `.await` or [`Event::sync`].
@@ -145,7 +145,9 @@ impl<E, B: Branch> Synchronization<E, B> {
         wakes: &mut WakeList,
         place: Option<Place>,
     ) -> Option<usize> {
-        let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?))) else {
+        let Some((vp, simulated)) =
+            Worker::current().and_then(|vp| Some((vp, vp.processor().simulated.as_ref()?)))
+        else {
             return Self::begin(branch, group, waker, wakes);
         };
         branch.as_mut().force();
@@ -216,7 +218,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         place: Option<Place>,
     ) -> Option<u32> {
         // A report may be asking for the waits of this thread.
-        if let Some(vp) = Vp::current() {
+        if let Some(vp) = Worker::current() {
             vp.answer(|waits| {
                 waits.place = place.filter(is_of_user).or(waits.place);
                 branch.waits(waits);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::protocol::Group;
 use super::{Offering, WakeList};
 use crate::sched::timers::{MayHelp, Timer, Timers};
-use crate::sched::{Vp, time_keeper};
+use crate::sched::{Worker, time_keeper};
 use crate::sync::aliased;
 
 /// A timer whose ring commits an offer. Pinned by its owner.
@@ -53,8 +53,8 @@ pub(super) enum TimerPlace {
 impl TimerPlace {
     /// The timers of the present driver.
     pub(super) fn here() -> Self {
-        match Vp::current() {
-            Some(vp) => Self::Vp(NonNull::from(&vp.principal().timers)),
+        match Worker::current() {
+            Some(vp) => Self::Vp(NonNull::from(&vp.processor().timers)),
             None => Self::Keeper,
         }
     }
@@ -94,7 +94,7 @@ impl TimerPlace {
             match self {
                 Self::Keeper => time_keeper::wake(),
                 // Somebody else may sleep until the next one.
-                _ => Vp::notify_if_away(),
+                _ => Worker::notify_if_away(),
             }
         }
     }
@@ -106,7 +106,7 @@ impl TimerPlace {
         let last = timers.remove(&offer.timer);
         if last
             && let Self::Vp(timers) = *self
-            && !Vp::current().is_some_and(|vp| std::ptr::eq(&vp.principal().timers, timers.as_ptr()))
+            && !Worker::current().is_some_and(|vp| std::ptr::eq(&vp.processor().timers, timers.as_ptr()))
         {
             time_keeper::look_again();
         }

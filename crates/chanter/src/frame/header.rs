@@ -23,7 +23,7 @@ use crate::sync::counter::Counter;
 use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
 
 /// A virtual processor. Frames know its address alone; the scheduler knows what is there.
-pub(crate) struct OpaqueVp(());
+pub(crate) struct OpaqueAddress(());
 
 /// The part of a frame that every thread has.
 #[repr(C)]
@@ -34,7 +34,7 @@ pub(crate) struct Header {
     /// The link of the frame in a queue, an inbox, a return list or a free list.
     next: UnsafeCell<*mut Header>,
     /// The virtual processor where the thread ran last, or is to run.
-    pub(crate) vp: AtomicPtr<OpaqueVp>,
+    pub(crate) address: AtomicPtr<OpaqueAddress>,
     /// The word that the policy keeps for the thread.
     pub(crate) tag: Cell<u64>,
     /// The number of references that the runner has handed out during the present poll, less those
@@ -95,7 +95,7 @@ unsafe impl Linked for Header {
 pub(crate) struct Arena {
     owner: UnsafeCell<Owner>,
     /// The virtual processor that owns the arena, if one does.
-    home: Cell<*const OpaqueVp>,
+    home: Cell<*const OpaqueAddress>,
     returns: Stack<Header>,
     /// The number of frames still out after the owner left; see [`Arena::orphan`].
     missing: Missing,
@@ -151,12 +151,17 @@ struct Owner {
 
 impl Header {
     #[inline(always)]
-    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: *const OpaqueVp) -> Self {
+    pub(crate) fn new(
+        state: State,
+        vtable: &'static Vtable,
+        kind: Kind,
+        address: *const OpaqueAddress,
+    ) -> Self {
         Self {
             state,
             vtable: Cell::new(vtable),
             next: UnsafeCell::new(ptr::null_mut()),
-            vp: AtomicPtr::new(vp.cast_mut()),
+            address: AtomicPtr::new(address.cast_mut()),
             tag: Cell::new(0),
             local_refs: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
@@ -172,12 +177,12 @@ impl Header {
     /// # Safety
     /// The frame is dead, and the caller has exclusive use of it.
     #[inline(always)]
-    unsafe fn freshen(frame: NonNull<Self>, home: *const OpaqueVp) {
+    unsafe fn freshen(frame: NonNull<Self>, home: *const OpaqueAddress) {
         let header = frame.as_ptr();
         // SAFETY: the frame is dead, and the caller has exclusive use of it.
         unsafe {
             (*header).state.freshen();
-            (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
+            (&raw mut (*header).address).write(AtomicPtr::new(home.cast_mut()));
             (&raw mut (*header).tag).write(Cell::new(0));
             (&raw mut (*header).local_refs).write(Cell::new(0));
             (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
@@ -216,9 +221,9 @@ impl Arena {
         self.observer.set(Some(NonNull::from(observer)));
     }
 
-    /// Makes `vp` the owner. Called before any frame is taken.
-    pub(crate) fn belong_to(&self, vp: *const OpaqueVp) {
-        self.home.set(vp);
+    /// Its frames name `address` at first. Called before any frame is taken.
+    pub(crate) fn belong_to(&self, address: *const OpaqueAddress) {
+        self.home.set(address);
     }
 
     /// Takes a frame with a header that INV-FRESH describes.
@@ -443,7 +448,7 @@ impl Arena {
 }
 
 impl Owner {
-    fn put(&mut self, frame: NonNull<Header>, home: *const OpaqueVp) {
+    fn put(&mut self, frame: NonNull<Header>, home: *const OpaqueAddress) {
         // SAFETY: frames are inside slabs, aligned to their size.
         let class = unsafe { Slab::of(frame).as_ref().class };
         // SAFETY: the frame is dead and has returned, so it belongs to the owner.

@@ -32,7 +32,7 @@ pub use attributes::{Attributes, set_attributes};
 pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
-pub(crate) use header::{Arena, Header, Kind, OpaqueVp};
+pub(crate) use header::{Arena, Header, Kind, OpaqueAddress};
 pub(crate) use local_park::Home;
 pub(crate) use observer::Observer;
 pub(crate) use report::Site;

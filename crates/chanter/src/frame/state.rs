@@ -14,7 +14,7 @@
 //! | field of the frame      | who may touch it                                   |
 //! |-------------------------|----------------------------------------------------|
 //! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
-//! | `next`, `vp`            | the holder of the token, the runner                |
+//! | `next`, `address`       | the holder of the token, the runner                |
 //! | the result              | the completer, then the caller that set TAKEN      |
 //!
 //! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the

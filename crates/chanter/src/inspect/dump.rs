@@ -18,7 +18,7 @@ use crate::channel::mailbox;
 use crate::event::Event;
 use crate::frame::report::Waiting;
 use crate::frame::{Header, Kind};
-use crate::sched::{self, Shared, Vp};
+use crate::sched::{self, Shared, Worker};
 use crate::thread;
 
 /// Longest time that a virtual processor may take to answer.
@@ -117,7 +117,7 @@ fn text() -> String {
 fn ask(machine: &Arc<Shared>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadReport>>> {
     let (tell, told) = mpsc::channel();
     let looking = async move {
-        if let Some(vp) = Vp::current() {
+        if let Some(vp) = Worker::current() {
             let _ = tell.send(vp.threads_here());
         }
     };
@@ -158,7 +158,7 @@ fn renumbered(threads: BTreeMap<u64, ThreadReport>) -> BTreeMap<u64, ThreadRepor
     renumbered
 }
 
-impl Vp {
+impl Worker {
     /// The threads that can be found, and asked, from here. The caller drives this virtual processor.
     #[cold]
     fn threads_here(&self) -> Vec<ThreadReport> {
@@ -166,11 +166,11 @@ impl Vp {
             return self.snapshot(true).threads;
         }
         // SAFETY: the caller drives this processor, and takes no frame meanwhile.
-        let mut frames = unsafe { self.worker.arena.frames_in_use() };
+        let mut frames = unsafe { self.arena.frames_in_use() };
         // SAFETY: the lock makes us the owner, and nobody takes a frame meanwhile.
         frames.extend(self.machine().with_arena(|arena| unsafe { arena.frames_in_use() }));
         // Fibers may have begun on another processor than the one where they were spawned.
-        frames.extend(self.worker.fibers.frames());
+        frames.extend(self.bound.fibers.frames());
         frames.sort_unstable();
         frames.dedup();
         frames.into_iter().filter_map(|frame| self.look_at(frame)).collect()
@@ -178,7 +178,7 @@ impl Vp {
 
     /// The report of the thread in `frame`, if one lives there. Its id is the frame's address.
     fn look_at(&self, frame: NonNull<Header>) -> Option<ThreadReport> {
-        let running = self.worker.running.get();
+        let running = self.running.get();
         // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { frame.as_ref() };
         let report = |state| ThreadReport {
@@ -202,7 +202,7 @@ impl Vp {
             return Some(report(ThreadState::Ready));
         };
         if self.is_bound_elsewhere(header) {
-            Self::send_home(token);
+            Worker::send_home(token);
             return Some(report(ThreadState::Ready));
         }
         // SAFETY: the token keeps the frame.

@@ -1,7 +1,7 @@
 //! Snapshots: what the blocked threads of a machine wait on.
 //!
 //! An *observed* machine keeps the genealogy of its threads, and no other books. A snapshot claims each idle thread,
-//! as a wake-up would, and polls it with no budget and with `Vp::asking` set. A synchronization that still waits
+//! as a wake-up would, and polls it with no budget and with `Processor::asking` set. A synchronization that still waits
 //! answers with what it waits on. One that would begin answers that the thread went on.
 
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use super::genealogy::Genealogy;
 use crate::frame::report::{Holder, LockProbe, Place, Probe, Resource, Waiting, Waits};
 use crate::frame::{Header, Kind, Observer};
 use crate::policy::Ready;
-use crate::sched::{self, Shared, Vp};
+use crate::sched::{self, Shared, Worker};
 
 impl Shared {
     /// The genealogy, if the machine keeps one: *observed* machines do.
@@ -25,7 +25,7 @@ impl Shared {
         let (genealogy, frame) = (self.genealogy()?, NonNull::new(frame as *mut Header)?);
         // A thread of another machine has no number here.
         // SAFETY: the thread that waits keeps the frame.
-        let is_ours = unsafe { ptr::eq((*frame.as_ref().vp()).machine(), self) };
+        let is_ours = unsafe { ptr::eq((*frame.as_ref().address()).machine(), self) };
         // SAFETY: the thread that waits keeps the frame, which is of this machine.
         is_ours.then(|| unsafe { genealogy.id(frame) }).flatten()
     }
@@ -50,10 +50,10 @@ pub(crate) struct Snapshot {
     pub(crate) holders: Vec<Holder>,
 }
 
-impl Vp {
+impl Worker {
     /// Sets where the next answers go, and returns where they went before.
     pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
-        self.worker.asking.replace(waits)
+        self.turn.asking.replace(waits)
     }
 
     /// Asks every blocked thread of this virtual processor's machine what it waits on. Threads that are bound to
@@ -116,23 +116,23 @@ impl Vp {
 
     /// Whether a thread may only run on another virtual processor.
     pub(super) fn is_bound_elsewhere(&self, header: &Header) -> bool {
-        matches!(header.kind.get(), Kind::Pinned | Kind::Local) && !ptr::eq(header.vp(), self)
+        matches!(header.kind.get(), Kind::Pinned | Kind::Local) && !self.is_at(header.address())
     }
 
     /// Polls a thread to learn what it waits on.
     pub(super) fn ask(&self, thread: Ready) -> Waits {
         let mut waits = Waits::default();
-        let budget = self.worker.budget.replace(0);
-        let outer = self.worker.asking.replace(&raw mut waits);
+        let budget = self.budget.replace(0);
+        let outer = self.turn.asking.replace(&raw mut waits);
         let frame = thread.header() as *const Header;
         // SAFETY: the caller drives this processor. The thread belongs to it until the thread is woken.
         unsafe { sched::run::run(self, thread) };
-        self.worker.asking.set(outer);
-        self.worker.budget.set(budget);
+        self.turn.asking.set(outer);
+        self.budget.set(budget);
         // SAFETY: the memory of frames stays while the machine lives. A thread that is complete, or queued again,
         // went on.
         let header = unsafe { &*frame };
-        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.worker.home);
+        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.home);
         waits
     }
 

@@ -18,11 +18,11 @@ use crate::frame;
 use crate::frame::report::{Held, Look, Waiting, Waits};
 use crate::machine::Machine;
 use crate::policy::Ready;
-use crate::sched::{self, Vp};
+use crate::sched::{self, Worker};
 
 /// Gives the threads' tokens back when it is dropped.
 struct Asked<'a> {
-    vp: &'a Vp,
+    vp: &'a Worker,
     tokens: Vec<Ready>,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-impl Vp {
+impl Worker {
     /// Finds stuck groups; see [`partial`](super::deadlock::partial). The caller drives this virtual processor.
     #[cold]
     pub(crate) fn stuck_groups(&self) -> Vec<Deadlock> {
@@ -58,12 +58,12 @@ impl Vp {
                 continue;
             }
             let mut waits = Waits::default();
-            let budget = self.worker.budget.replace(0);
+            let budget = self.budget.replace(0);
             let outer = self.replace_asking(&mut waits);
             // SAFETY: the caller drives this processor, and the token is ours.
             let still = unsafe { sched::probe(self, token) };
             self.replace_asking(outer);
-            self.worker.budget.set(budget);
+            self.budget.set(budget);
             if let Some(token) = still {
                 asked.tokens.push(token);
                 answers.push((living, waits));
@@ -138,7 +138,7 @@ impl Machine {
     #[track_caller]
     pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
         assert!(self.shared().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
-        match Vp::current() {
+        match Worker::current() {
             Some(vp) if std::ptr::eq(vp.machine(), &**self.shared()) => vp.stuck_groups(),
             _ => {
                 let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });

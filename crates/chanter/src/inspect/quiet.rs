@@ -18,7 +18,7 @@ use super::deadlock::{Deadlock, ThreadState};
 use crate::event::WakeList;
 use crate::frame::catch_panic;
 use crate::machine::os_threads::os_threads;
-use crate::sched::{Shared, Vp};
+use crate::sched::{Processor, Shared, Worker};
 use crate::sync::atomic::Ordering;
 
 /// Time that a quiet machine waits before it looks, and between looks.
@@ -41,8 +41,11 @@ impl Shared {
     /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its drivers are awake
     /// to ask.
     fn is_quiet(&self, risen: usize) -> bool {
-        let idle = |vp: &Vp| {
-            vp.inbox.is_empty() && vp.gives() == 0 && !vp.timers.may_help() && !vp.reactor.has_sources()
+        let idle = |vp: &Processor| {
+            vp.address.inbox.is_empty()
+                && vp.gives() == 0
+                && !vp.timers.may_help()
+                && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.pump.get().is_none()
@@ -74,11 +77,11 @@ impl Shared {
 
     /// Number of OS threads that drive the machine, or wait for blocking calls.
     fn drivers(&self) -> usize {
-        1 + self.workers.count() + self.pool.idle()
+        1 + self.os_threads.count() + self.pool.idle()
     }
 }
 
-impl Vp {
+impl Worker {
     /// Time that the driver may sleep before it looks for a deadlock.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.looks_for_deadlocks().then_some(PATIENCE)
@@ -89,8 +92,8 @@ impl Vp {
     fn looks_for_deadlocks(&self) -> bool {
         let machine = self.machine();
         machine.config.reports_deadlocks
-            && self.index == 0
-            && self.worker.running.get().is_null()
+            && self.processor().index == 0
+            && self.running.get().is_null()
             && machine.has_main()
     }
 

@@ -12,7 +12,7 @@ use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList,
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::pool::SharedRef;
 use crate::sched::reactor::Watch;
-use crate::sched::{Vp, budget, entered};
+use crate::sched::{Worker, budget, entered};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -166,8 +166,8 @@ struct Home {
 impl<S: AsFd> Source<S> {
     /// Registers a non-blocking socket with the present virtual processor.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
-        let (machine, vp) = match Vp::current() {
-            Some(vp) => (vp.machine_ref(), vp.index),
+        let (machine, vp) = match Worker::current() {
+            Some(vp) => (vp.processor().machine_ref(), vp.processor().index),
             None => {
                 let machine = entered().ok_or_else(|| {
                     io::Error::other("sockets are made on a thread of a machine, or inside of `block_on`")
@@ -181,7 +181,7 @@ impl<S: AsFd> Source<S> {
         let key = unsafe {
             machine.vps[vp].leader().reactor.add(socket.as_fd(), Arc::clone(&watched) as Arc<dyn Watch>)?
         };
-        if Vp::current().is_none() {
+        if Worker::current().is_none() {
             machine.vps[vp].notify();
         }
         Ok(Self {
@@ -198,8 +198,8 @@ impl<S: AsFd> Source<S> {
     /// another virtual processor takes the socket along.
     #[inline]
     fn waited_for(&self) {
-        let Some(vp) = Vp::current() else { return };
-        if vp.index == self.vp.load(Ordering::Relaxed) {
+        let Some(vp) = Worker::current() else { return };
+        if vp.processor().index == self.vp.load(Ordering::Relaxed) {
             self.away.store(0, Ordering::Relaxed);
             return;
         }
@@ -211,21 +211,21 @@ impl<S: AsFd> Source<S> {
     }
 
     #[cold]
-    fn move_to(&self, vp: &Vp) {
+    fn move_to(&self, vp: &Worker) {
         self.away.store(0, Ordering::Relaxed);
         let mut home = self.home.lock();
-        if std::ptr::eq(self.machine.vps[home.vp].leader(), vp.leader()) {
+        if std::ptr::eq(self.machine.vps[home.vp].leader(), vp.processor().leader()) {
             // It is here, or with another of this crew, which has one poller.
             return;
         }
         // Watched by both for a moment, so that no edge is lost: one that is
         // seen twice does no harm.
-        let reactor = &self.machine.vps[vp.index].leader().reactor;
+        let reactor = &self.machine.vps[vp.processor().index].leader().reactor;
         // SAFETY: removed in `drop`, or by the next move.
         let added = unsafe { reactor.add(self.socket.as_fd(), Arc::clone(&self.watched) as Arc<dyn Watch>) };
         if let Ok(key) = added {
-            let old = std::mem::replace(&mut *home, Home { vp: vp.index, key });
-            self.vp.store(vp.index, Ordering::Relaxed);
+            let old = std::mem::replace(&mut *home, Home { vp: vp.processor().index, key });
+            self.vp.store(vp.processor().index, Ordering::Relaxed);
             self.machine.vps[old.vp].leader().reactor.remove(&self.socket, old.key);
         }
     }

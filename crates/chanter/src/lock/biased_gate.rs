@@ -46,7 +46,7 @@ use std::fmt;
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::frame::report::Wanted;
-use crate::sched::{Vp, budget};
+use crate::sched::{Worker, budget};
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
     Announcement, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
@@ -374,7 +374,7 @@ impl BiasedGate {
     #[cold]
     fn may_be_biased(me: u32) -> bool {
         // An explorer must see the event of each caller that enters.
-        let is_simulated = Vp::current().is_some_and(|vp| vp.simulated.is_some());
+        let is_simulated = Worker::current().is_some_and(|vp| vp.processor().simulated.is_some());
         !is_simulated && Announcement::exists(me) && fence_pair::is_available_yet() == Some(true)
     }
 

@@ -16,8 +16,8 @@ use super::Machine;
 use crate::event::block_on_thread;
 use crate::frame::{Kind, Site, deferred_drop};
 use crate::sched::pool::Entered;
-use crate::sched::worker::{AbortOnUnwind, Driving};
-use crate::sched::{Shared, Vp, block_here};
+use crate::sched::run_loop::{AbortOnUnwind, Driving};
+use crate::sched::{Processor, Shared, Worker, block_here};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::thread;
 
@@ -66,7 +66,7 @@ impl Machine {
     /// # Safety
     /// `kind` is `Local`, or the future and its output are `Send`.
     unsafe fn run_main<F: Future>(&self, kind: Kind, future: F, site: Site) -> F::Output {
-        if Vp::current().is_some() {
+        if Worker::current().is_some() {
             return block_here(future);
         }
         assert!(
@@ -77,6 +77,7 @@ impl Machine {
         deferred_drop::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
+        let worker = &*self.shared.workers[0];
         assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
         if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
@@ -86,7 +87,7 @@ impl Machine {
         // The main thread borrows from this frame.
         let bomb = AbortOnUnwind;
         let result = {
-            let driving = Driving::new(vp);
+            let driving = Driving::new(worker);
             let output = Cell::new(None);
             let is_gone = AtomicBool::new(false);
             let main =
@@ -95,7 +96,7 @@ impl Machine {
             // and the caller waits for that. Another OS thread runs it only if it is `Send`, as the caller promises
             // with `kind`;
             // `output` is then written before the thread is determined, and read after we have seen that.
-            let main = unsafe { thread::spawn_body(vp, main, kind, site) };
+            let main = unsafe { thread::spawn_body(worker, main, kind, site) };
             // ORDER: Relaxed: it only says that the thread is about to be determined.
             let is_over = || is_gone.load(Ordering::Relaxed) && main.is_determined();
             if self.shared.config.reports_deadlocks {
@@ -106,7 +107,7 @@ impl Machine {
             self.shared.forget_quiet();
             if !is_gone.load(Ordering::Relaxed) {
                 // It blocks for ever: it ends here. (A machine that reports deadlocks hands nothing off, so it is `Local`.)
-                vp.worker.has_locals.set(true);
+                worker.bound.has_locals.set(true);
             }
             driving.end_local_threads();
             while !main.is_determined() {
@@ -117,7 +118,7 @@ impl Machine {
         };
         self.shared.main.is_driving.store(false, Ordering::Relaxed);
         std::mem::forget(bomb);
-        vp.leave();
+        worker.leave();
         match result {
             Ok(output) => output.expect("a thread that returned has left its output"),
             Err(error) => match error.into_panic() {
@@ -150,7 +151,7 @@ impl<F: Future> Future for Main<'_, F> {
 /// Tells the driver of virtual processor 0 that the body is gone.
 struct End<'a> {
     is_gone: &'a AtomicBool,
-    vp: &'a Vp,
+    vp: &'a Processor,
 }
 
 impl Drop for End<'_> {
@@ -171,7 +172,7 @@ pub fn block_on<F>(future: F) -> F::Output
 where
     F: IntoFuture<IntoFuture: Send, Output: Send>,
 {
-    if Vp::current().is_some() {
+    if Worker::current().is_some() {
         return block_here(future.into_future());
     }
     Machine::new().expect("the OS refuses what a machine needs").block_on(future)
@@ -179,7 +180,7 @@ where
 
 impl Shared {
     /// `block_on` takes virtual processor 0 over, from its worker if need be.
-    fn occupy_main(&self, vp: &Vp) -> bool {
+    fn occupy_main(&self, vp: &Processor) -> bool {
         if vp.sleeper.occupy() {
             return true;
         }

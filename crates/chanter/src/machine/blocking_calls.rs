@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Machine, Vp};
+use super::{Machine, Worker};
 use crate::channel::bounded;
 use crate::frame::{JoinError, catch_panic};
 use crate::sched::blocking_pool::Call;
@@ -169,7 +169,7 @@ impl Machine {
 /// # });
 /// ```
 pub fn block_in_place<R>(call: impl FnOnce() -> R) -> R {
-    if let Some(vp) = Vp::current() {
+    if let Some(vp) = Worker::current() {
         vp.leave_processor();
     }
     call()

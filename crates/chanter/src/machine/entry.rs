@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Machine;
 use crate::event::Event;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::thread::ThreadBuilder;
 
 /// Time that the end of a program waits for threads that do not come back, unless the attribute says otherwise.
@@ -27,7 +27,7 @@ where
 {
     let site = Location::caller();
     let main = ThreadBuilder::new().name("main");
-    let result = if machine.shared().hand_offs.is_on && Vp::current().is_none() {
+    let result = if machine.shared().hand_offs.is_on && Worker::current().is_none() {
         main.spawn_at_in(machine, site, body).join().sync_blocking()
     } else {
         machine.block_on(async move { main.spawn_at(site, body).await })

@@ -27,20 +27,20 @@ use std::time::{Duration, Instant};
 use crate::channel::CHANNEL;
 use crate::event::WakeList;
 use crate::frame::{self, Arena, catch_panic, deferred_drop};
-use crate::policy::{Attributes, Ready, WorkStealing};
+use crate::policy::{Attributes, WorkStealing};
 use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::fork::Shares;
 use crate::sched::hand_off;
+use crate::sched::os_threads::{OsThreads, is_waited_for};
 use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{
     Config, DeadlockReport, End, Entered, HandOffs, IdleCounts, MainThread, Outside, SendArena, SharedRef,
 };
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
-use crate::sched::workers::{Workers, is_waited_for};
-use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
+use crate::sched::{self, Address, Processor, Revoked, Shared, Stats, Worker, affinity};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Announcement, Lock, Process, fence_pair};
+use crate::sync::{AliasedBox, Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
 
 /// A machine: virtual processors that run threads.
@@ -64,27 +64,22 @@ pub struct Machine {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Makes `count` virtual processors; the first `crews` of them get a poller. A simulated machine has one.
+/// Makes `count` processors; the first `workers` of them get a poller. A simulated machine has one.
 fn processors(
     count: usize,
-    crews: usize,
+    workers: usize,
     policy: Option<builder::PolicyMaker>,
     simulation: Option<builder::SimulationMaker>,
-) -> io::Result<Box<[Box<Vp>]>> {
+) -> io::Result<Box<[Box<Processor>]>> {
     if let Some(simulation) = simulation {
         let (policy, simulated) = simulation();
-        return Ok(Box::from([Box::new(Vp::new(
-            0,
-            policy,
-            Reactor::without_poller(),
-            Some(simulated),
-            CHANNEL,
-        ))]));
+        let processor = Processor::new(0, policy, Reactor::without_poller(), Some(simulated));
+        return Ok(Box::from([Box::new(processor)]));
     }
     let policy = policy.unwrap_or_else(|| Box::new(|_| Box::new(WorkStealing::new())));
     let processor = |index| {
-        let reactor = if index < crews { Reactor::new()? } else { Reactor::without_poller() };
-        Ok(Box::new(Vp::new(index, policy(index), reactor, None, CHANNEL)))
+        let reactor = if index < workers { Reactor::new()? } else { Reactor::without_poller() };
+        Ok(Box::new(Processor::new(index, policy(index), reactor, None)))
     };
     (0..count).map(processor).collect()
 }
@@ -100,22 +95,18 @@ impl Machine {
             fence_pair::is_available();
         }
         frame::panic_place::watch();
-        Announcement::set_reminder(Vp::remind);
-        let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
-            1
-        } else {
-            builder.vps
-        });
-        let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
-        let vps = processors(builder.vps, crews, builder.policy, builder.simulation)?;
+        Announcement::set_reminder(Worker::remind);
+        let is_simulated = builder.simulation.is_some();
+        let workers = if is_simulated { 1 } else { builder.workers.unwrap_or(builder.vps).min(builder.vps) };
+        let counts_workers = is_simulated || builder.reports_deadlocks;
+        let vps = processors(builder.vps, workers, builder.policy, builder.simulation)?;
         let count = vps.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
         let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(vps.len()));
-        let hands_off = builder.hand_off_after.is_some() && !counts_workers && crews == count && !cfg!(loom);
+        let hands_off = builder.hand_off_after.is_some() && !counts_workers && !cfg!(loom);
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
             config: Config {
-                crews,
                 cores: cores(),
                 inflates: builder.inflates,
                 reports_deadlocks: builder.reports_deadlocks,
@@ -129,7 +120,10 @@ impl Machine {
             report: DeadlockReport::default(),
             name: builder.name,
             this: this.clone(),
-            workers: Workers::default(),
+            workers: (0..workers)
+                .map(|index| AliasedBox::new(Worker::new(index, workers, count, CHANNEL)))
+                .collect(),
+            os_threads: OsThreads::default(),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
             process: Process::here(),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
@@ -139,21 +133,22 @@ impl Machine {
             shares: Shares::new(),
             pool: BlockingPool::new(builder.blocking_threads),
         });
-        for vp in &shared.vps {
-            vp.machine.set(Arc::as_ptr(&shared));
-            vp.principal.set(&**vp);
-            vp.leader.set(&*shared.vps[vp.index % crews]);
-            vp.worker.arena.belong_to(vp.opaque());
+        for processor in &shared.vps {
+            let worker = &*shared.workers[processor.index % workers];
+            processor.belong_to(Arc::as_ptr(&shared), &shared.vps[worker.index()], worker);
+        }
+        for (worker, leader) in shared.workers.iter().zip(&shared.vps) {
+            worker.belong_to(leader);
         }
         if let Some(observer) = shared.observer() {
-            shared.vps.iter().for_each(|vp| vp.worker.arena.tell(observer));
+            shared.workers.iter().for_each(|worker| worker.arena.tell(observer));
             shared.with_arena(|arena| arena.tell(observer));
         }
         let machine = Self { shared };
-        for vp in machine.shared.vps.iter().take(crews).skip(1) {
-            // A processor that drives already may have started this worker, when its policy forked or spawned.
-            if vp.sleeper.occupy() {
-                machine.shared.try_start_worker(vp)?;
+        for worker in machine.shared.workers.iter().skip(1) {
+            // A worker that runs already may have started this one, when its policy forked or spawned.
+            if worker.sleeper().occupy() {
+                machine.shared.try_start_worker(worker)?;
             }
         }
         machine.shared.list_for_dumps();
@@ -240,7 +235,7 @@ impl Drop for Machine {
         shared.unlist_for_dumps();
         // ORDER: Release; workers look at it when they are notified.
         shared.end.is_closing.store(true, Ordering::Release);
-        let is_driving = Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
+        let is_driving = Worker::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
         if is_driving || is_waited_for(&shared) {
             // One of its own threads or blocking calls drops the machine: it cannot wait for
             // itself.
@@ -271,9 +266,9 @@ impl Shared {
         for vp in &self.vps {
             vp.forgo_replacement();
         }
-        self.each_vp(&mut Vp::notify);
+        self.each_worker(&mut Worker::notify);
         let until = self.end_of_patience();
-        let drivers_ended = self.workers.join(until);
+        let drivers_ended = self.os_threads.join(until);
         let entered = Entered::new(Arc::clone(self));
         if !drivers_ended || !self.end_calls(until) {
             self.give_up_waiting();
@@ -283,22 +278,17 @@ impl Shared {
             return;
         }
         self.end_threads();
-        self.each_vp(&mut Vp::end_policies);
+        self.workers.iter().for_each(|worker| worker.end_policies());
         // The destructors of policies may have spawned threads.
         self.end_threads();
         drop(entered);
-        self.each_vp(&mut |vp| {
-            for frame in vp.inbox.close() {
-                // Their threads have ended: the tokens are dead.
-                // SAFETY: inboxes hold tokens.
-                drop(unsafe { Ready::from_frame(frame) });
-            }
-        });
+        self.vps.iter().for_each(|processor| processor.address.close());
+        self.spare_workers().iter().filter_map(|worker| worker.spare_address()).for_each(Address::close);
         sched::time_keeper::adopt(self);
-        self.each_vp(&mut |vp| {
-            vp.worker.fibers.clear();
-            // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
-            unsafe { vp.worker.arena.orphan(self.clone()) };
+        self.each_worker(&mut |worker| {
+            worker.bound.fibers.clear();
+            // SAFETY: no worker is left, and none starts while closing, so nobody else uses the arena.
+            unsafe { worker.arena.orphan(self.clone()) };
         });
         let arena = self.arena.lock();
         // SAFETY: we hold the lock; `Machine` was the last to spawn.
@@ -348,11 +338,11 @@ impl Shared {
     fn cancel_round(&self, beside: Beside) -> bool {
         let is_alone = beside == Beside::Nobody;
         let mut any = false;
-        self.each_vp(&mut |vp| any |= vp.drop_queued());
+        self.each_worker(&mut |worker| any |= worker.drop_queued());
         let mut frames = Vec::new();
-        self.each_vp(&mut |vp| {
-            // SAFETY: no driver is left, and none starts while closing, so nobody else uses the arena.
-            unsafe { vp.worker.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
+        self.each_worker(&mut |worker| {
+            // SAFETY: no worker is left, and none starts while closing, so nobody else uses the arena.
+            unsafe { worker.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
         });
         // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
         self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
@@ -374,7 +364,7 @@ impl Shared {
             // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls,
             // threads that are made outside are skipped.
             unsafe { self.revoke_threads(is_alone) };
-            while self.vps[0].end_one_revoked() {}
+            while self.workers[0].end_one_revoked() {}
         }
         left
     }
@@ -395,13 +385,13 @@ impl Shared {
         };
         // SAFETY: the caller guarantees that no other driver is left. Nobody else uses the arenas then, except the
         // one behind the lock.
-        self.each_vp(&mut |vp| unsafe { vp.worker.arena.each_not_ended(&mut revoke_thread) });
+        self.each_worker(&mut |worker| unsafe { worker.arena.each_not_ended(&mut revoke_thread) });
         if outside {
             // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
             self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
         // SAFETY: the list belongs to the driver, which is the caller; the borrow ends here.
-        unsafe { &mut *self.vps[0].worker.revoked_threads.get() }.extend(revoked_threads);
+        unsafe { &mut *self.workers[0].bound.revoked.get() }.extend(revoked_threads);
         left
     }
 }

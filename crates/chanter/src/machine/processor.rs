@@ -5,7 +5,7 @@ use std::io;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::{Machine, SharedRef, Stats, Vp, affinity};
+use super::{Machine, Processor, SharedRef, Stats, Worker, affinity};
 use crate::channel::CVar;
 use crate::policy::Policy;
 use crate::sched::binding::ANY;
@@ -42,7 +42,8 @@ pub struct VirtualProcessor {
 
 /// The virtual processor that this code runs on; `None` outside of machines.
 pub fn current_vp() -> Option<VirtualProcessor> {
-    Vp::current().map(|vp| VirtualProcessor { machine: vp.machine_ref(), index: vp.index })
+    Worker::current()
+        .map(|vp| VirtualProcessor { machine: vp.processor().machine_ref(), index: vp.processor().index })
 }
 
 impl Machine {
@@ -61,7 +62,7 @@ impl VirtualProcessor {
         (index < machine.vps.len()).then(|| Self { machine: Arc::clone(machine), index })
     }
 
-    fn vp(&self) -> &Vp {
+    fn vp(&self) -> &Processor {
         &self.machine.vps[self.index]
     }
 
@@ -162,7 +163,7 @@ impl VirtualProcessor {
     fn ask_binding(&self, core: usize) {
         let vp = self.vp();
         vp.binding.asked.store(core, Ordering::Relaxed);
-        if Vp::current().is_some_and(|here| std::ptr::eq(here, vp)) {
+        if Worker::current().is_some_and(|here| std::ptr::eq(here.processor(), vp)) {
             vp.core.until_look.set(1);
         } else if !self.machine.is_closing() && vp.simulated.is_none() {
             vp.notify();

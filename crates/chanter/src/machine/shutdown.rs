@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Machine, Vp};
-use crate::sched::Shared;
+use super::Machine;
+use crate::sched::{Shared, Worker};
 
 impl Machine {
     /// Ends the machine as its drop does, but waits at most for the time `limit`, whatever
@@ -65,12 +65,12 @@ impl Shared {
     fn who_is_left(&self) -> Vec<String> {
         let living = self.genealogy().map(|genealogy| genealogy.living()).unwrap_or_default();
         let mut left = Vec::new();
-        self.each_vp(&mut |vp: &Vp| {
-            let running = vp.worker.running.get();
-            if running.is_null() || !vp.sleeper.is_awake() {
+        self.each_worker(&mut |worker: &Worker| {
+            let running = worker.running.get();
+            if running.is_null() || !worker.sleeper().is_awake() {
                 return;
             }
-            let mut who = format!("{}, in a turn of ", self.os_thread_name(vp));
+            let mut who = format!("{}, in a turn of ", self.os_thread_name(worker));
             // The thread is compared by its address, since it may end at any moment.
             let _ = match living.iter().find(|thread| thread.frame.as_ptr() == running) {
                 Some(thread) => match &thread.name {

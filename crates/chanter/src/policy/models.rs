@@ -33,7 +33,7 @@ impl Model {
 
 type Shared = Arc<Slot<Model, ()>>;
 
-/// Replaces the policy as `Vp::replace_now` does, until nothing is retired. Returns the sum of what came out of the
+/// Replaces the policy as `Worker::replace_now` does, until nothing is retired. Returns the sum of what came out of the
 /// old policies.
 fn replace(slot: &Shared, policy: Box<Model>) -> u32 {
     let mut moved = 0;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use super::Vp;
+use super::Worker;
 use super::pending_requests::{Pending, Step, refuse};
 use super::run::{complete, polling, settle};
 use crate::frame::report::Waiting;
@@ -18,7 +18,7 @@ use crate::frame::{Header, JoinError, catch_panic};
 /// The caller is the frame's runner and drives `vp`, where the thread is.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn apply(vp: &Vp, frame: NonNull<Header>) -> bool {
+pub(crate) unsafe fn apply(vp: &Worker, frame: NonNull<Header>) -> bool {
     // SAFETY: the caller is the runner, until `settle` or `complete`.
     let header = unsafe { frame.as_ref() };
     let pending_requests = &vp.machine().pending_requests;

@@ -2,38 +2,43 @@
 
 use std::io::{self, Write};
 
-use super::affinity;
+use super::{Worker, affinity};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The core of a virtual processor that is not bound.
 pub(crate) const ANY: usize = usize::MAX;
 
-/// Which core a virtual processor is to run on.
+/// Which core a processor is to run on.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) asked: AtomicUsize,
-    /// Driver: what this OS thread is bound to.
-    now: std::cell::Cell<usize>,
 }
 
 impl Binding {
     pub(super) fn new() -> Self {
-        Self { asked: AtomicUsize::new(ANY), now: std::cell::Cell::new(ANY) }
+        Self { asked: AtomicUsize::new(ANY) }
     }
+}
 
-    /// Driver: binds this OS thread as was asked `of` the driver's principal.
+impl Worker {
+    /// Binds this OS thread as was asked of the processor.
     #[inline]
-    pub(super) fn serve(&self, of: &Self) {
-        // ORDER: Relaxed: a number; seen at the latest after the wake-up.
-        let asked = of.asked.load(Ordering::Relaxed);
-        if asked != self.now.get() {
-            self.bind_to(asked);
+    pub(super) fn serve_binding(&self) {
+        if self.is_to_be_bound() {
+            self.bind();
         }
     }
 
+    /// Whether the binding that was asked of the processor is another one than that of the OS thread.
+    pub(super) fn is_to_be_bound(&self) -> bool {
+        // ORDER: Relaxed: a number; seen at the latest after the wake-up.
+        self.processor().binding.asked.load(Ordering::Relaxed) != self.seat.core.get()
+    }
+
     #[cold]
-    fn bind_to(&self, core: usize) {
-        self.now.set(core);
+    fn bind(&self) {
+        let core = self.processor().binding.asked.load(Ordering::Relaxed);
+        self.seat.core.set(core);
         if core == ANY {
             affinity::unbind_here();
         } else if let Err(error) = affinity::bind_here(core) {
@@ -42,15 +47,10 @@ impl Binding {
         }
     }
 
-    /// The driver leaves: its OS thread is free again.
-    pub(super) fn leave(&self) {
-        if self.now.replace(ANY) != ANY {
+    /// The worker ends: its OS thread is free again.
+    pub(super) fn unbind(&self) {
+        if self.seat.core.replace(ANY) != ANY {
             affinity::unbind_here();
         }
-    }
-
-    /// Whether the driver has something to do.
-    pub(super) fn is_asked(&self, of: &Self) -> bool {
-        of.asked.load(Ordering::Relaxed) != self.now.get()
     }
 }

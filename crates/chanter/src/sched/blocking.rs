@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::Vp;
+use super::Worker;
 use super::budget::OPERATIONS;
 use super::fiber::before_a_fiber_blocks;
 use super::pool::SharedRef;
@@ -19,7 +19,7 @@ struct Nested {
     woken: AtomicBool,
     /// Keeps `vp`.
     _machine: SharedRef,
-    vp: *const Vp,
+    worker: *const Worker,
 }
 
 // SAFETY: any OS thread may notify a virtual processor, and `_machine` keeps it.
@@ -37,7 +37,7 @@ impl Wake for Nested {
         // fences order it with the sleep.
         if !self.woken.swap(true, Ordering::Release) {
             // SAFETY: `_machine` keeps the virtual processor.
-            unsafe { &*self.vp }.notify();
+            unsafe { &*self.worker }.notify();
         }
     }
 }
@@ -50,9 +50,9 @@ impl Wake for Nested {
 /// binds it.
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
-    let vp = Vp::current().expect("the caller drives a virtual processor");
+    let vp = Worker::current().expect("the caller drives a virtual processor");
     deferred_drop::before_a_wait();
-    match vp.worker.fibers.current() {
+    match vp.bound.fibers.current() {
         Some(fiber) => {
             before_a_fiber_blocks(fiber);
             fiber.block(future)
@@ -61,22 +61,22 @@ pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     }
 }
 
-impl Vp {
+impl Worker {
     /// Runs threads on this stack until `over`, though the machine, the fiber or the
     /// simulation that the caller belongs to is being ended. The caller drives.
     #[cold]
     pub(crate) fn run_to_the_end(&self, over: &dyn Fn() -> bool) {
-        self.worker.fibers.without(|| {
+        self.bound.fibers.without(|| {
             let mut turns = 0_u32;
             while !over() {
-                let has_run = if self.simulated.is_some() {
+                let has_run = if self.processor().simulated.is_some() {
                     // Nothing of a simulation runs after its end.
                     self.drop_queued()
                 } else {
-                    self.worker.budget.set(OPERATIONS);
+                    self.budget.set(OPERATIONS);
                     self.end_one_revoked() || {
                         let _polls = self.begin_polls();
-                        self.worker.forks.outside(|| self.dispatch())
+                        self.forks.outside(|| self.dispatch())
                     }
                 };
                 turns = turns.wrapping_add(1);
@@ -94,9 +94,12 @@ impl Vp {
 }
 
 #[inline(never)]
-fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
-    let nested =
-        Arc::new(Nested { woken: AtomicBool::new(false), _machine: vp.machine_ref(), vp: ptr::from_ref(vp) });
+fn nest<F: Future>(vp: &Worker, future: F) -> F::Output {
+    let nested = Arc::new(Nested {
+        woken: AtomicBool::new(false),
+        _machine: vp.processor().machine_ref(),
+        worker: ptr::from_ref(vp),
+    });
     let waker = Waker::from(Arc::clone(&nested));
     let mut cx = Context::from_waker(&waker);
     assert!(
@@ -105,7 +108,7 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
     );
     let mut future = pin!(future);
     let _polls = vp.begin_polls();
-    if let Some(simulated) = &vp.simulated {
+    if let Some(simulated) = &vp.processor().simulated {
         loop {
             if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
                 return value;
@@ -120,19 +123,15 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
     }
     loop {
-        vp.worker.budget.set(OPERATIONS);
+        vp.budget.set(OPERATIONS);
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return value;
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            vp.worker.forks.outside(|| {
+            vp.forks.outside(|| {
                 stack_local::apart(|| {
-                    if vp.machine().has_crews() {
-                        vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
-                    } else if !vp.dispatch() {
-                        vp.rest(&|| nested.woken.load(Ordering::Relaxed));
-                    }
+                    vp.run_nested(&|| nested.woken.load(Ordering::Relaxed));
                 });
             });
         }

@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
+use super::os_threads::OsThreads;
 use super::pool::SharedRef;
-use super::workers::Workers;
 use crate::frame::{Site, catch_panic};
 
 /// Time after which an idle OS thread of the pool ends.
@@ -21,7 +21,7 @@ pub(crate) struct Call {
 /// The OS threads of one machine for blocking calls, with the calls that wait for them.
 pub(crate) struct BlockingPool {
     most: usize,
-    pub(crate) workers: Workers,
+    pub(crate) workers: OsThreads,
     state: Mutex<State>,
     /// Notified when there is a call to take, or the machine ends.
     change: Condvar,
@@ -40,7 +40,7 @@ struct State {
 
 impl BlockingPool {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, workers: Workers::default(), state: Mutex::default(), change: Condvar::new() }
+        Self { most, workers: OsThreads::default(), state: Mutex::default(), change: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

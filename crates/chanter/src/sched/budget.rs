@@ -3,7 +3,7 @@
 
 use std::task::Context;
 
-use super::{Vp, run};
+use super::{Worker, run};
 use crate::frame::report::Waits;
 
 /// Operations for each entry to the scheduler, where no policy is asked.
@@ -13,18 +13,18 @@ pub(crate) const OPERATIONS: u32 = crate::policy::QUANTUM;
 /// [`is_refused`].
 #[inline(always)]
 pub(crate) fn pay() -> bool {
-    let Some(vp) = Vp::current() else { return true };
-    let left = vp.worker.budget.get();
+    let Some(vp) = Worker::current() else { return true };
+    let left = vp.budget.get();
     if left == 0 {
         return false;
     }
-    vp.worker.budget.set(left - 1);
+    vp.budget.set(left - 1);
     true
 }
 
 /// Handles a spent budget. True: the caller has been woken and must return `Pending`.
 pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
-    Vp::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
+    Worker::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
 }
 
 /// Takes one operation from the budget. True: it is spent, the caller has
@@ -38,12 +38,12 @@ pub(crate) fn is_spent(cx: &Context<'_>) -> bool {
 /// blocks: it can say what it waits on.
 #[inline(always)]
 pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
-    !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
+    !pay() && Worker::current().is_some_and(|vp| look_up(vp, cx, waits))
 }
 
 /// Handles a spent budget. A snapshot or a simulation takes the budget away, and so is asked here.
 #[cold]
-fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
+fn look_up(vp: &Worker, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if vp.is_asking() {
         if vp.answer(waits) {
             // It is about to begin an operation, which can wait.
@@ -51,7 +51,7 @@ fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
         }
         return true;
     }
-    if let Some(simulated) = &vp.simulated {
+    if let Some(simulated) = &vp.processor().simulated {
         let pauses = simulated.pause(vp, cx);
         if !pauses && simulated.takes_notes() {
             let mut told = Waits::default();
@@ -63,7 +63,7 @@ fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if !run::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
-        vp.worker.budget.set(OPERATIONS);
+        vp.budget.set(OPERATIONS);
     }
     cx.waker().wake_by_ref();
     true

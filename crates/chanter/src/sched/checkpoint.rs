@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::{Vp, run};
+use super::{Worker, run};
 use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
@@ -62,7 +62,7 @@ pub fn is_anyone_asked() -> bool {
 #[cold]
 #[inline(never)]
 fn is_asked() -> bool {
-    Vp::current().is_some_and(Vp::is_asked_to_yield)
+    Worker::current().is_some_and(Worker::is_asked_to_yield)
 }
 
 /// Tells checkpoints whether the monitor asks any turn to end; it has looked at all.
@@ -126,7 +126,7 @@ impl Future for Checkpoint {
         }
         self.done = true;
         if run::is_own(cx.waker())
-            && let Some(vp) = Vp::current()
+            && let Some(vp) = Worker::current()
         {
             vp.end_long_turn(true);
         }
@@ -137,15 +137,15 @@ impl Future for Checkpoint {
 
 /// Notes that the running fiber is about to yield, as it was asked to. It must yield then.
 pub(crate) fn end_long_turn() {
-    if let Some(vp) = Vp::current() {
+    if let Some(vp) = Worker::current() {
         vp.end_long_turn(false);
     }
 }
 
-impl Vp {
+impl Worker {
     #[cold]
     fn is_asked_to_yield(&self) -> bool {
-        if self.simulated.is_some() {
+        if self.processor().simulated.is_some() {
             return false;
         }
         if self.has_long_turn() || self.has_request() {
@@ -158,8 +158,8 @@ impl Vp {
         let has_soon = self.has_soon();
         self.exit();
         // SAFETY: the running thread is polled on this stack.
-        let runs_parasite = unsafe { self.worker.running.get().as_ref() }
-            .is_some_and(|header| header.kind.get() == Kind::Parasite);
+        let runs_parasite =
+            unsafe { self.running.get().as_ref() }.is_some_and(|header| header.kind.get() == Kind::Parasite);
         has_soon || runs_parasite
     }
 
@@ -167,32 +167,32 @@ impl Vp {
     pub(crate) fn inflate(&self, header: &Header) {
         if header.kind.get() == Kind::Parasite {
             header.kind.set(Kind::Host);
-            self.counters.inflated.add_one();
+            self.counters().inflated.add_one();
         }
     }
 
     /// Whether the present turn has been asked to end.
     fn has_long_turn(&self) -> bool {
-        self.worker.asked_turn.load(Ordering::Relaxed) == self.counters.polls.get()
+        self.turn.asked.load(Ordering::Relaxed) == self.turn.number.get()
     }
 
     /// Whether the running thread has a request to take.
     fn has_request(&self) -> bool {
         // SAFETY: the running thread is polled on this stack.
-        unsafe { self.worker.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
+        unsafe { self.running.get().as_ref() }.is_some_and(|header| header.state.is_requested())
     }
 
     /// Notes that the running thread is about to yield, as it was asked to.
     fn end_long_turn(&self, inflates: bool) {
         // SAFETY: the running thread is polled on this stack.
-        if let Some(header) = unsafe { self.worker.running.get().as_ref() }
+        if let Some(header) = unsafe { self.running.get().as_ref() }
             && inflates
             && self.machine().config.inflates
         {
             self.inflate(header);
         }
         self.promotion.is_asked_to_share.store(false, Ordering::Relaxed);
-        self.worker.budget.set(0);
+        self.budget.set(0);
         if self.enter() {
             self.ask_policy_next();
             self.exit();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Vp;
+use super::Worker;
 
 /// The time by the clock that [`after`](crate::after) and [`at`](crate::at) go by. It is the OS's clock. A simulated
 /// machine has a clock of its own, which stands still while threads are ready and jumps when none is.
@@ -16,8 +16,8 @@ use super::Vp;
 /// # });
 /// ```
 pub fn now() -> Instant {
-    match Vp::current() {
-        Some(vp) => vp.now(),
+    match Worker::current() {
+        Some(vp) => vp.processor().now(),
         None => Instant::now(),
     }
 }

@@ -11,6 +11,8 @@ use crate::sync::counter::Counter;
 pub(crate) struct Counters {
     /// Hosts spawned, except those that were created delayed.
     pub(crate) hosts: Counter,
+    /// Parasites, where they are not counted elsewhere.
+    pub(crate) parasites: Counter,
     pub(crate) queued: Counter,
     /// Turns of tokens that were dead.
     pub(crate) stale: Counter,
@@ -29,8 +31,6 @@ pub(crate) struct Counters {
     pub(crate) fibers: Counter,
     pub(crate) stacks_allocated: Counter,
     pub(crate) stacks_reused: Counter,
-    /// Any OS thread counts here.
-    pub(crate) failed: Counter,
     pub(crate) revoked_threads: Counter,
 }
 
@@ -107,9 +107,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn add(&mut self, counters: &Counters, parasites: &Counter) {
+    pub(crate) fn add(&mut self, counters: &Counters, parasites: u64) {
         self.hosts_created += counters.hosts.get() + counters.delayed.get();
-        self.parasites_created += parasites.get();
+        self.parasites_created += parasites;
         self.reified += counters.reified.get() + counters.left.get();
         self.reified_bytes += counters.reified_bytes.get();
         self.left += counters.left.get();
@@ -126,12 +126,11 @@ impl Stats {
         self.fibers_created += counters.fibers.get();
         self.stacks_allocated += counters.stacks_allocated.get();
         self.stacks_reused += counters.stacks_reused.get();
-        self.policies_failed += counters.failed.get();
         self.tokens_kept += counters.revoked_threads.get();
         // Derived: the fast path counts one thing only.
         let reified = counters.reified.get() + counters.left.get();
         let elsewhere = reified + counters.promoted.get() + counters.queued.get();
-        self.finished_in_place += parasites.get().saturating_sub(elsewhere);
+        self.finished_in_place += parasites.saturating_sub(elsewhere);
     }
 
     /// After [`add`](Self::add): each thread but those that were left has taken a frame, and

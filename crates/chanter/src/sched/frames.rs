@@ -2,42 +2,42 @@
 //! [`Schedule`].
 
 use std::any::Any;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Shared, Vp, run};
-use crate::frame::{Activity, Header, Kind, Observer, OpaqueVp, Schedule, Site, span};
+use super::{Address, Processor, Shared, Worker, run};
+use crate::frame::{Activity, Header, Kind, Observer, Schedule, Site, span};
 use crate::policy::{Policy, Processors, Ready};
 use crate::sync::atomic::Ordering;
 
 impl Header {
-    /// The virtual processor on which the thread ran last, or is to run. A frame that is free may name none.
+    /// The address at which the thread ran last, or is to run. A frame that is free may name none.
     ///
-    /// A frame keeps its machine, and so the virtual processor.
+    /// A frame keeps its machine, and so the address.
     #[inline(always)]
-    pub(crate) fn vp(&self) -> *const Vp {
-        self.vp.load(Ordering::Relaxed).cast_const().cast()
+    pub(crate) fn address(&self) -> *const Address {
+        self.address.load(Ordering::Relaxed).cast_const().cast()
     }
 
-    /// The thread runs on `vp`, or is to run there.
+    /// The thread is at `address` from now on.
     #[inline(always)]
-    pub(crate) fn set_vp(&self, vp: &Vp) {
-        self.vp.store(vp.opaque().cast_mut(), Ordering::Relaxed);
+    pub(crate) fn set_address(&self, address: &Address) {
+        self.address.store(address.opaque().cast_mut(), Ordering::Relaxed);
     }
 
     /// The machine that the frame belongs to; the caller keeps the frame.
     pub(crate) fn machine(&self) -> &Shared {
-        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
-        unsafe { &*self.vp() }.machine()
+        // SAFETY: a frame keeps its machine, whatever address it names.
+        unsafe { &*self.address() }.machine()
     }
 
     /// The thread's activity, unless a request holds it.
     pub(crate) fn activity(&self) -> Activity {
-        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
-        let vp = unsafe { &*self.vp() };
         match self.state.activity() {
             Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
-            Activity::Ready if vp.seems_to_run(self) => Activity::Running,
+            Activity::Ready if self.machine().find_worker(&|worker| worker.is_running(self)).is_some() => {
+                Activity::Running
+            }
             activity => activity,
         }
     }
@@ -79,12 +79,12 @@ impl Shared {
             header.tag.set(id);
             // SAFETY: the frame is in use, as no one else knows the new thread.
             let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
-            simulated.note_birth(vp, id, site, name);
+            simulated.note_birth(vp.regular_worker(), id, site, name);
         }
     }
 }
 
-impl Vp {
+impl Processor {
     /// The time, by the clock of the machine.
     #[inline]
     pub(crate) fn now(&self) -> std::time::Instant {
@@ -92,12 +92,6 @@ impl Vp {
             None => std::time::Instant::now(),
             Some(simulated) => simulated.now(),
         }
-    }
-
-    /// The virtual processor, as frames name it.
-    #[inline(always)]
-    pub(crate) fn opaque(&self) -> *const OpaqueVp {
-        ptr::from_ref(self).cast()
     }
 }
 
@@ -120,25 +114,25 @@ pub(super) struct Scheduler;
 
 impl Schedule for Scheduler {
     fn running(&self) -> Option<NonNull<Header>> {
-        NonNull::new(Vp::current()?.worker.running.get())
+        NonNull::new(Worker::current()?.running.get())
     }
 
     fn is_in_test(&self) -> bool {
-        Vp::current().is_some_and(|vp| vp.machine().is_in_test())
+        Worker::current().is_some_and(|vp| vp.machine().is_in_test())
     }
 
     fn is_unwinding(&self) -> bool {
-        Vp::current().is_some_and(|vp| vp.worker.fibers.is_ending())
+        Worker::current().is_some_and(|vp| vp.bound.fibers.is_ending())
     }
 
     fn takes_panic(&self, whose: &str, payload: &(dyn Any + Send), message: Option<&str>) -> bool {
-        let Some(vp) = Vp::current() else { return false };
-        if let Some(simulated) = &vp.simulated {
+        let Some(vp) = Worker::current() else { return false };
+        if let Some(simulated) = &vp.processor().simulated {
             simulated.panicked(whose, payload, message.unwrap_or("no message"));
             return true;
         }
         // One without a message is none: it unwinds a fiber on whose stack a parasite ran.
-        message.is_none() && vp.worker.fibers.is_ending()
+        message.is_none() && vp.bound.fibers.is_ending()
     }
 
     unsafe fn give_up(&self, frame: NonNull<Header>) {
@@ -148,6 +142,6 @@ impl Schedule for Scheduler {
 
     unsafe fn send_home(&self, frame: NonNull<Header>) {
         // SAFETY: the caller of this trait method gives up the frame's token.
-        Vp::send_home(unsafe { Ready::from_frame(frame) });
+        Worker::send_home(unsafe { Ready::from_frame(frame) });
     }
 }

@@ -31,14 +31,14 @@ pub(super) const AFTER_LONG: u32 = SOON_RUNS + 256;
 
 /// The length of a spin. A parked partner is unparked and answers within it. Otherwise two that have once missed each
 /// other would not meet again.
-pub(super) const LINGER: Duration = HEARTBEAT;
+pub(super) const SPIN: Duration = HEARTBEAT;
 /// At most 2 to this number of parks, less one, pass without a spin. So spins in vain cost one park in 16.
 pub(super) const MOST_VAIN: u32 = 4;
 /// A turn that lasts for this long after a call, or after the first look at it, loses the threads that it has woken. It
 /// is three times what a wake of another OS thread takes.
 pub(super) const LATE: Duration = Duration::from_micros(30);
 
-// The worker's loop (`worker.rs`).
+// The worker's loop (`run_loop.rs`).
 
 /// Timers and I/O are polled about this often while threads run.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
@@ -49,7 +49,7 @@ pub(super) const LONGEST_WATCH: Duration = Duration::from_millis(2);
 /// How often in a row an engine may have something that makes no thread ready, before the worker looks elsewhere.
 pub(super) const PUMPS: u32 = 4;
 
-// Parasites (`mod.rs`).
+// Parasites (`guard.rs`).
 
 /// Attaches may nest this deep. Deeper nests gain nothing, and use up the stack.
 pub(crate) const DEPTH: u32 = 24;
@@ -59,3 +59,12 @@ pub(super) const PROMOTED: u32 = 32;
 pub(super) const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// The least time between two requests of a searching processor for a parasite.
 pub(super) const HEARTBEAT: Duration = Duration::from_micros(100);
+
+// Processors that share a worker (`run_loop.rs`).
+
+/// Number of turns, and time, that a processor has before the next one of its worker; a turn that has begun is not
+/// interrupted.
+pub(super) const TURNS: u32 = 64;
+pub(super) const SHIFT: Duration = Duration::from_millis(1);
+/// Number of turns from one look at the clock to the next.
+pub(super) const CLOCK: u32 = 16;

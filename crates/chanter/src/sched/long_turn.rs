@@ -18,7 +18,7 @@
 //! To take threads costs little beside a turn that has lasted for [`LATE`], so each idle worker looks, called or not. A
 //! call costs a short turn much. A call to a turn that ends by itself is in vain, and the called processor backs off,
 //! as after a failed steal (`steal.rs`). Nobody calls it meanwhile. It keeps watch, as always beside others that are
-//! awake (`Vp::watch_for`), so it finds a long turn among short ones a little later.
+//! awake (`Processor::watch_for`), so it finds a long turn among short ones a little later.
 //!
 //! This needs a machine that hands off processors (`hand_off`). It leaves out policies that order woken threads.
 
@@ -26,8 +26,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::limits::LATE;
-use super::{Turn, Vp};
-use crate::policy::{Ready, ReadyQueue};
+use super::{Processor, WakePriority, Worker};
+use crate::policy::ReadyQueue;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::fence_pair;
 
@@ -83,25 +83,26 @@ impl LongTurns {
 }
 
 impl Call {
-    fn is_of(&self, vp: &Vp, turn: u64) -> bool {
+    fn is_of(&self, vp: &Processor, turn: u64) -> bool {
         self.caller == vp.index && self.turn == turn & ((1 << TURN) - 1)
     }
 }
 
-impl Vp {
+impl Worker {
     /// Calls a searching processor, since a thread was woken that waits for the end of this turn. The caller is inside,
     /// and this is its last act there.
     #[cold]
     #[inline(never)]
     pub(super) fn call(&self) {
         let machine = self.machine();
-        let is_in_a_turn = !self.worker.running.get().is_null();
-        if !is_in_a_turn || !machine.hand_offs.is_on || self.is_spare_worker() || !machine.has_cores_for(1) {
+        let is_in_a_turn = !self.running.get().is_null();
+        if !is_in_a_turn || !machine.hand_offs.is_on || self.is_spare() || !machine.has_cores_for(1) {
             return;
         }
-        let mut others = self.others();
-        if let Some(called) = others.find(|vp| !vp.long_turns.is_called() && vp.stop_searching()) {
-            called.long_turns.call(self.index, self.counters.polls.get());
+        let processor = self.processor();
+        let mut others = processor.others();
+        if let Some(called) = others.find(|other| !other.long_turns.is_called() && other.stop_searching()) {
+            called.long_turns.call(processor.index, processor.core.turns.get());
             // Not while we are inside: the system may let it run on our core.
             self.exit();
             called.notify();
@@ -111,24 +112,26 @@ impl Vp {
     /// Looks at the threads that wait behind long turns of others, and takes some, as the caller has nothing to run.
     /// Returns whether there is something to run. The caller is inside.
     pub(super) fn look_at_long_turns(&self, over: &dyn Fn() -> bool) -> bool {
-        if !self.machine().hand_offs.is_on || self.is_spare_worker() || self.has_enough() {
+        if !self.machine().hand_offs.is_on || self.is_spare() || self.has_enough() {
             return false;
         }
-        let call = self.long_turns.take_call();
+        let processor = self.processor();
+        let call = self.take_call();
         let begun = Instant::now();
         let caller = call.as_ref().map(|call| &*self.machine().vps[call.caller]);
-        for there in caller.into_iter().chain(self.others()) {
-            let turn = there.counters.polls.get();
-            let lasts = || there.counters.polls.get() == turn && !there.core.is_down.load(Relaxed);
-            let was_sent = self.core.terms.get().lets_woken_run && !there.inbox.is_empty();
+        for there in caller.into_iter().chain(processor.others()) {
+            let turn = there.core.turns.get();
+            let is_down = &there.leader().handed.is_down;
+            let lasts = || there.core.turns.get() == turn && !is_down.load(Relaxed);
+            let was_sent = processor.traits.lets_woken_run() && !there.address.inbox.is_empty();
             let waits = there.long_turns.woke.load(Relaxed) == turn || was_sent;
-            if !waits || !lasts() {
+            if !waits || self.runs(there) || !lasts() {
                 continue;
             }
             let ago =
                 call.as_ref().filter(|call| call.is_of(there, turn)).map_or(Duration::ZERO, |call| call.ago);
             if self.spin_for(LATE.saturating_sub(ago.max(begun.elapsed())), &|| over() || !lasts()) {
-                self.stop_asking();
+                self.on_each(|_| self.stop_asking());
                 return true;
             }
             if lasts() && !over() && self.take_from_turn_of(there) {
@@ -144,21 +147,37 @@ impl Vp {
         false
     }
 
+    /// A call that has come to one of the processors, to which the worker goes.
+    fn take_call(&self) -> Option<Call> {
+        let here = self.processor();
+        for processor in self.processors() {
+            self.go_to(processor);
+            if let Some(call) = processor.long_turns.take_call() {
+                return Some(call);
+            }
+        }
+        self.go_to(here);
+        None
+    }
+
     /// Takes half of the run-next list and of the inbox there, in the middle of a turn. Returns whether there was a
     /// thread.
-    fn take_from_turn_of(&self, there: &Self) -> bool {
+    fn take_from_turn_of(&self, there: &Processor) -> bool {
         let mut taken = ReadyQueue::new();
-        if fence_pair::is_available_yet() == Some(true) {
-            there.ownership.pass(&there.owner, &there.owner, || {
-                if there.core.terms.get().lets_woken_run {
-                    for frame in there.inbox.take_all().oldest_first() {
-                        // SAFETY: inboxes hold tokens. While we pass the ownership, nobody is inside (INV-PROCESSOR).
-                        unsafe { there.soon().push_back(Ready::from_frame(frame)) };
+        let ownership = &there.leader().ownership;
+        if fence_pair::is_available_yet() == Some(true)
+            && let Some(owner) = ownership.owner()
+        {
+            ownership.pass(&owner.owner, &owner.owner, || {
+                if there.traits.lets_woken_run() {
+                    for thread in there.address.take_all() {
+                        // SAFETY: while we pass the ownership, nobody is inside (INV-PROCESSOR); the borrow ends here.
+                        unsafe { there.soon() }.push_back(thread);
                     }
                 }
-                // SAFETY: nobody else is inside while we pass the ownership (INV-PROCESSOR).
+                // SAFETY: while we pass the ownership, nobody is inside (INV-PROCESSOR); the borrows end here.
                 taken = unsafe { there.take_soon(there.soon().len().div_ceil(2)) };
-                // SAFETY: nobody else is inside while we pass the ownership (INV-PROCESSOR).
+                // SAFETY: while we pass the ownership, nobody is inside (INV-PROCESSOR); the borrow ends here.
                 if unsafe { there.soon() }.is_empty() {
                     there.long_turns.has_woken(0);
                 }
@@ -170,7 +189,7 @@ impl Vp {
         self.has_taken_from(there);
         while let Some(thread) = taken.pop_front() {
             if let Some(thread) = self.admit(thread) {
-                self.run_soon(thread, Turn::Soon);
+                self.run_soon(thread, WakePriority::Soon);
             }
         }
         true

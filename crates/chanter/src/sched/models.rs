@@ -42,13 +42,13 @@ impl Processor {
         Arc::new(processor)
     }
 
-    /// As `Vp::push`; true: the caller has to start a driver.
+    /// As `Processor::push`; true: the caller has to start a driver.
     fn push(&self, contents: u32) -> bool {
         assert!(Owned::new(contents).push(&self.inbox).is_ok());
         self.wake()
     }
 
-    /// As `Vp::notify`.
+    /// As `Processor::notify`.
     fn wake(&self) -> bool {
         match self.sleeper.wake() {
             Wake::Nothing => false,
@@ -67,7 +67,7 @@ impl Processor {
         self.driver.set(self.driver.get() + sum);
     }
 
-    /// As `Vp::rest`.
+    /// As `Processor::rest`.
     fn rest(&self) {
         self.rest_unless(|| !self.inbox.is_empty());
     }
@@ -84,7 +84,7 @@ impl Processor {
         self.sleeper.rise();
     }
 
-    /// As `Vp::leave`: the driver goes, unless there is something to do.
+    /// As `Worker::leave`: the driver goes, unless there is something to do.
     fn leave(&self) {
         self.sleeper.vacate();
         if !self.inbox.is_empty() && self.sleeper.occupy() {

@@ -23,7 +23,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::{Replacement, Vp};
+use super::{Processor, Replacement, Worker};
 use crate::frame::catch_panic;
 use crate::policy::{Held, Others, Policy, QUANTUM, Ready, Reason, Visit, WorkStealing, report};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -37,21 +37,20 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// The policy that virtual processor `vp` calls: its own, or the policy of the processor for which it is a spare. The
-/// caller drives that processor, and has its ownership.
+/// The policy of the processor that `worker` runs. The caller is the worker, and owns the processor.
 ///
 /// The policy is not freed while this guard lives. A call may last for longer than a turn, if it blocks its processor
 /// or its fiber.
 pub(crate) struct PolicyGuard<'a> {
     policy: &'a dyn Policy,
-    vp: &'a Vp,
+    worker: &'a Worker,
 }
 
 impl<'a> PolicyGuard<'a> {
     #[inline(always)]
-    pub(crate) fn new(vp: &'a Vp, policy: &'a dyn Policy) -> Self {
-        vp.begin_call();
-        Self { policy, vp }
+    pub(crate) fn new(worker: &'a Worker, policy: &'a dyn Policy) -> Self {
+        worker.begin_call();
+        Self { policy, worker }
     }
 
     #[inline(always)]
@@ -59,7 +58,7 @@ impl<'a> PolicyGuard<'a> {
         match call(|| f(self.policy)) {
             Ok(result) => result,
             Err(payload) => {
-                self.vp.policy_failed(self.policy, payload);
+                self.worker.policy_failed(self.policy, payload);
                 nothing
             }
         }
@@ -101,30 +100,30 @@ impl<'a> PolicyGuard<'a> {
 impl Drop for PolicyGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.vp.end_call();
+        self.worker.end_call();
     }
 }
 
 /// Takes one thread out of a policy that was replaced, or whose machine ends. The caller is the driver, or no driver
 /// is left. After a panic there are no more threads to take.
-pub(crate) fn drain(vp: &Vp, policy: &Held<dyn Policy>) -> Option<Ready> {
+pub(crate) fn drain(processor: &Processor, policy: &Held<dyn Policy>) -> Option<Ready> {
     match call(|| policy.drain()) {
         Ok(thread) => thread,
         Err(payload) => {
-            policy_panicked(vp, policy.fail(), payload);
+            policy_panicked(processor, policy.fail(), payload);
             None
         }
     }
 }
 
-/// Notes that a policy of `vp` has panicked; `is_first`: for the first time.
+/// Notes that a policy of `processor` has panicked; `is_first`: for the first time.
 #[cold]
-pub(crate) fn policy_panicked(vp: &Vp, is_first: bool, payload: Payload) {
-    if let Some(simulated) = &vp.simulated {
+pub(crate) fn policy_panicked(processor: &Processor, is_first: bool, payload: Payload) {
+    if let Some(simulated) = &processor.simulated {
         return simulated.fail(payload);
     }
     if is_first {
-        vp.counters.failed.add_one_shared();
+        processor.policies_failed.add_one_shared();
     }
     report(is_first, payload);
 }
@@ -166,10 +165,10 @@ pub(crate) fn built_in() -> (Box<dyn Policy>, PolicyTraits) {
 /// The policy of a virtual processor that searches for work, for the policy that gives. Each call is a visit, since a
 /// policy may lend it to any OS thread.
 pub(crate) struct Stealer {
-    vp: *const Vp,
+    processor: *const Processor,
     visit: *const Visited<'static>,
     /// Whether threads were left with the policy.
-    has_loot: AtomicBool,
+    has_stolen: AtomicBool,
 }
 
 // SAFETY: the machine keeps its virtual processors, which are `Sync`, and a visit may be used from any OS thread.
@@ -179,21 +178,21 @@ unsafe impl Sync for Stealer {}
 
 impl Stealer {
     /// # Safety
-    /// The visit is one to `vp`'s policy, and outlives the returned value.
-    pub(crate) unsafe fn new(vp: &Vp, visit: &Visited<'_>) -> Self {
-        Self { vp, visit: ptr::from_ref(visit).cast(), has_loot: AtomicBool::new(false) }
+    /// The visit is one to `processor`'s policy, and outlives the returned value.
+    pub(crate) unsafe fn new(processor: &Processor, visit: &Visited<'_>) -> Self {
+        Self { processor, visit: ptr::from_ref(visit).cast(), has_stolen: AtomicBool::new(false) }
     }
 
     /// Whether threads were left with the policy, which may have said nothing of it.
-    pub(crate) fn has_loot(&self) -> bool {
-        self.has_loot.load(Ordering::Relaxed)
+    pub(crate) fn has_stolen(&self) -> bool {
+        self.has_stolen.load(Ordering::Relaxed)
     }
 
     fn call<R>(&self, nothing: R, f: impl FnOnce(&dyn Policy) -> R) -> R {
         // SAFETY: the caller of `new` guarantees that the visit outlives `self`; the machine keeps the virtual
         // processor.
-        let (vp, visit) = unsafe { (&*self.vp, &*self.visit) };
-        visit_with(vp, visit, nothing, f)
+        let (processor, visit) = unsafe { (&*self.processor, &*self.visit) };
+        visit_with(processor, visit, nothing, f)
     }
 }
 
@@ -202,12 +201,12 @@ pub(crate) type Visited<'a> = Visit<'a, dyn Policy, Replacement>;
 
 impl Policy for Stealer {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        self.has_loot.store(true, Ordering::Relaxed);
+        self.has_stolen.store(true, Ordering::Relaxed);
         let mut thread = Some(thread);
         let refused = self.call(None, |policy| policy.enqueue(thread.take()?, reason));
         if let Some(thread) = thread {
             // The policy has panicked and was not called, so the thread goes home.
-            Vp::send_home(thread);
+            Worker::send_home(thread);
         }
         refused
     }
@@ -247,21 +246,26 @@ impl Policy for Stealer {
 
 /// Calls a policy that another OS thread drives. A policy that has panicked is not called, and counts as one that
 /// found nothing.
-fn visit_with<R>(vp: &Vp, visit: &Visited<'_>, nothing: R, f: impl FnOnce(&dyn Policy) -> R) -> R {
+fn visit_with<R>(
+    processor: &Processor,
+    visit: &Visited<'_>,
+    nothing: R,
+    f: impl FnOnce(&dyn Policy) -> R,
+) -> R {
     if visit.has_failed() {
         return nothing;
     }
     match call(|| f(&***visit)) {
         Ok(result) => result,
         Err(payload) => {
-            policy_panicked(vp, visit.fail(), payload);
-            vp.notify();
+            policy_panicked(processor, visit.fail(), payload);
+            processor.notify();
             nothing
         }
     }
 }
 
-impl Vp {
+impl Processor {
     /// How many threads the policy could give away, as any OS thread sees it.
     pub(crate) fn gives(&self) -> usize {
         visit_with(self, &self.policies.visit(), 0, |policy| policy.waiting())

@@ -10,25 +10,24 @@ use std::time::Duration;
 use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
 use super::fork::Shares;
-use super::hand_off::{Record, SpareWorker};
+use super::hand_off::{Record, Spare};
+use super::os_threads::OsThreads;
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
-use super::sleep::Wake;
-use super::worker::Driving;
-use super::workers::Workers;
-use super::{Stats, Vp, affinity};
-use crate::frame::{Arena, Header, Observer};
-use crate::policy::Ready;
-use crate::sync::Lock;
+use super::run_loop::Driving;
+use super::sleep::{Sleeper, Wake};
+use super::{Processor, Stats, Worker, affinity};
+use crate::frame::{Arena, Header, Home, Observer};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
+use crate::sync::{AliasedBox, Lock};
 
 /// Size of a worker's stack, in bytes: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
 
 /// State that a machine's parts share.
 pub(crate) struct Shared {
-    pub(crate) vps: Box<[Box<Vp>]>,
+    pub(crate) vps: Box<[Box<Processor>]>,
     pub(crate) config: Config,
     pub(crate) idle: IdleCounts,
     pub(crate) main: MainThread,
@@ -38,8 +37,10 @@ pub(crate) struct Shared {
     pub(crate) report: DeadlockReport,
     pub(crate) name: String,
     pub(crate) this: Weak<Self>,
-    /// The OS threads that drive virtual processors.
-    pub(crate) workers: Workers,
+    /// The regular workers.
+    pub(crate) workers: Box<[AliasedBox<Worker>]>,
+    /// The OS threads that are, or were, workers.
+    pub(crate) os_threads: OsThreads,
     /// An engine, which brings messages from other processes.
     pub(crate) pump: OnceLock<Arc<dyn crate::sched::Pump>>,
     /// The process in which the machine's OS threads are.
@@ -61,8 +62,6 @@ pub(crate) struct Shared {
 /// The settings of a machine. They never change.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The number of OS threads that drive the virtual processors: see `crew.rs`.
-    pub(crate) crews: usize,
     /// The number of cores that the process has.
     pub(crate) cores: u64,
     /// Whether parasites may become hosts without being asked to.
@@ -75,7 +74,7 @@ pub(crate) struct Config {
 /// The counts by which wakers and sleepers find each other.
 #[derive(Debug, Default)]
 pub(crate) struct IdleCounts {
-    /// The number of crews that are driven and not asleep.
+    /// The number of regular workers, or of those that stand in for them, that are not asleep.
     pub(crate) awake: AtomicIsize,
     /// The number of virtual processors that look for threads of others.
     pub(crate) searching: AtomicUsize,
@@ -113,7 +112,7 @@ pub(crate) struct HandOffs {
     pub(crate) is_on: bool,
     /// Set when the monitor knows the machine.
     pub(crate) is_watched: AtomicBool,
-    pub(crate) spare_workers: Mutex<Vec<SpareWorker>>,
+    pub(crate) spare_workers: Mutex<Vec<AliasedBox<Worker>>>,
     /// Set once there is a spare worker.
     pub(crate) has_spare_workers: AtomicBool,
     pub(crate) record: Mutex<Record>,
@@ -163,7 +162,7 @@ unsafe impl Send for SendArena {}
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        stats.add(&self.outside.counters, &self.outside.parasites);
+        stats.add(&self.outside.counters, self.outside.parasites.get());
         self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
         self.with_arena(|arena| stats.add_frames(arena));
         (stats.hand_offs, stats.handed_over) = self.record().sum();
@@ -187,18 +186,24 @@ impl Shared {
     }
 
     /// The spare workers of the machine: they stay for the next hand-off. The result holds their lock.
-    pub(super) fn spare_workers(&self) -> MutexGuard<'_, Vec<SpareWorker>> {
+    pub(crate) fn spare_workers(&self) -> MutexGuard<'_, Vec<AliasedBox<Worker>>> {
         self.hand_offs.spare_workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// A worker of which `is_wanted` holds, the regular ones first. `is_wanted` is our own code: it runs under a lock.
+    pub(crate) fn find_worker(&self, is_wanted: &dyn Fn(&Worker) -> bool) -> Option<&Worker> {
+        let regular = self.workers.iter().find(|worker| is_wanted(worker));
+        regular.map(|worker| &**worker).or_else(|| self.find_spare_worker(is_wanted))
+    }
+
     /// A spare worker of which `is_wanted` holds. `is_wanted` is our own code: it runs under the lock.
-    pub(crate) fn find_spare_worker(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
+    pub(crate) fn find_spare_worker(&self, is_wanted: &dyn Fn(&Worker) -> bool) -> Option<&Worker> {
         // ORDER: Relaxed: a hint: most machines never had a spare worker.
         if !self.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
         let spare_workers = self.spare_workers();
-        let found: *const Vp = spare_workers.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
+        let found: *const Worker = spare_workers.iter().find(|worker| is_wanted(worker))?.as_ptr();
         // SAFETY: spare workers live until the machine's memory goes.
         Some(unsafe { &*found })
     }
@@ -206,21 +211,37 @@ impl Shared {
     /// Whether a spare worker works for a worker that is away.
     pub(super) fn has_spare_workers_at_work(&self) -> bool {
         // ORDER: Relaxed: a hint.
-        self.spare_workers().iter().any(|spare_worker| !spare_worker.vp.spare.is_free.load(Ordering::Relaxed))
+        let is_at_work = |spare: &Spare| !spare.is_free.load(Ordering::Relaxed);
+        self.spare_workers().iter().any(|worker| worker.spare.as_ref().is_some_and(is_at_work))
+    }
+
+    /// The home of the threads that park locally on regular worker `index`.
+    pub(super) fn home_of(&self, index: usize) -> &Home {
+        &self.workers[index].home
+    }
+
+    /// The processors that lead, one for each regular worker.
+    pub(crate) fn leaders(&self) -> impl Iterator<Item = &Processor> {
+        self.vps.iter().take(self.workers.len()).map(|processor| &**processor)
+    }
+
+    /// Whether some workers run several processors in turn.
+    pub(super) fn shares_workers(&self) -> bool {
+        self.workers.len() < self.vps.len()
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
         self.hand_offs.record.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Calls `f` with all virtual processors, spare workers included.
-    pub(crate) fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
-        self.vps.iter().for_each(|vp| f(vp));
+    /// Calls `f` with all workers, spare ones included.
+    pub(crate) fn each_worker(&self, f: &mut dyn FnMut(&Worker)) {
+        self.workers.iter().for_each(|worker| f(worker));
         let mut index = 0;
         loop {
             // `f` may run user code, so it is not called under the lock.
-            let spare_worker: *const Vp = match self.spare_workers().get(index) {
-                Some(spare_worker) => &raw const *spare_worker.vp,
+            let spare_worker: *const Worker = match self.spare_workers().get(index) {
+                Some(worker) => worker.as_ptr(),
                 None => return,
             };
             // SAFETY: spare workers live until the machine's memory goes.
@@ -246,9 +267,9 @@ impl Shared {
         self.end.is_abandoned.load(Ordering::Relaxed)
     }
 
-    /// Name of the OS thread that drives `vp`.
-    pub(crate) fn os_thread_name(&self, vp: &Vp) -> String {
-        format!("{}-{}{}", self.name, vp.index, if vp.is_spare_worker() { "+" } else { "" })
+    /// Name of the OS thread of `worker`.
+    pub(crate) fn os_thread_name(&self, worker: &Worker) -> String {
+        format!("{}-{}{}", self.name, worker.seat.index, if worker.is_spare() { "+" } else { "" })
     }
 
     /// Leaves a report of a deadlock. The driver of virtual processor 0 calls, for itself.
@@ -271,7 +292,7 @@ impl Shared {
     }
 
     /// The next virtual processor for a thread from outside.
-    pub(crate) fn any_vp(&self) -> &Vp {
+    pub(crate) fn any_vp(&self) -> &Processor {
         &self.vps[self.next.fetch_add(1, Ordering::Relaxed) % self.vps.len()]
     }
 
@@ -280,94 +301,94 @@ impl Shared {
         f(&self.arena.lock().0)
     }
 
-    /// Starts the worker of a virtual processor that was VACANT and has just
-    /// been moved to AWAKE by the caller.
-    pub(super) fn start_worker(&self, vp: &Vp) {
-        if self.is_closing() || vp.simulated.is_some() {
-            vp.sleeper.vacate();
+    /// Starts the OS thread of a worker whose sleeper was VACANT, and has just been moved to AWAKE by the caller.
+    pub(super) fn start_worker(&self, worker: &Worker) {
+        let sleeper = worker.sleeper();
+        if self.is_closing() || worker.processor().simulated.is_some() {
+            sleeper.vacate();
             return;
         }
-        if self.is_reserved(vp) {
+        if self.is_reserved(worker) {
             // `block_on` is about to occupy it. If it has just given up, its
             // `notify` may have found our AWAKE: then it is ours again.
-            vp.sleeper.vacate();
-            if self.is_reserved(vp) || !vp.sleeper.occupy() {
+            sleeper.vacate();
+            if self.is_reserved(worker) || !sleeper.occupy() {
                 return;
             }
         }
-        if let Err(error) = self.try_start_worker(vp) {
+        if let Err(error) = self.try_start_worker(worker) {
             // It stays vacant: the next push tries again. A stderr that fails is no reason to panic.
             let _ = writeln!(io::stderr(), "chanter: cannot start an OS thread: {error}");
-            vp.sleeper.vacate();
+            sleeper.vacate();
         }
     }
 
-    /// Whether a `block_on` waits for `vp`.
-    pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
-        vp.index == 0 && !vp.is_spare_worker() && self.main.waits.load(Ordering::SeqCst) > 0
+    /// Whether a `block_on` waits for `worker`.
+    pub(super) fn is_reserved(&self, worker: &Worker) -> bool {
+        worker.seat.index == 0 && !worker.is_spare() && self.main.waits.load(Ordering::SeqCst) > 0
     }
 
-    pub(crate) fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
+    pub(crate) fn try_start_worker(&self, worker: &Worker) -> io::Result<()> {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
-        let index = vp.index;
         let cores = affinity::own();
-        let thread = std::thread::Builder::new().name(self.os_thread_name(vp)).stack_size(WORKER_STACK);
-        let driven = SharedVp(vp);
-        let has_started = self.workers.start(
+        let thread = std::thread::Builder::new().name(self.os_thread_name(worker)).stack_size(WORKER_STACK);
+        let sent = SharedWorker(worker);
+        let has_started = self.os_threads.start(
             shared,
-            |shared| &shared.workers,
+            |shared| &shared.os_threads,
             thread,
             move |shared| {
-                let driven = driven;
+                let sent = sent;
                 affinity::adopt(cores);
-                // SAFETY: `shared` keeps the machine, hence its virtual processors.
-                match unsafe { &*driven.0 } {
-                    vp if vp.is_spare_worker() => vp.spare_worker(),
-                    _ => shared.work(index),
+                // SAFETY: `shared` keeps the machine, hence its workers.
+                let worker = unsafe { &*sent.0 };
+                match &worker.spare {
+                    Some(spare) => worker.run_as_spare(spare),
+                    None => shared.work(worker),
                 }
             },
         )?;
         if !has_started {
-            vp.sleeper.vacate();
+            worker.sleeper().vacate();
         }
         Ok(())
     }
 
-    fn work(&self, index: usize) {
-        let vp = &*self.vps[index];
-        let is_main = index == 0;
+    fn work(&self, worker: &Worker) {
+        let is_main = worker.seat.index == 0;
         {
-            let driving = Driving::new(vp);
+            let driving = Driving::new(worker);
             let main_waits = || is_main && self.main.waits.load(Ordering::Relaxed) > 0;
-            driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(vp));
+            driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(worker));
             driving.end_local_threads();
         }
-        vp.leave();
+        worker.leave();
     }
 
     /// Whether the worker stays although a `block_on` waits: it has fibers, which would end if it left.
-    fn refuses_main(&self, vp: &Vp) -> bool {
-        let refuses = self.crew(vp).any(|vp| !vp.worker.fibers.is_empty());
+    fn refuses_main(&self, worker: &Worker) -> bool {
+        let refuses = !worker.bound.fibers.is_empty();
         // ORDER: Relaxed: it only spares the caller a wait.
         self.main.is_refused.store(refuses, Ordering::Relaxed);
         refuses
     }
 
-    /// Ends the threads in the queues of virtual processors whose drivers have left for good. The caller cannot wait
+    /// Ends the threads in the queues of processors whose workers have left for good. The caller cannot wait
     /// until `close` does so.
-    pub(super) fn drop_left_behind(&self, driven: &Vp) {
+    pub(super) fn drop_left_behind(&self, caller: &Worker) {
         if !self.is_closing() {
             return;
         }
-        for vp in &self.vps {
-            if vp.sleeper.occupy() {
-                if !vp.drop_queued() && !driven.worker.fibers.is_polled_below(driven.worker.running.get()) {
-                    // SAFETY: we have occupied it, so no other OS thread drives it.
-                    self.revoke_misplaced(driven, |revoke_thread| unsafe {
-                        vp.worker.arena.each_not_ended(revoke_thread)
+        for leader in self.leaders() {
+            if leader.sleeper.occupy() {
+                let worker = leader.regular_worker();
+                if !worker.drop_queued() && !caller.bound.fibers.is_polled_below(caller.running.get()) {
+                    // SAFETY: we have occupied it, so it is no other OS thread.
+                    self.revoke_misplaced(caller, |revoke_thread| unsafe {
+                        worker.arena.each_not_ended(revoke_thread)
                     });
                 }
-                vp.sleeper.vacate();
+                leader.sleeper.vacate();
             }
         }
     }
@@ -378,21 +399,25 @@ impl Shared {
 
     /// Revokes threads for `vp` to end, if no driver runs threads from its queues. `vp` ends its own threads, as the
     /// machine ends, and polls nothing. `each` calls its argument with the frames.
-    pub(super) fn revoke_misplaced(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
+    pub(super) fn revoke_misplaced(
+        &self,
+        worker: &Worker,
+        each: impl FnOnce(&mut dyn FnMut(NonNull<Header>)),
+    ) {
         // No driver begins meanwhile, and one that begins afterwards sees the threads revoked.
         let pollers = self.pollers();
         if *pollers == 0 {
             // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
-            let revoked_threads = unsafe { &mut *vp.worker.revoked_threads.get() };
+            let revoked_threads = unsafe { &mut *worker.bound.revoked.get() };
             // SAFETY: the frame is in use; no driver polls, as the count says.
-            each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, vp) }));
+            each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, worker) }));
         }
         drop(pollers);
     }
 
-    /// Whether some crew of the machine has nothing to do.
+    /// Whether some worker of the machine has nothing to do.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.idle.awake.load(Ordering::Relaxed) < self.config.crews as isize
+        self.idle.awake.load(Ordering::Relaxed) < self.workers.len() as isize
     }
 
     /// Whether all processors slept, and none watches those that are busy since.
@@ -406,10 +431,10 @@ impl Shared {
     ///
     /// The usual case, in which none sleeps, costs a look and no fence. A processor that is falling asleep may
     /// therefore be missed, and may miss the thread that has just been queued. It watches, as another one is awake
-    /// ([`Vp::watch_for`]), and finds the thread at its next look. INV-SLEEP is for threads that no other processor
+    /// (`Worker::watch_for`), and finds the thread at its next look. INV-SLEEP is for threads that no other processor
     /// would run.
     #[inline]
-    pub(crate) fn wake_one(&self, busy: &Vp) {
+    pub(crate) fn wake_one(&self, busy: &Worker) {
         // ORDER: Relaxed: hints: a sleeper that is missed here watches, and looks again.
         if self.has_sleepers() && self.idle.searching.load(Ordering::Relaxed) == 0 {
             self.wake_a_sleeper(busy);
@@ -417,106 +442,114 @@ impl Shared {
     }
 
     #[inline(never)]
-    fn wake_a_sleeper(&self, busy: &Vp) {
+    fn wake_a_sleeper(&self, busy: &Worker) {
         if self.is_unwatched() {
             self.idle.unwatched.store(false, Ordering::Relaxed);
         }
-        let count = self.vps.len();
+        let count = self.workers.len();
         for step in 1..count {
-            let vp = self.vps[(busy.index + step) % count].leader();
-            let is_backing_off = vp.steals.is_backing_off() && !busy.worker.forks.has_exposed();
-            if self.is_reserved(vp) || vp.spare.computes_aside.load(Ordering::Relaxed) || is_backing_off {
+            let leader = &*self.vps[(busy.seat.index + step) % count];
+            let is_backing_off = leader.steals.is_backing_off() && !busy.forks.has_exposed();
+            let is_reserved = self.is_reserved(leader.regular_worker());
+            if is_reserved || leader.handed.computes_aside.load(Ordering::Relaxed) || is_backing_off {
                 continue;
             }
-            match vp.sleeper.wake_fenced() {
+            match leader.sleeper.wake_fenced() {
                 Wake::Nothing => continue,
-                Wake::Notify => vp.reactor.notify(),
-                Wake::Start => self.start_worker(vp),
+                Wake::Notify => leader.reactor.notify(),
+                Wake::Start => self.start_worker(leader.regular_worker()),
             }
             return;
         }
     }
 }
 
-/// The result of [`Vp::begin_polls`].
-pub(super) struct Polls<'a>(&'a Vp);
+/// The result of [`Worker::begin_polls`].
+pub(super) struct Polls<'a>(&'a Worker);
 
 impl Drop for Polls<'_> {
     fn drop(&mut self) {
-        self.0.worker.polls.set(self.0.worker.polls.get() - 1);
+        self.0.turn.nested.set(self.0.turn.nested.get() - 1);
         *self.0.machine().pollers() -= 1;
     }
 }
 
-impl Vp {
-    /// Counts the driver as one that runs threads from its queues, until the result is dropped. Meanwhile no thread
+impl Worker {
+    /// Counts the worker as one that runs threads from its queues, until the result is dropped. Meanwhile no thread
     /// whose token others have is revoked.
     pub(super) fn begin_polls(&self) -> Polls<'_> {
         *self.machine().pollers() += 1;
-        self.worker.polls.set(self.worker.polls.get() + 1);
+        self.turn.nested.set(self.turn.nested.get() + 1);
         Polls(self)
     }
 
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.add(&self.counters, &self.worker.parasites);
-        stats.add_frames(&self.worker.arena);
-        let spare_workers = self.machine().spare_workers();
-        for other in spare_workers.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
-            stats.add(&other.vp.counters, &other.vp.worker.parasites);
-            stats.add_frames(&other.vp.worker.arena);
-        }
+    /// What tells those that wake this worker whether it sleeps.
+    pub(crate) fn sleeper(&self) -> &Sleeper {
+        self.spare.as_ref().map_or(&self.leader().sleeper, |spare| &spare.sleeper)
     }
 
-    /// Ends the driver's role; a worker takes over if there is anything to do. The caller is inside, in each
-    /// processor of its crew.
+    /// Ends the role of a regular worker; another OS thread takes over if there is anything to do. The caller is inside.
     pub(crate) fn leave(&self) {
         let machine = self.machine();
-        let mut busy = false;
-        for vp in machine.crew(self) {
-            // The policy is asked on its own processor, and drops tokens there.
-            busy |= vp.on_shift(Self::is_busy);
-            // The next driver is assigned the ownership.
-            vp.ownership.vacate();
-            vp.end_use();
-        }
-        self.sleeper.vacate();
+        let leader = self.leader();
+        self.bound.fibers.shrink();
+        let mut is_busy = false;
+        self.on_each(|_| is_busy |= self.is_busy());
+        // The next OS thread is assigned the ownership.
+        leader.ownership.vacate();
+        self.end_use();
+        leader.sleeper.vacate();
         if machine.is_closing() || machine.is_reserved(self) {
             return;
         }
-        let is_needed = |vp: &Self| !vp.inbox.is_empty() || vp.policies.is_asked();
-        if (busy || machine.crew(self).any(is_needed)) && self.sleeper.occupy() {
+        let is_needed = |led: &Processor| !led.address.inbox.is_empty() || led.policies.is_asked();
+        if (is_busy || leader.led().any(is_needed)) && leader.sleeper.occupy() {
             machine.start_worker(self);
         }
     }
 
-    /// Whether there is anything to do for the next driver.
+    /// Whether there is anything to do on the processor for the next OS thread.
     fn is_busy(&self) -> bool {
-        self.worker.fibers.shrink();
+        let processor = self.processor();
         match self.policy().next() {
             Some(thread) => {
-                self.push(thread);
+                processor.address.push(thread);
                 true
             }
             None => {
                 self.has_soon()
                     || self.has_replacement()
-                    || !self.timers.is_empty()
-                    || self.reactor.has_sources()
+                    || !processor.timers.is_empty()
+                    || processor.reactor.has_sources()
             }
         }
     }
 
-    /// Ends the threads in the queues, at shutdown; false: there were none.
+    /// Ends the threads in the queues, at shutdown; false: there were none. The caller is the worker, inside, or none is
+    /// left.
     pub(crate) fn drop_queued(&self) -> bool {
         let mut any = false;
-        for frame in self.inbox.take_all() {
-            // SAFETY: we are the driver, or none is left. Inboxes hold tokens.
-            unsafe { self.soon().push_back(Ready::from_frame(frame)) };
+        match &self.spare {
+            Some(spare) => any |= spare.drop_own(),
+            None => self.on_each(|_| any |= self.drop_queued_here()),
+        }
+        while self.end_one_revoked() {
+            any = true;
+        }
+        any
+    }
+
+    fn drop_queued_here(&self) -> bool {
+        let processor = self.processor();
+        for thread in processor.address.take_all() {
+            // SAFETY: we are the owner, inside, or no worker is left; the borrow ends here.
+            unsafe { processor.soon() }.push_back(thread);
         }
         self.drain_policies();
+        let mut any = false;
         // One by one: the end of a thread may wait until another thread ends.
-        for queue in [self.core.soon.get(), self.spare.kept.get(), self.spare.own.get()] {
-            // SAFETY: we are the driver, or none is left; the borrow ends with the call.
+        for queue in [processor.core.soon.get(), processor.handed.kept.get()] {
+            // SAFETY: we are the owner, inside, or no worker is left; the borrow ends with the call.
             while let Some(thread) = unsafe { &mut *queue }.pop_front() {
                 any = true;
                 if ptr::eq(thread.header().machine(), self.machine()) {
@@ -527,18 +560,34 @@ impl Vp {
                 }
             }
         }
-        while self.end_one_revoked() {
-            any = true;
-        }
         any
     }
 }
 
-/// A pointer that goes to the OS thread of the virtual processor.
-struct SharedVp(*const Vp);
+impl Processor {
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        let mut add = |worker: &Worker| {
+            let (counters, parasites) = worker.counts_for(self);
+            stats.add(counters, parasites);
+            // A worker's frames count where its processors begin.
+            if ptr::eq(self.leader(), self) {
+                stats.add_frames(&worker.arena);
+            }
+        };
+        add(self.regular_worker());
+        let leader = self.leader();
+        let spare_workers = self.machine().spare_workers();
+        spare_workers.iter().filter(|other| ptr::eq(other.leader(), leader)).for_each(|other| add(other));
+        drop(spare_workers);
+        stats.policies_failed += self.policies_failed.get();
+    }
+}
 
-// SAFETY: `Vp` is `Sync`, and its machine goes with it.
-unsafe impl Send for SharedVp {}
+/// A pointer that goes to the OS thread of the worker.
+struct SharedWorker(*const Worker);
+
+// SAFETY: `Worker` is `Sync`, and its machine goes with it.
+unsafe impl Send for SharedWorker {}
 
 thread_local! {
     /// Without a destructor: machines are entered in the destructors of other thread locals, too. `Entered` restores

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::Vp;
+use super::Worker;
 use super::apply::apply;
 use super::run::{WAKER, arrive, settle};
 use crate::frame::report::Waits;
@@ -20,7 +20,7 @@ use crate::policy::Ready;
 static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());
 
 unsafe fn clone_masked(data: *const ()) -> RawWaker {
-    if let Some(vp) = Vp::current() {
+    if let Some(vp) = Worker::current() {
         vp.answer(|waits| waits.strangers = true);
     }
     // SAFETY: the data is a frame, as for a waker of ours, and the runner's right to the frame
@@ -50,7 +50,7 @@ pub(crate) fn unmasked(waker: &Waker) -> Option<ManuallyDrop<Waker>> {
 ///
 /// # Safety
 /// `vp` is the current virtual processor.
-pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
+pub(crate) unsafe fn probe(vp: &Worker, thread: Ready) -> Option<Ready> {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `settle`.
     let header = unsafe { frame.as_ref() };
@@ -66,12 +66,12 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
         Begun::Stale | Begun::Free => unreachable!("who blocks has begun, and cannot be demanded"),
     }
     let poll = header.vtable.get().poll;
-    let outer = vp.worker.running.replace(frame.as_ptr());
+    let outer = vp.running.replace(frame.as_ptr());
     // SAFETY: `MASKED`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &MASKED) });
     // SAFETY: we are the runner now; bodies do not unwind.
     let result = unsafe { poll(frame, &mut Context::from_waker(&waker)) };
-    vp.worker.running.set(outer);
+    vp.running.set(outer);
     if result.is_pending() && !header.state.is_notified() {
         // SAFETY: the token is still ours, since no transition of ours has given it up.
         return Some(unsafe { Ready::from_frame(frame) });
@@ -85,22 +85,22 @@ pub(crate) unsafe fn probe(vp: &Vp, thread: Ready) -> Option<Ready> {
 ///
 /// # Safety
 /// `vp` is the current virtual processor, and the token comes from [`probe`].
-pub(crate) unsafe fn let_go(vp: &Vp, thread: Ready) {
+pub(crate) unsafe fn let_go(vp: &Worker, thread: Ready) {
     // SAFETY: the token's holder is its runner.
     unsafe { settle(vp, thread.into_frame(), Poll::Pending) };
 }
 
-impl Vp {
+impl Worker {
     /// Whether a snapshot is being taken.
     pub(crate) fn is_asking(&self) -> bool {
-        !self.worker.asking.get().is_null()
+        !self.turn.asking.get().is_null()
     }
 
     /// Called by a future that may be polled for a snapshot. True: it is, and the thread goes on.
     pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
         // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
         // borrow ends with the call, which runs no other answer.
-        let Some(waits) = (unsafe { self.worker.asking.get().as_mut() }) else { return false };
+        let Some(waits) = (unsafe { self.turn.asking.get().as_mut() }) else { return false };
         answer(waits);
         waits.went_on
     }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Shared, Vp};
+use super::{Processor, Shared, Worker};
 
 /// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
@@ -46,13 +46,16 @@ pub trait Pump: Send + Sync + 'static {
 /// Has the drivers of the current machine call `pump` from now on. False: it has one already, or the caller is no
 /// thread of a machine.
 pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
-    Vp::current().is_some_and(|vp| vp.simulated.is_none() && vp.machine().pump.set(pump).is_ok())
+    Worker::current()
+        .is_some_and(|vp| vp.processor().simulated.is_none() && vp.machine().pump.set(pump).is_ok())
 }
 
 /// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It
 /// has to yield now and then anyway. True if no processor is driven here, or if another owner has it.
 pub fn is_wanted() -> bool {
-    let Some(vp) = Vp::current().filter(|vp| vp.simulated.is_none() && vp.enter()) else { return true };
+    let Some(vp) = Worker::current().filter(|vp| vp.processor().simulated.is_none() && vp.enter()) else {
+        return true;
+    };
     let is_wanted = vp.has_local_work();
     vp.exit();
     is_wanted
@@ -74,10 +77,10 @@ pub enum Rest {
 /// is the thread that serves requests, for which other processes wait. After its turn at least one other thread has
 /// its turn.
 pub fn wake_first(wake: impl FnOnce()) {
-    let vp = Vp::current();
-    vp.inspect(|vp| vp.core.wakes_first.set(true));
+    let vp = Worker::current();
+    vp.inspect(|vp| vp.turn.wakes_first.set(true));
     wake();
-    vp.inspect(|vp| vp.core.wakes_first.set(false));
+    vp.inspect(|vp| vp.turn.wakes_first.set(false));
 }
 
 impl Shared {
@@ -92,13 +95,13 @@ impl Shared {
     }
 }
 
-impl Vp {
+impl Worker {
     /// Pumps between two turns, if the pump is to be asked at each turn; returns whether it is. The caller is inside.
     pub(super) fn pump_at_a_turn(&self) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let Some(has_work) = pump.has_work_at_a_turn() else { return false };
         // After the turn of a thread that went first, other threads have theirs.
-        if has_work && self.core.goes_first.get() != self.counters.polls.get() {
+        if has_work && self.processor().core.goes_first.get() != self.processor().core.turns.get() {
             pump.pump();
         }
         true
@@ -107,9 +110,10 @@ impl Vp {
     /// Whether a thread that is woken now goes first. If so, the next turn is noted as that of such a thread.
     #[inline]
     pub(super) fn is_first(&self) -> bool {
-        let is_first = self.core.wakes_first.get();
+        let is_first = self.turn.wakes_first.get();
         if is_first {
-            self.core.goes_first.set(self.counters.polls.get() + 1);
+            let core = &self.processor().core;
+            core.goes_first.set(core.turns.get() + 1);
         }
         is_first
     }
@@ -120,12 +124,11 @@ impl Vp {
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let machine = self.machine();
-        let is_due = |vp: &Self| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
+        let is_due = |vp: &Processor| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
         let is_over = || {
-            self.worker.announcement.get().acknowledge();
+            self.announcement.get().acknowledge();
             over()
-                || !self.inbox.is_empty()
-                || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))
+                || self.processors().any(|processor| !processor.address.inbox.is_empty() || is_due(processor))
                 || self.others_wait()
                 || !machine.has_cores_for(0)
         };

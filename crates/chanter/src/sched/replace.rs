@@ -8,8 +8,9 @@
 
 use std::time::Duration;
 
+use super::limits::HEARTBEAT;
 use super::policy_guard::{Payload, PolicyGuard, PolicyTraits, built_in, drain, introduce, policy_panicked};
-use super::{HEARTBEAT, Vp};
+use super::{Processor, Worker};
 use crate::frame::catch_panic;
 use crate::policy::{Held, Policy, ReadyQueue, Reason, Retired};
 
@@ -41,20 +42,13 @@ impl Drop for Replacement {
     }
 }
 
-impl Vp {
-    /// The policy in force, for a call of the driver's. A spare worker's is its principal's.
+impl Worker {
+    /// The policy in force, for a call of the owner's.
     #[inline(always)]
     pub(crate) fn policy(&self) -> PolicyGuard<'_> {
-        self.policy_of(self.principal())
-    }
-
-    /// As [`policy`](Self::policy), where the principal is known: it saves a load.
-    #[inline(always)]
-    pub(super) fn policy_of<'a>(&'a self, principal: &'a Self) -> PolicyGuard<'a> {
-        debug_assert!(std::ptr::eq(principal, self.principal()));
-        // SAFETY: the caller drives us (or no driver is left, and the machine ends), and owns the processor. Nothing
-        // is freed during the call, which is counted.
-        PolicyGuard::new(self, unsafe { principal.policies.get() })
+        // SAFETY: the caller owns the processor (or no worker is left, and the machine ends). Nothing is freed during the call,
+        // which is counted.
+        PolicyGuard::new(self, unsafe { self.processor().policies.get() })
     }
 
     #[inline(always)]
@@ -69,7 +63,7 @@ impl Vp {
 
     /// Whether a token that is dropped here and now goes home, since a policy has panicked.
     pub(crate) fn saves_tokens(&self) -> bool {
-        self.worker.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
+        self.turn.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
     }
 
     /// Notes that a policy has panicked in a call of the driver's.
@@ -77,27 +71,27 @@ impl Vp {
     #[inline(never)]
     pub(crate) fn policy_failed(&self, policy: *const dyn Policy, payload: Payload) {
         // SAFETY: we are the driver. The policy is not freed before the call is over.
-        let is_first = unsafe { self.principal().policies.fail(policy) };
-        policy_panicked(self, is_first, payload);
+        let is_first = unsafe { self.processor().policies.fail(policy) };
+        policy_panicked(self.processor(), is_first, payload);
         self.replace_failed();
     }
 
     /// Puts the built-in policy in the place of the one in force, if that has panicked. Its threads follow when the
     /// driver next looks around: this may be in the middle of one of its calls.
     fn replace_failed(&self) {
-        let vp = self.principal();
+        let vp = self.processor();
         // SAFETY: we are the driver.
         if unsafe { vp.policies.is_to_be_replaced() } {
             let (policy, terms) = built_in();
             self.put_in_force(policy, terms);
-            self.core.until_look.set(1);
+            self.processor().core.until_look.set(1);
         }
     }
 
     fn put_in_force(&self, policy: Box<dyn Policy>, terms: PolicyTraits) {
-        self.core.terms.set(terms);
+        self.processor().traits.set(terms);
         // SAFETY: we are the driver.
-        unsafe { self.principal().policies.replace(policy) };
+        unsafe { self.processor().policies.replace(policy) };
     }
 
     /// Driver of a simulation: nothing is in the policies.
@@ -105,28 +99,6 @@ impl Vp {
         let terms = PolicyTraits { lets_woken_run: false, places: false, quantum: 1 };
         self.put_in_force(policy, terms);
         self.reclaim_policies();
-    }
-
-    /// Asks the driver to put `policy` in force; anyone may call. `done` is called
-    /// when it is, or when it never will be.
-    pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: Box<dyn FnOnce() + Send>) {
-        let replacement = Replacement { policy: Some(policy), done: Some(done) };
-        if self.simulated.is_some() || self.machine().is_closing() {
-            // A simulation is its machine's only policy.
-            return drop(replacement);
-        }
-        let superseded = self.policies.ask(replacement);
-        if self.machine().is_closing() {
-            // `forgo_replacement` may have come before our request.
-            self.forgo_replacement();
-        }
-        if Self::current().is_some_and(|vp| std::ptr::eq(vp, self)) {
-            // At the next entry to the scheduler.
-            self.core.until_look.set(1);
-        } else {
-            self.notify();
-        }
-        drop(superseded);
     }
 
     /// Driver: puts the policy in force that was asked for, and frees those that nothing can see any more.
@@ -139,7 +111,7 @@ impl Vp {
 
     #[cold]
     fn replace_now(&self) {
-        let vp = self.principal();
+        let vp = self.processor();
         if vp.policies.is_asked() {
             // INV-FAIL: the request first.
             let request = vp.policies.take_request();
@@ -149,10 +121,10 @@ impl Vp {
             {
                 let (policy, terms, panic) = introduce(policy);
                 if let Some(payload) = panic {
-                    policy_panicked(self, true, payload);
+                    policy_panicked(self.processor(), true, payload);
                 }
                 // SAFETY: we are the driver; the borrow ends here.
-                let mut soon = std::mem::take(unsafe { self.soon() });
+                let mut soon = std::mem::take(unsafe { self.processor().soon() });
                 self.put_in_force(policy, terms);
                 while let Some(thread) = soon.pop_front() {
                     self.enqueue(thread, Reason::Replaced);
@@ -173,17 +145,17 @@ impl Vp {
         }
         let reclaim = |old: Retired<dyn Policy>| {
             self.move_from(&old);
-            let outer = self.worker.saves_tokens.replace(old.has_failed());
+            let outer = self.turn.saves_tokens.replace(old.has_failed());
             drop(old);
-            self.worker.saves_tokens.set(outer);
+            self.turn.saves_tokens.set(outer);
         };
         // SAFETY: we are the driver, and none of our calls is under way.
-        unsafe { self.principal().policies.reclaim(reclaim) };
+        unsafe { self.processor().policies.reclaim(reclaim) };
     }
 
     fn move_threads(&self) {
         // SAFETY: we are the driver.
-        unsafe { self.principal().policies.drain(|old| self.move_from(old)) };
+        unsafe { self.processor().policies.drain(|old| self.move_from(old)) };
     }
 
     fn move_from(&self, old: &Held<dyn Policy>) {
@@ -192,7 +164,7 @@ impl Vp {
         let mut moved = ReadyQueue::new();
         {
             let _call = self.policy();
-            while let Some(thread) = drain(self, old) {
+            while let Some(thread) = drain(self.processor(), old) {
                 moved.push_back(thread);
             }
         }
@@ -204,21 +176,14 @@ impl Vp {
     /// How long the driver may sleep while a policy that it has replaced has
     /// visitors. (What its own calls leave there it finds when they return.)
     pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
-        let vp = self.principal();
+        let vp = self.processor();
         // SAFETY: we are the driver.
         (unsafe { vp.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
     }
 
-    /// Ends replacements, at shutdown: no policy comes into force any more. The machine says that it closes before
-    /// this takes the request's lock. Therefore this finds the request, or the one that asks finds the machine
-    /// closing.
-    pub(crate) fn forgo_replacement(&self) {
-        drop(self.policies.take_request());
-    }
-
     /// Whether there is something to do for the next driver.
     pub(super) fn has_replacement(&self) -> bool {
-        let vp = self.principal();
+        let vp = self.processor();
         // SAFETY: we are the driver.
         vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
     }
@@ -226,26 +191,61 @@ impl Vp {
     /// Takes every thread out of the policies at shutdown, and puts it on the run-next list.
     pub(super) fn drain_policies(&self) {
         let queue = |old: &Held<dyn Policy>| {
-            while let Some(thread) = drain(self, old) {
+            while let Some(thread) = drain(self.processor(), old) {
                 // SAFETY: we are the driver, or none is left.
-                unsafe { self.soon() }.push_back(thread);
+                unsafe { self.processor().soon() }.push_back(thread);
             }
         };
         let _call = self.policy();
         // SAFETY: we are the driver, or none is left.
         unsafe {
-            self.policies.drain(queue);
-            self.policies.with_current(queue);
+            self.processor().policies.drain(queue);
+            self.processor().policies.with_current(queue);
         }
     }
 
-    /// Ends the policies of a machine that ends; no driver is left.
+    /// Ends the policies of a machine that ends; no worker is left.
     pub(crate) fn end_policies(&self) {
-        let (policy, terms) = built_in();
-        self.put_in_force(policy, terms);
-        // SAFETY: no driver is left. (There may be visitors, which look for deadlocks.)
-        while !unsafe { self.policies.reclaim(drop) } {
-            std::thread::yield_now();
+        self.on_each(|processor| {
+            let (policy, traits) = built_in();
+            self.put_in_force(policy, traits);
+            // SAFETY: no worker is left. (There may be visitors, which look for deadlocks.)
+            while !unsafe { processor.policies.reclaim(drop) } {
+                std::thread::yield_now();
+            }
+        });
+    }
+}
+
+impl Processor {
+    /// Asks the driver to put `policy` in force; anyone may call. `done` is called
+    /// when it is, or when it never will be.
+    pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: Box<dyn FnOnce() + Send>) {
+        let replacement = Replacement { policy: Some(policy), done: Some(done) };
+        if self.simulated.is_some() || self.machine().is_closing() {
+            // A simulation is its machine's only policy.
+            return drop(replacement);
         }
+        let superseded = self.policies.ask(replacement);
+        if self.machine().is_closing() {
+            // `forgo_replacement` may have come before our request.
+            self.forgo_replacement();
+        }
+        let worker = Worker::current().filter(|worker| std::ptr::eq(worker.processor(), self));
+        if let Some(worker) = worker.filter(|worker| worker.enter()) {
+            // At the next entry to the scheduler.
+            self.core.until_look.set(1);
+            worker.exit();
+        } else {
+            self.notify();
+        }
+        drop(superseded);
+    }
+
+    /// Ends replacements, at shutdown: no policy comes into force any more. The machine says that it closes before
+    /// this takes the request's lock. Therefore this finds the request, or the one that asks finds the machine
+    /// closing.
+    pub(crate) fn forgo_replacement(&self) {
+        drop(self.policies.take_request());
     }
 }

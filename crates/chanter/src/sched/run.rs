@@ -4,9 +4,10 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use super::address::Address;
 use super::apply::{apply, close};
 use super::fiber::YIELDED;
-use super::{Turn, Vp};
+use super::{Processor, WakePriority, Worker};
 use crate::frame::body::Evaluated;
 use crate::frame::state::{Begun, Completed, Demanded, Ended, Left, Woken};
 use crate::frame::{Header, Kind, catch_panic, deferred_drop, span};
@@ -21,7 +22,7 @@ pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake,
 /// # Safety
 /// `vp` is the current virtual processor.
 #[inline(always)]
-pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
+pub(crate) unsafe fn run(vp: &Worker, thread: Ready) {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `end` or `complete`, and keeps the frame. A stale one is a
     // reference until `begin`.
@@ -54,7 +55,7 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
 /// # Safety
 /// As for [`run`].
 #[inline(always)]
-unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
+unsafe fn run_begun(vp: &Worker, frame: NonNull<Header>) {
     // SAFETY: the caller is the runner.
     let header = unsafe { frame.as_ref() };
     arrive(vp, header);
@@ -66,23 +67,28 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
     }
 }
 
-/// Notes that the thread runs on `vp` now. The caller is its runner, and drives `vp`.
+/// Notes that the thread runs on `worker` now, which is its runner.
 #[inline(always)]
-pub(super) fn arrive(vp: &Vp, header: &Header) {
-    let from = header.vp();
-    if !ptr::eq(from, vp) {
-        header.state.unbias();
-        header.rest.break_streak();
-        // On a spare worker's virtual processor it runs for the principal.
-        let vp_of = vp.principal();
-        if !ptr::eq(from, vp_of) {
-            header.set_vp(vp_of);
-            vp.counters.migrated.add_one();
-            // SAFETY: the frame names a virtual processor of its machine, and the caller drives
-            // another one of the same machine, so it lives.
-            vp.has_arrived(unsafe { &*from });
-        }
+pub(super) fn arrive(worker: &Worker, header: &Header) {
+    let here = &worker.processor().address;
+    let from = header.address();
+    if !ptr::eq(from, here) {
+        arrive_from(worker, header, from);
     }
+}
+
+#[inline]
+fn arrive_from(worker: &Worker, header: &Header, from: *const Address) {
+    if worker.spare_address().is_some_and(|address| ptr::eq(from, address)) {
+        // It is bound to this spare worker.
+        return;
+    }
+    header.state.unbias();
+    header.rest.break_streak();
+    header.set_address(&worker.processor().address);
+    worker.counters().migrated.add_one();
+    // SAFETY: the frame names an address of its machine, which is the caller's, so it lives.
+    worker.has_arrived(unsafe { &*from }.processor());
 }
 
 /// Calls `poll` with `frame` as the running thread and its waker.
@@ -92,17 +98,17 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
 /// `poll` does not unwind.
 #[inline(always)]
 pub(crate) unsafe fn polling<R>(
-    vp: &Vp,
+    vp: &Worker,
     frame: NonNull<Header>,
     poll: impl FnOnce(&mut Context<'_>) -> R,
 ) -> R {
-    let outer = vp.worker.running.replace(frame.as_ptr());
+    let outer = vp.running.replace(frame.as_ptr());
     // The waker is borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
     // SAFETY: the caller is the frame's runner and keeps the frame, and `poll` does not unwind.
     let result = unsafe { span::within(frame, || poll(&mut Context::from_waker(&waker))) };
-    vp.worker.running.set(outer);
+    vp.running.set(outer);
     result
 }
 
@@ -111,7 +117,7 @@ pub(crate) unsafe fn polling<R>(
 /// # Safety
 /// As for [`polling`]; the frame must not be touched afterwards.
 #[inline(always)]
-pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
+pub(crate) unsafe fn settle(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
     match poll {
@@ -119,7 +125,7 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
         // it is not, it may be YIELDED.)
         Poll::Pending
             if header.local_refs.get().unsigned_abs() < 1 << 30
-                && header.state.park_local(&header.rest, &vp.worker.home) => {}
+                && header.state.park_local(&header.rest, &vp.home) => {}
         // SAFETY: the caller is the runner, and the thread is not parked locally.
         Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete, and we drive `vp`.
@@ -129,13 +135,13 @@ pub(crate) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
 
 /// # Safety
 /// As for [`settle`].
-unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
+unsafe fn end(vp: &Worker, frame: NonNull<Header>) {
     // SAFETY: we are the runner until the transition below.
     let header = unsafe { frame.as_ref() };
     if header.local_refs.get() > i32::MAX / 2 {
         header.local_refs.set(header.local_refs.get() - YIELDED);
         if header.state.end_ready() == Ended::Token {
-            let reason = if vp.worker.budget.get() == 0 && vp.simulated.is_none() {
+            let reason = if vp.budget.get() == 0 && vp.processor().simulated.is_none() {
                 Reason::Spent
             } else {
                 Reason::Yielded
@@ -145,11 +151,11 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
         }
         return;
     }
-    let bias = header.state.earn_rest(&header.rest, &vp.worker.home, vp.homes());
+    let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
     match header.state.end(header.local_refs.replace(0), bias) {
         Ended::Idle => (),
         Ended::Token => {
-            let reason = if vp.worker.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
+            let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
             // SAFETY: `Token` says that the token is ours.
             vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
@@ -169,14 +175,14 @@ pub(crate) unsafe fn complete(frame: NonNull<Header>, local_refs: i32) {
 /// # Safety
 /// As for [`complete`]; the caller drives `vp`.
 #[inline(never)]
-unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, local_refs: i32) {
+unsafe fn complete_here(vp: &Worker, frame: NonNull<Header>, local_refs: i32) {
     vp.thread_ends();
     // SAFETY: the caller is the runner, drives `vp`, and the body is complete. `Free` makes the
     // frame ours.
     unsafe {
         complete_and(frame, local_refs, || {
             if frame.as_ref().vtable.get().needs_no_drop {
-                vp.worker.arena.free_here(frame);
+                vp.arena.free_here(frame);
             } else {
                 drop_frame(frame);
             }
@@ -238,10 +244,10 @@ unsafe fn end_now(frame: NonNull<Header>) {
 #[cold]
 pub(crate) fn give_up(thread: Ready) {
     let Some(thread) = forget_if_stale(thread) else { return };
-    let is_elsewhere = thread.kind() == Kind::Local && !Vp::is_driving(thread.header());
-    if is_elsewhere || Vp::current().is_some_and(Vp::saves_tokens) {
+    let is_elsewhere = thread.kind() == Kind::Local && !Worker::is_bound_here(thread.header());
+    if is_elsewhere || Worker::current().is_some_and(Worker::saves_tokens) {
         // Its body must not be dropped on this OS thread, or its policy has panicked.
-        Vp::send_home(thread);
+        Worker::send_home(thread);
     } else {
         cancel(thread);
     }
@@ -286,11 +292,11 @@ impl Revoked {
     /// # Safety
     /// The frame is in use. The caller drives `vp`, and polls nothing. No worker runs threads,
     /// except those that it demands.
-    pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, vp: &Vp) -> Option<Self> {
+    pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, worker: &Worker) -> Option<Self> {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
         // stays.
         let header = unsafe { frame.as_ref() };
-        let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp(), vp);
+        let is_bound = header.kind.get() == Kind::Local && !Worker::is_bound_to(header, worker);
         let is_misplaced = !is_bound && !header.rest.seems_to_rest() && header.state.revoke_thread(true);
         is_misplaced.then_some(Self(frame))
     }
@@ -381,19 +387,22 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
 pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let header = unsafe { frame.as_ref() };
-    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
-    // processor.
-    let home = unsafe { &*header.vp() };
-    let here = Vp::current().filter(|vp| vp.is_of_same_machine(home));
-    let may_run_here = |vp: &&Vp| {
-        let is_free = matches!(header.kind.get(), Kind::Host) || ptr::eq(*vp, home);
-        is_free && vp.has_stack() && vp.simulated.is_none()
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this address.
+    let at = unsafe { &*header.address() };
+    let here = Worker::current().filter(|worker| at.is_of_same_machine(worker.processor()));
+    let may_run_here = |worker: &&Worker| {
+        let is_free = match header.kind.get() {
+            Kind::Host => true,
+            Kind::Local => Worker::is_bound_to(header, worker),
+            Kind::Parasite | Kind::Pinned => ptr::eq(at, &worker.processor().address),
+        };
+        is_free && worker.has_stack() && worker.processor().simulated.is_none()
     };
     match here.filter(may_run_here) {
         Some(vp) => {
             // SAFETY: the caller has a reference, and drives `vp`.
             if unsafe { withdraw(vp, frame) } || header.state.demand(true) == Demanded::Stolen {
-                vp.counters.stolen.add_one();
+                vp.counters().stolen.add_one();
                 // SAFETY: we are the thread's runner, and drive `vp`.
                 unsafe {
                     if header.state.is_requested() {
@@ -417,10 +426,10 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
 /// # Safety
 /// The caller has a reference, and drives `vp`.
 #[inline(always)]
-unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
+unsafe fn withdraw(vp: &Worker, frame: NonNull<Header>) -> bool {
     let Some(token) = vp.withdraw(frame) else { return false };
     // SAFETY: the caller has a reference, which keeps the frame.
-    if unsafe { frame.as_ref() }.state.steal_with_token(vp.worker.polls.get() > 0) {
+    if unsafe { frame.as_ref() }.state.steal_with_token(vp.turn.nested.get() > 0) {
         // The token stands for the runner now.
         token.into_frame();
         return true;
@@ -439,14 +448,16 @@ unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
-    let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp()) };
-    let Some(vp) = Vp::current() else { return false };
-    if !ptr::eq(vp, home) || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place()) {
+    let header = unsafe { frame.as_ref() };
+    let Some(vp) = Worker::current() else { return false };
+    if !ptr::eq(header.address(), &vp.processor().address)
+        || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place())
+    {
         // The usual way covers these cases.
         return false;
     }
     header.state.steal_alone();
-    vp.counters.stolen.add_one();
+    vp.counters().stolen.add_one();
     let evaluate = header.vtable.get().evaluate;
     // SAFETY: we are the runner, and drive `vp`. If the value is there and nobody else knows the
     // thread, its frame is ours to free.
@@ -454,7 +465,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
             span::close(frame);
-            vp.worker.arena.free_here(frame);
+            vp.arena.free_here(frame);
             return true;
         }
         leave_evaluated(vp, frame, evaluated)
@@ -467,7 +478,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
 /// # Safety
 /// As for [`settle`].
 #[inline(never)]
-unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
+unsafe fn leave_evaluated(vp: &Worker, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
     let is_over = evaluated != Evaluated::Blocked;
     // SAFETY: the caller is the runner. The handle's reference keeps the frame, and is given up
     // only after the last use.
@@ -489,7 +500,7 @@ unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated)
 ///
 /// # Safety
 /// The caller has a reference; `on` is of the thread's machine.
-pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
+pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Processor>) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let header = unsafe { frame.as_ref() };
     if header.state.demand(false) != Demanded::Token {
@@ -497,15 +508,15 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     }
     // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual
     // processor.
-    let home = unsafe { &*header.vp() };
+    let at = unsafe { &*header.address() };
     // SAFETY: `Token` says that the token is ours.
     let thread = unsafe { Ready::from_frame(frame) };
-    match Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
-        Some(vp) if on.is_none_or(|on| ptr::eq(on, vp)) => vp.enqueue(thread, Reason::New),
+    match Worker::current().filter(|worker| at.is_of_same_machine(worker.processor())) {
+        Some(vp) if on.is_none_or(|on| ptr::eq(on, vp.processor())) => vp.enqueue(thread, Reason::New),
         _ => {
-            let there = on.unwrap_or(home);
+            let there = on.map_or(at, |on| &on.address);
             // The thread must count as one of that processor, or it would be sent home.
-            header.set_vp(there);
+            header.set_address(there);
             there.push(thread);
         }
     }
@@ -516,18 +527,18 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
 /// await points.
 #[inline]
 pub(crate) fn wake_attached(waker: Waker) {
-    wake_here(waker, Turn::Soon, || true);
+    wake_here(waker, WakePriority::Soon, || true);
 }
 
 /// As [`wake_attached`], if `owner` is the thread that is polled here. Otherwise the parasite is
 /// queued with the priority `turn`, as other threads are.
 #[inline]
-pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: Turn) {
+pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: WakePriority) {
     wake_here(waker, turn, || is_own(owner));
 }
 
 /// Wakes through `waker`. A thread of ours is queued with the priority `turn`.
-pub(crate) fn wake_next(waker: Waker, turn: Turn) {
+pub(crate) fn wake_next(waker: Waker, turn: WakePriority) {
     if is_ours(&waker) {
         wake_here(waker, turn, || false);
     } else {
@@ -536,7 +547,7 @@ pub(crate) fn wake_next(waker: Waker, turn: Turn) {
 }
 
 #[inline(always)]
-fn wake_here(waker: Waker, turn: Turn, attach: impl FnOnce() -> bool) {
+fn wake_here(waker: Waker, turn: WakePriority, attach: impl FnOnce() -> bool) {
     if is_ours(&waker) {
         let waker = ManuallyDrop::new(waker);
         // SAFETY: our vtable's data is a frame. The waker, which is not dropped, gives its
@@ -623,29 +634,33 @@ unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
 /// The caller has a reference.
 pub(crate) unsafe fn wake_by(frame: NonNull<Header>) {
     // SAFETY: the caller has a reference, and keeps it.
-    unsafe { wake_frame::<false>(frame, Turn::Soon, || false) };
+    unsafe { wake_frame::<false>(frame, WakePriority::Soon, || false) };
 }
 
 /// # Safety
 /// The caller has a reference; with `GIVE_UP` it is given up.
 #[inline(always)]
-unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, attach: impl FnOnce() -> bool) {
+unsafe fn wake_frame<const GIVE_UP: bool>(
+    frame: NonNull<Header>,
+    turn: WakePriority,
+    attach: impl FnOnce() -> bool,
+) {
     // SAFETY: the caller has a reference, which keeps the frame.
     let header = unsafe { frame.as_ref() };
     // SAFETY: a frame's machine, and so the virtual processor that it names, lives as long as the
     // frame.
-    let last = unsafe { &*header.vp() };
-    if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(last)) {
+    let last = unsafe { &*header.address() };
+    if let Some(vp) = Worker::current().filter(|vp| last.is_of_same_machine(vp.processor())) {
         // SAFETY: `vp` is current and of the frame's machine. The token is ours where the state
         // word says so, and `Free` makes the frame ours.
         unsafe {
-            if header.state.wake_local(&header.rest, &vp.worker.home) {
+            if header.state.wake_local(&header.rest, &vp.home) {
                 if GIVE_UP {
                     give_back(header);
                 }
                 return submit(vp, Ready::from_frame(frame), turn, attach);
             }
-            match header.state.wake(GIVE_UP, vp.worker.home.bits()) {
+            match header.state.wake(GIVE_UP, vp.home.bits()) {
                 Woken::Token => submit(vp, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
@@ -671,7 +686,7 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
     if let Some(thread) = token {
         // SAFETY: the frame keeps its machine, and so every virtual processor that it names. The
         // pointer is read again, since the thread's last run is over only now.
-        let last = unsafe { &*header.vp() };
+        let last = unsafe { &*header.address() };
         last.push(thread);
     }
     if GIVE_UP {
@@ -688,8 +703,8 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
 #[cold]
 unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
-    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp()) };
-    let rested = header.state.revoke(&header.rest, last.home_of(home));
+    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().address()) };
+    let rested = header.state.revoke(&header.rest, last.machine().home_of(home));
     if GIVE_UP {
         // The reference is not given back to `local_refs`, since the thread may have been revoked.
         // SAFETY: the caller has a reference, and gives it up.
@@ -716,14 +731,14 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
     // the state word says so.
     unsafe {
         let header = frame.as_ref();
-        let last = header.vp().as_ref()?;
-        let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
-        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.worker.home))
+        let last = header.address().as_ref()?;
+        let vp = Worker::current().filter(|vp| last.is_of_same_machine(vp.processor()));
+        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.home))
             || header.state.claim(delayed);
         if claimed {
             return Some(Ready::from_frame(frame));
         }
-        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.worker.home.bits()))?;
+        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.home.bits()))?;
         revoke::<true>(frame, home)
     }
 }
@@ -731,16 +746,16 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
 /// # Safety
 /// As for [`run`].
 #[inline(never)]
-unsafe fn run_attached(vp: &Vp, thread: Ready) {
-    vp.counters.attached.add_one();
-    vp.worker.depth.set(vp.worker.depth.get() + 1);
+unsafe fn run_attached(vp: &Worker, thread: Ready) {
+    vp.counters().attached.add_one();
+    vp.depth.set(vp.depth.get() + 1);
     // SAFETY: `vp` is the current virtual processor.
     unsafe { run(vp, thread) };
-    vp.worker.depth.set(vp.worker.depth.get() - 1);
+    vp.depth.set(vp.depth.get() - 1);
 }
 
 #[inline(always)]
-fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
+fn submit(vp: &Worker, thread: Ready, turn: WakePriority, attach: impl FnOnce() -> bool) {
     match thread.kind() {
         Kind::Parasite if vp.may_attach() && attach() => {
             // SAFETY: `vp` is current.
@@ -749,11 +764,11 @@ fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
         Kind::Parasite | Kind::Host => vp.enqueue_woken(thread, turn),
         Kind::Pinned | Kind::Local => {
             // SAFETY: the token keeps its frame, and the frame keeps its machine.
-            let home = unsafe { &*thread.header().vp() };
-            if ptr::eq(home, vp) {
+            let at = unsafe { &*thread.header().address() };
+            if vp.is_at(at) {
                 vp.enqueue_woken(thread, turn);
             } else {
-                home.push(thread);
+                at.push(thread);
             }
         }
     }
@@ -762,7 +777,7 @@ fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
 /// Whether `frame` is the thread that this OS thread polls right now.
 #[inline(always)]
 fn is_running(frame: NonNull<Header>) -> bool {
-    Vp::current().is_some_and(|vp| ptr::eq(vp.worker.running.get(), frame.as_ptr()))
+    Worker::current().is_some_and(|vp| ptr::eq(vp.running.get(), frame.as_ptr()))
 }
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {
@@ -778,12 +793,12 @@ unsafe fn clone_waker(data: *const ()) -> RawWaker {
 
 unsafe fn wake(data: *const ()) {
     // SAFETY: the waker owns a reference, and gives it up.
-    unsafe { wake_frame::<true>(frame_of(data), Turn::Soon, || false) };
+    unsafe { wake_frame::<true>(frame_of(data), WakePriority::Soon, || false) };
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker keeps its reference.
-    unsafe { wake_frame::<false>(frame_of(data), Turn::Soon, || false) };
+    unsafe { wake_frame::<false>(frame_of(data), WakePriority::Soon, || false) };
 }
 
 unsafe fn drop_waker(data: *const ()) {

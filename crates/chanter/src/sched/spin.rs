@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use super::limits::{LINGER, MOST_VAIN};
-use super::{Shared, Vp};
+use super::limits::{MOST_VAIN, SPIN};
+use super::{Shared, Worker};
 use crate::sync::pause;
 
 /// A driver's record of its spins.
@@ -56,17 +56,18 @@ impl Shared {
     }
 }
 
-impl Vp {
+impl Worker {
     /// Spins for threads that others may send, if they have lately, as there is nothing to run. It ends also when
     /// there is something to take from others. Returns whether something has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
-        if self.simulated.is_some() || !self.core.spin.begins() || !self.machine().has_cores_for(0) {
+        let spin = &self.leader().core.spin;
+        if self.processor().simulated.is_some() || !spin.begins() || !self.machine().has_cores_for(0) {
             return false;
         }
-        let due = self.principal().timers.next_due();
-        let time = due.map_or(LINGER, |due| due.saturating_duration_since(Instant::now()).min(LINGER));
+        let due = self.processors().filter_map(|processor| processor.timers.next_due()).min();
+        let time = due.map_or(SPIN, |due| due.saturating_duration_since(Instant::now()).min(SPIN));
         let came = self.spin_for(time, &|| over() || self.others_wait());
-        self.core.spin.ends(came || self.others_wait());
+        spin.ends(came || self.others_wait());
         came
     }
 
@@ -76,8 +77,8 @@ impl Vp {
         loop {
             for _ in 0..16 {
                 pause();
-                self.worker.announcement.get().acknowledge();
-                if !self.inbox.is_empty() {
+                self.announcement.get().acknowledge();
+                if self.processors().any(|processor| !processor.address.inbox.is_empty()) {
                     return true;
                 }
             }
@@ -113,7 +114,7 @@ mod tests {
     fn a_worker_that_was_sent_something_spins_beside_sleepers() {
         let machine = crate::machine::Machine::builder().vps(2).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
-            let vp = Vp::current().unwrap();
+            let vp = Worker::current().unwrap();
             while vp.machine().idle.awake.load(Relaxed) > 1 {
                 std::thread::yield_now();
             }
@@ -125,8 +126,8 @@ mod tests {
                 });
                 was_asked.get()
             };
-            vp.core.spin.was_sent();
-            vp.core.spin.pass.set(0);
+            vp.processor().core.spin.was_sent();
+            vp.processor().core.spin.pass.set(0);
             assert!(spins());
             assert!(!spins(), "nothing was sent since");
         });

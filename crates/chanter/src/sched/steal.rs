@@ -26,8 +26,8 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::Vp;
 use super::limits::{FIRST_BACKOFF, LONGEST_BACKOFF, MOST_GIVEN, VAIN_SEARCHES, WINDOW};
+use super::{Processor, Worker};
 use crate::policy::{ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
@@ -41,8 +41,8 @@ pub(super) struct Steals {
     begun: Cell<Option<Instant>>,
     /// The index of its target, or [`NOBODY`].
     target: AtomicUsize,
-    /// How many threads have come from the target since.
-    came: Cell<u32>,
+    /// How many threads have come from the target since. Its workers write: one at a time but for rare moments.
+    came: AtomicU32,
     /// How many threads have gone from here to the target since. The target's worker writes.
     went_back: AtomicU32,
     /// The length of the next backoff.
@@ -66,7 +66,7 @@ impl Steals {
         Self {
             begun: Cell::new(None),
             target: AtomicUsize::new(NOBODY),
-            came: Cell::new(0),
+            came: AtomicU32::new(0),
             went_back: AtomicU32::new(0),
             backoff: Cell::new(FIRST_BACKOFF),
             until: Cell::new(None),
@@ -84,7 +84,7 @@ impl Steals {
         if self.begun.get().is_none() || self.target.load(Relaxed) != target {
             self.begun.set(Some(now));
             self.target.store(target, Relaxed);
-            self.came.set(0);
+            self.came.store(0, Relaxed);
             self.went_back.store(0, Relaxed);
         }
     }
@@ -93,7 +93,7 @@ impl Steals {
     fn judge(&self, now: Instant) {
         let Some(begun) = self.begun.get() else { return };
         let went_back = self.went_back.load(Relaxed);
-        let has_failed = went_back > 0 && went_back >= self.came.get().div_ceil(2);
+        let has_failed = went_back > 0 && went_back >= self.came.load(Relaxed).div_ceil(2);
         if has_failed {
             self.back_off(now);
         } else if now.saturating_duration_since(begun) >= WINDOW {
@@ -128,7 +128,7 @@ impl Steals {
     /// A thread has come from processor `from`.
     fn has_come(&self, from: usize) {
         if self.target.load(Relaxed) == from {
-            self.came.set(self.came.get() + 1);
+            self.came.store(self.came.load(Relaxed) + 1, Relaxed);
         }
     }
 
@@ -161,62 +161,49 @@ impl Steals {
     }
 }
 
-impl Vp {
+impl Worker {
     /// A thread has come that was last on `from`. The caller is our worker.
-    pub(crate) fn has_arrived(&self, from: &Self) {
-        self.steals.has_come(from.index);
-        from.steals.has_gone(self.index);
+    pub(crate) fn has_arrived(&self, from: &Processor) {
+        self.processor().steals.has_come(from.index);
+        from.steals.has_gone(self.processor().index);
     }
 
     /// Between two turns: judges the last steal. The caller is our worker.
     pub(super) fn judge_steal(&self, now: Instant) {
-        self.steals.judge(now);
+        self.processor().steals.judge(now);
     }
 
     /// The caller has nothing left to run: may it steal?
     pub(super) fn may_steal(&self, now: Instant) -> bool {
-        self.steals.may_steal(now) && !self.has_enough()
-    }
-
-    /// The caller has stolen from `target`.
-    pub(super) fn has_stolen_from(&self, target: &Self) {
-        self.steals.vain.set(0);
-        self.steals.begin(target.index, Instant::now());
+        self.processor().steals.may_steal(now) && !self.has_enough()
     }
 
     /// The caller, which may steal, asks the others for half of their run-next lists.
     pub(super) fn ask_for_half(&self) {
         let machine = self.machine();
-        if machine.config.crews == 1 || self.simulated.is_some() || self.is_spare_worker() {
+        if machine.workers.len() == 1 || self.processor().simulated.is_some() || self.is_spare() {
             return;
         }
-        if !self.steals.has_asked.replace(true) {
-            self.steals.is_searching.store(true, Relaxed);
+        if !self.processor().steals.has_asked.replace(true) {
+            self.processor().steals.is_searching.store(true, Relaxed);
             machine.idle.hungry.fetch_add(1, Relaxed);
         }
     }
 
     /// The caller does not wait any longer for what it has asked for, if it has asked.
     pub(super) fn stop_asking(&self) {
-        if self.steals.has_asked.replace(false) && !self.stop_searching() && !self.long_turns.is_called() {
-            self.steals.begin(self.steals.giver.load(Relaxed), Instant::now());
+        let processor = self.processor();
+        let Processor { steals, long_turns, .. } = processor;
+        if steals.has_asked.replace(false) && !processor.stop_searching() && !long_turns.is_called() {
+            steals.begin(steals.giver.load(Relaxed), Instant::now());
         }
-    }
-
-    /// Whether it was searching, and is not any more. Anyone may call.
-    pub(super) fn stop_searching(&self) -> bool {
-        let was_searching = self.steals.is_searching.swap(false, Relaxed);
-        if was_searching {
-            self.machine().idle.hungry.fetch_sub(1, Relaxed);
-        }
-        was_searching
     }
 
     /// Gives half of the run-next list to a searching processor, if there is one. The caller is inside.
     #[inline(always)]
     pub(super) fn share(&self) {
         // SAFETY: we are the owner, inside; the borrow lasts for one operation.
-        let soon = unsafe { self.soon() };
+        let soon = unsafe { self.processor().soon() };
         if self.machine().idle.hungry.load(Relaxed) > 0 && soon.len() > 1 {
             self.give_half();
         }
@@ -228,7 +215,7 @@ impl Vp {
     pub(super) fn share_woken(&self) {
         if self.machine().idle.hungry.load(Relaxed) > 0 {
             // SAFETY: we are the owner, inside; the borrow lasts for one operation.
-            if unsafe { self.soon() }.len() > 1 {
+            if unsafe { self.processor().soon() }.len() > 1 {
                 self.give_half();
             } else {
                 self.call();
@@ -239,39 +226,75 @@ impl Vp {
     /// The caller was called to a turn that ended by itself.
     pub(super) fn was_called_in_vain(&self) {
         self.stop_asking();
-        self.steals.back_off(Instant::now());
+        self.processor().steals.back_off(Instant::now());
     }
 
     /// The caller has taken threads from `target` in the middle of a turn there.
-    pub(super) fn has_taken_from(&self, target: &Self) {
+    pub(super) fn has_taken_from(&self, target: &Processor) {
         self.stop_asking();
-        self.has_stolen_from(target);
+        self.processor().has_stolen_from(target);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_half(&self) {
+        if self.is_spare() {
+            return;
+        }
+        if !self.processor().traits.lets_woken_run() {
+            return self.displace_half();
+        }
+        // Some processors may share our worker.
+        let leader = self.leader();
+        let is_other = |other: &Processor| !ptr::eq(other.leader(), leader);
+        let processor = self.processor();
+        let Some(stealer) = processor.others().find(|other| is_other(other) && other.stop_searching()) else {
+            return;
+        };
+        stealer.steals.giver.store(processor.index, Relaxed);
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
+        let mut given = unsafe { processor.take_soon(processor.soon().len() / 2) };
+        while let Some(thread) = given.pop_front() {
+            stealer.address.push(thread);
+        }
+    }
+
+    /// Half of the run-next list goes back to the policy, which may give it away.
+    fn displace_half(&self) {
+        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
+        let half = unsafe { self.processor().soon() }.len() / 2;
+        for _ in 0..half {
+            // SAFETY: we own the processor and are inside; the policy is called between two borrows.
+            let Some(thread) = unsafe { self.processor().soon() }.pop_back() else { break };
+            if let Some(stubborn) = self.policy().enqueue(thread, Reason::Displaced) {
+                // SAFETY: we own the processor and are inside.
+                unsafe { self.processor().soon() }.push_front(stubborn);
+            }
+        }
+        self.offer_to_others();
+    }
+}
+
+impl Processor {
+    /// Notes that the worker of this processor has stolen from `target`.
+    pub(super) fn has_stolen_from(&self, target: &Self) {
+        self.steals.vain.set(0);
+        self.steals.begin(target.index, Instant::now());
+    }
+
+    /// Whether it was searching, and is not any more. Anyone may call.
+    pub(super) fn stop_searching(&self) -> bool {
+        let was_searching = self.steals.is_searching.swap(false, Relaxed);
+        if was_searching {
+            self.machine().idle.hungry.fetch_sub(1, Relaxed);
+        }
+        was_searching
     }
 
     /// All others of the machine, the next one first.
     pub(super) fn others(&self) -> impl Iterator<Item = &Self> {
         let vps = &self.machine().vps;
         (1..vps.len()).map(move |step| &*vps[(self.index + step) % vps.len()])
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn give_half(&self) {
-        if self.is_spare_worker() {
-            return;
-        }
-        if !self.core.terms.get().lets_woken_run {
-            return self.displace_half();
-        }
-        // The processors of one crew share an OS thread.
-        let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
-        let Some(stealer) = self.others().find(|vp| is_other(vp) && vp.stop_searching()) else { return };
-        stealer.steals.giver.store(self.index, Relaxed);
-        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
-        let mut given = unsafe { self.take_soon(self.soon().len() / 2) };
-        while let Some(thread) = given.pop_front() {
-            stealer.push(thread);
-        }
     }
 
     /// Takes the last `count` threads of the run-next list, except those that may not move.
@@ -294,21 +317,6 @@ impl Vp {
         }
         soon.append(&mut kept);
         taken
-    }
-
-    /// Half of the run-next list goes back to the policy, which may give it away.
-    fn displace_half(&self) {
-        // SAFETY: we are the owner, inside; the borrow lasts for one operation.
-        let half = unsafe { self.soon() }.len() / 2;
-        for _ in 0..half {
-            // SAFETY: we own the processor and are inside; the policy is called between two borrows.
-            let Some(thread) = unsafe { self.soon() }.pop_back() else { break };
-            if let Some(stubborn) = self.policy().enqueue(thread, Reason::Displaced) {
-                // SAFETY: we own the processor and are inside.
-                unsafe { self.soon() }.push_front(stubborn);
-            }
-        }
-        self.offer_to_others();
     }
 }
 
@@ -405,7 +413,7 @@ mod tests {
     fn the_backoff_of_a_worker_with_several_processors_ends() {
         let machine = crate::machine::Machine::builder().vps(4).workers(2).build().unwrap();
         let backs_off = || machine.shared().vps[1].steals.is_backing_off();
-        let back_off = async { Vp::current().unwrap().steals.back_off(Instant::now()) };
+        let back_off = async { Worker::current().unwrap().processor().steals.back_off(Instant::now()) };
         machine.spawn_on(1, back_off).join().sync_blocking().unwrap();
         let end = Instant::now() + Duration::from_secs(60);
         while backs_off() {
@@ -426,13 +434,13 @@ mod tests {
             for tx in &senders {
                 tx.send(()).await.unwrap();
             }
-            let vp = Vp::current().unwrap();
+            let vp = Worker::current().unwrap();
             // SAFETY: this OS thread drives it, alone, and each borrow ends at once.
             unsafe {
-                assert_eq!(vp.soon().len(), 4, "the one that is bound is the last");
-                let mut taken = vp.take_soon(2);
-                assert_eq!((taken.len(), vp.soon().len()), (2, 2));
-                vp.soon().append(&mut taken);
+                assert_eq!(vp.processor().soon().len(), 4, "the one that is bound is the last");
+                let mut taken = vp.processor().take_soon(2);
+                assert_eq!((taken.len(), vp.processor().soon().len()), (2, 2));
+                vp.processor().soon().append(&mut taken);
             }
             for thread in free {
                 assert!(thread.join().await.unwrap());

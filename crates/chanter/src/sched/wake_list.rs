@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-use super::{Turn, run};
+use super::{WakePriority, run};
 use crate::frame::catch_panic;
 
 /// The wakers of the owners of completed offers, to be woken when no lock is held.
@@ -16,7 +16,7 @@ pub struct WakeList {
     #[allow(clippy::box_collection, reason = "see above")]
     rest: ManuallyDrop<Option<Box<Vec<Waker>>>>,
     /// The turn of all, if they are queued, or of a waker that is delivered alone.
-    turn: Turn,
+    turn: WakePriority,
 }
 
 impl WakeList {
@@ -24,7 +24,7 @@ impl WakeList {
     /// Makes an empty list.
     #[allow(clippy::new_without_default, reason = "hidden")]
     pub const fn new() -> Self {
-        Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None), turn: Turn::Soon }
+        Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None), turn: WakePriority::Soon }
     }
 
     #[inline(always)]
@@ -39,7 +39,7 @@ impl WakeList {
 
     /// Adds a waker whose thread runs in that turn, usually. (The list has one turn for all: the greatest.)
     #[inline(always)]
-    pub(crate) fn push_for(&mut self, waiter: Option<Waker>, turn: Turn) {
+    pub(crate) fn push_for(&mut self, waiter: Option<Waker>, turn: WakePriority) {
         if waiter.is_some() {
             self.turn = self.turn.max(turn);
         }
@@ -57,7 +57,7 @@ impl WakeList {
     #[inline(never)]
     fn queue_now(&mut self) {
         match self.turn {
-            Turn::Soon => self.each(Waker::wake),
+            WakePriority::Soon => self.each(Waker::wake),
             turn => self.each(|waker| run::wake_next(waker, turn)),
         }
     }

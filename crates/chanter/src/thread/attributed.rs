@@ -13,7 +13,7 @@ use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
-use crate::sched::{Shared, Vp};
+use crate::sched::{Address, Processor, Shared, Worker};
 use crate::sync::Lock;
 
 /// A host's frame, with the options of its thread. The attributes are behind a lock, because a
@@ -44,11 +44,11 @@ pub(crate) struct Near(usize);
 impl Near {
     pub(super) fn to<T>(thread: &Thread<T>) -> Self {
         // ORDER: Relaxed: only a hint.
-        Self(thread.header().vp().addr())
+        Self(thread.header().address().addr())
     }
 
-    fn is(self, vp: &Vp) -> bool {
-        self.0 == ptr::from_ref(vp).addr()
+    fn is(self, processor: &Processor) -> bool {
+        self.0 == ptr::from_ref(&processor.address).addr()
     }
 }
 
@@ -146,20 +146,20 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
+    let here = Worker::current().filter(|vp| ptr::eq(vp.machine(), machine));
     let vps = machine.vps.len();
     let near = said.near.filter(|_| said.on.is_none());
     let near = near.and_then(|near| machine.vps.iter().position(|vp| near.is(vp)));
     let home = match (said.on.or(near), here) {
-        (Some(index), _) => machine
-            .vps
-            .get(index)
-            .map_or_else(|| panic!("no virtual processor {index}: the machine has {vps}"), |home| &**home),
+        (Some(index), _) => machine.vps.get(index).map_or_else(
+            || panic!("no virtual processor {index}: the machine has {vps}"),
+            |home| &home.address,
+        ),
         (None, Some(vp)) => match vp.place(vps) {
-            Some(index) => &*machine.vps[index],
-            None => vp.principal(),
+            Some(index) => &machine.vps[index].address,
+            None => &vp.processor().address,
         },
-        (None, None) => machine.any_vp(),
+        (None, None) => &machine.any_vp().address,
     };
     if said.is_only_placed() {
         let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
@@ -183,20 +183,20 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
+    let here = Worker::current().filter(|vp| ptr::eq(vp.machine(), machine));
     let home = match said.on {
         Some(index) => machine.vps.get(index).map_or_else(
             || panic!("no virtual processor {index}: the machine has {}", machine.vps.len()),
-            |home| &**home,
+            |home| &home.address,
         ),
-        None => here.unwrap_or_else(|| machine.any_vp()),
+        None => &here.map_or_else(|| machine.any_vp(), Worker::processor).address,
     };
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<true, _>(arena, home, said, future) };
     let (frame, thread) = match here {
         Some(vp) => {
-            vp.counters.delayed.add_one();
-            make(&vp.worker.arena)
+            vp.counters().delayed.add_one();
+            make(&vp.arena)
         }
         None => {
             machine.outside.counters.delayed.add_one_shared();
@@ -210,24 +210,24 @@ where
 /// Makes a host and gives it to `home`; `here` is driven by the caller.
 fn spawn_at<T>(
     machine: &Shared,
-    here: Option<&Vp>,
-    home: &Vp,
+    here: Option<&Worker>,
+    home: &Address,
     make: impl FnOnce(&Arena) -> (NonNull<Header>, Thread<T>),
     site: Site,
 ) -> Thread<T> {
     let (frame, thread) = match here {
-        Some(vp) => make(&vp.worker.arena),
+        Some(vp) => make(&vp.arena),
         None => machine.with_arena(make),
     };
     match here {
-        Some(vp) => vp.counters.hosts.add_one(),
+        Some(vp) => vp.counters().hosts.add_one(),
         None => machine.outside.counters.hosts.add_one_shared(),
     }
     machine.spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
     let ready = unsafe { Ready::from_frame(frame) };
     match here {
-        Some(vp) if ptr::eq(vp.principal(), home) => vp.enqueue(ready, Reason::New),
+        Some(vp) if ptr::eq(&vp.processor().address, home) => vp.enqueue(ready, Reason::New),
         _ => home.push(ready),
     }
     thread
@@ -237,7 +237,7 @@ fn spawn_at<T>(
 /// The caller owns `arena`. The body is `Send`, and outlives the thread.
 unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     said: SpawnOptions,
     future: F,
 ) -> (NonNull<Header>, Thread<F::Output>) {
@@ -262,7 +262,7 @@ unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
 /// As for [`new_attributed_host`].
 unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     said: SpawnOptions,
     future: F,
 ) -> (NonNull<Header>, Thread<T>) {
@@ -280,7 +280,7 @@ unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
 /// As for [`new_attributed_host`].
 unsafe fn new_frame<const DELAYED: bool, F: Future>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     said: SpawnOptions,
     future: F,
     vtable: &'static Vtable,

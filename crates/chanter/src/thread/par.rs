@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::frame::report::Waiting;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sync::Lock;
 
 /// Blocks the calling thread until somebody attaches it with a value.
@@ -71,7 +71,7 @@ impl<T, F: FnOnce(Par<T>)> Future for Reify<T, F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         if self.block.is_none()
-            && let Some(vp) = Vp::current()
+            && let Some(vp) = Worker::current()
         {
             vp.answer(|waits| waits.push(Waiting::Attach));
         }
@@ -201,9 +201,9 @@ impl Future for Inflate {
         if std::mem::replace(&mut self.done, true) {
             return Poll::Ready(());
         }
-        if let Some(vp) = Vp::current() {
+        if let Some(vp) = Worker::current() {
             // SAFETY: the running thread is being polled by us, so its frame lives.
-            if let Some(header) = unsafe { vp.worker.running.get().as_ref() } {
+            if let Some(header) = unsafe { vp.running.get().as_ref() } {
                 vp.inflate(header);
             }
             vp.machine().wake_one(vp);

@@ -20,7 +20,7 @@ use crate::frame::state::State;
 use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
 use crate::policy::{Ready, Reason};
 use crate::sched::run::{polling, settle};
-use crate::sched::{Shared, Spawn, Vp, entered};
+use crate::sched::{Address, Shared, Spawn, Worker, entered};
 
 pub(crate) const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
@@ -54,7 +54,7 @@ where
     F::Output: Send + 'static,
 {
     let future = future.into_future();
-    match Vp::current() {
+    match Worker::current() {
         Some(vp) => spawn_here(vp, future, Location::caller()),
         None => spawn_in(&entered().expect(OUTSIDE), None, future, Location::caller()),
     }
@@ -67,9 +67,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    match Vp::current() {
+    match Worker::current() {
         Some(vp) if on.is_none() => {
-            vp.counters.fibers.add_one();
+            vp.counters().fibers.add_one();
             spawn_here(vp, body, site)
         }
         _ => spawn_fiber_in(&entered().expect(OUTSIDE), on, body, site),
@@ -102,7 +102,7 @@ where
     spawn_said_in(machine, SpawnOptions { name: Some(name), on, ..SpawnOptions::default() }, body, site)
 }
 
-fn spawn_here<F>(vp: &Vp, future: F, site: Site) -> Thread<F::Output>
+fn spawn_here<F>(vp: &Worker, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -113,19 +113,19 @@ where
 
 /// # Safety
 /// As for [`spawn_borrowing`]; the caller drives `vp`.
-unsafe fn spawn_borrowing_here<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
+unsafe fn spawn_borrowing_here<F: Future>(vp: &Worker, future: F, site: Site) -> Thread<F::Output> {
     let vps = vp.machine().vps.len();
     if vps > 1
-        && let Some(index) = vp.place(vps).filter(|index| *index != vp.index)
+        && let Some(index) = vp.place(vps).filter(|index| *index != vp.processor().index)
     {
         // SAFETY: the caller drives `vp`, and so owns its arena. The body is `Send`, and what it
         // borrows outlives it.
         let (frame, thread) =
-            unsafe { new_host::<false, _>(&vp.worker.arena, &vp.machine().vps[index], future, Kind::Host) };
-        vp.counters.hosts.add_one();
+            unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index].address, future, Kind::Host) };
+        vp.counters().hosts.add_one();
         vp.machine().spawned(frame, site);
         // SAFETY: this is the only token of the new frame.
-        vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
+        vp.machine().vps[index].address.push(unsafe { Ready::from_frame(frame) });
         return thread;
     }
     // SAFETY: the caller drives `vp`. The body is `Send`, and what it borrows outlives it.
@@ -165,7 +165,7 @@ unsafe fn spawn_any_in<F: Future>(
     future: F,
     site: Site,
 ) -> Thread<F::Output> {
-    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
+    let here = Worker::current().filter(|vp| ptr::eq(vp.machine(), machine));
     if let (Some(vp), None) = (here, on) {
         // SAFETY: we drive `vp`. The body and its output are `Send`, and their borrows last long
         // enough, as the caller has promised.
@@ -176,9 +176,9 @@ unsafe fn spawn_any_in<F: Future>(
             let home = machine.vps.get(index).unwrap_or_else(|| {
                 panic!("no virtual processor {index}: the machine has {}", machine.vps.len())
             });
-            (&**home, Kind::Pinned)
+            (&home.address, Kind::Pinned)
         }
-        None => (machine.any_vp(), Kind::Host),
+        None => (&machine.any_vp().address, Kind::Host),
     };
     let make = |arena: &Arena| {
         // SAFETY: the arena belongs to us: we drive its processor, or hold its lock. The body and
@@ -186,7 +186,7 @@ unsafe fn spawn_any_in<F: Future>(
         unsafe { new_host::<false, _>(arena, home, future, kind) }
     };
     let (frame, thread) = match here {
-        Some(vp) => make(&vp.worker.arena),
+        Some(vp) => make(&vp.arena),
         None => machine.with_arena(make),
     };
     machine.outside.counters.hosts.add_one_shared();
@@ -232,9 +232,9 @@ where
     F::Output: Send + 'static,
 {
     let future = future.into_future();
-    match Vp::current() {
+    match Worker::current() {
         Some(vp) => {
-            vp.counters.delayed.add_one();
+            vp.counters().delayed.add_one();
             // SAFETY: we drive `vp`. The body is `'static` and `Send`.
             unsafe { delay_body(vp, future, Location::caller()) }
         }
@@ -251,7 +251,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let home = machine.any_vp();
+    let home = &machine.any_vp().address;
     let (frame, thread) = machine.with_arena(|arena| {
         // SAFETY: the holder of the lock owns the arena. The body is `'static` and `Send`.
         unsafe { new_host::<true, _>(arena, home, *future, Kind::Host) }
@@ -266,13 +266,18 @@ where
 /// # Safety
 /// The caller drives `vp`. The body is `Send` unless `kind` is `Local`. It outlives the thread: it
 /// is `'static`, or the caller waits for the thread's end.
-pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
+pub(crate) unsafe fn spawn_body<F: Future>(
+    vp: &Worker,
+    future: F,
+    kind: Kind,
+    site: Site,
+) -> Thread<F::Output> {
     // A local thread belongs to the OS thread, and so to a spare worker's virtual processor, if one
     // drives.
-    let home = if kind == Kind::Local { vp } else { vp.principal() };
+    let home = if kind == Kind::Local { vp.bound_address() } else { &vp.processor().address };
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host::<false, _>(&vp.worker.arena, home, future, kind) };
-    vp.counters.hosts.add_one();
+    let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, home, future, kind) };
+    vp.counters().hosts.add_one();
     vp.machine().spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
     vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
@@ -284,10 +289,10 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 /// # Safety
 /// As for [`spawn_body`].
 #[inline(always)]
-pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
+pub(super) unsafe fn delay_body<F: Future>(vp: &Worker, future: F, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
     let (frame, thread) =
-        unsafe { new_host::<true, _>(&vp.worker.arena, vp.principal(), future, Kind::Host) };
+        unsafe { new_host::<true, _>(&vp.arena, &vp.processor().address, future, Kind::Host) };
     vp.machine().spawned(frame, site);
     thread
 }
@@ -297,7 +302,7 @@ pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Th
 #[inline]
 pub(super) unsafe fn new_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     future: F,
     kind: Kind,
 ) -> (NonNull<Header>, Thread<F::Output>) {
@@ -319,7 +324,7 @@ pub(super) unsafe fn new_host<const DELAYED: bool, F: Future>(
 
 unsafe fn new_boxed_host<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     future: F,
     kind: Kind,
 ) -> (NonNull<Header>, Thread<T>) {
@@ -336,7 +341,7 @@ unsafe fn new_boxed_host<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
 #[inline]
 unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     future: F,
     kind: Kind,
     vtable: &'static Vtable,
@@ -366,11 +371,11 @@ where
     F::Output: 'static,
 {
     let future = future.into_future();
-    let vp = Vp::current().expect("local threads are spawned on a thread of a machine");
+    let vp = Worker::current().expect("local threads are spawned on a thread of a machine");
     let value = Rc::new(Cell::new(None));
     let slot = Rc::clone(&value);
     let body = async move { slot.set(Some(future.await)) };
-    vp.worker.has_locals.set(true);
+    vp.bound.has_locals.set(true);
     // SAFETY: we drive `vp`. The body is `'static` and stays on this OS thread. Its result, which
     // may be dropped on any OS thread, is `()`.
     let thread = unsafe { spawn_body(vp, body, Kind::Local, Location::caller()) };
@@ -439,10 +444,8 @@ where
     F::IntoFuture: Send + 'static,
 {
     let future = future.into_future();
-    match Vp::current() {
-        Some(vp)
-            if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.worker.budget.get() >= FEW =>
-        {
+    match Worker::current() {
+        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
             // SAFETY: we drive `vp`, and the frame fits a class.
             unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
         }
@@ -455,7 +458,7 @@ where
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
 unsafe fn spawn_in_place<F: Future + Send + 'static>(
-    vp: &Vp,
+    vp: &Worker,
     future: F,
     site: Site,
     born: impl FnOnce(NonNull<Header>),
@@ -467,8 +470,8 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     // its runner. The future is moved by hand, once; a closure that owned it would cause another
     // move.
     unsafe {
-        let frame = vp.worker.arena.take(class);
-        vp.worker.parasites.add_one();
+        let frame = vp.arena.take(class);
+        vp.parasites.add_one();
         born(frame);
         span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
@@ -480,7 +483,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         if poll.is_ready() && frame.as_ref().is_fresh() {
             dies(frame);
             span::close(frame);
-            vp.worker.arena.put_back_fresh(frame, class);
+            vp.arena.put_back_fresh(frame, class);
         } else {
             // The resumer of the parasite needs its vtable.
             frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
@@ -494,23 +497,23 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
 /// # Safety
 /// The caller drives `vp` and is the frame's runner.
 #[inline(never)]
-unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
+unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: the caller drives `vp` and is the frame's runner. `running` is the spawner, which is
     // being polled below us on this stack.
     unsafe {
         if poll.is_pending() {
-            vp.counters.reified.add_one();
+            vp.counters().reified.add_one();
             let size = frame.as_ref().vtable.get().size;
-            vp.counters.reified_bytes.add_many((size - size_of::<Header>()) as u64);
-            if vp.worker.budget.get() == 0
-                && vp.simulated.is_none()
+            vp.counters().reified_bytes.add_many((size - size_of::<Header>()) as u64);
+            if vp.budget.get() == 0
+                && vp.processor().simulated.is_none()
                 && vp.machine().config.inflates
                 && frame.as_ref().state.is_notified()
             {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
-                if let Some(spawner) = vp.worker.running.get().as_ref() {
+                if let Some(spawner) = vp.running.get().as_ref() {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();
                 }
@@ -524,17 +527,17 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
 /// few would not tell a long parasite from a short one.
 const FEW: u32 = 8;
 
-impl Vp {
+impl Worker {
     /// Calls `spawn`, which polls a parasite in place. If the spawner's budget is nearly spent, the
     /// parasite gets a budget of its own.
     fn lend_budget(&self, spawn: impl FnOnce()) {
-        let spawners = self.worker.budget.get();
-        if spawners >= FEW || self.simulated.is_some() {
+        let spawners = self.budget.get();
+        if spawners >= FEW || self.processor().simulated.is_some() {
             return spawn();
         }
-        self.worker.budget.set(self.quantum());
+        self.budget.set(self.quantum());
         spawn();
-        self.worker.budget.set(spawners);
+        self.budget.set(spawners);
     }
 }
 
@@ -544,14 +547,14 @@ const PENALTY: u8 = 10;
 
 #[cold]
 #[inline(never)]
-fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
+fn spawn_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
     if !fits::<ParasiteFrame<F>>() {
         return spawn_fitting_slowly(vp, Box::pin(future), site);
     }
     spawn_fitting_slowly(vp, future, site);
 }
 
-fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
+fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
             let machine = vp.machine();
@@ -566,19 +569,19 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
             });
         }
         Spawn::Queue => {
-            vp.counters.queued.add_one();
+            vp.counters().queued.add_one();
             Kind::Parasite
         }
         Spawn::Promote => {
-            vp.counters.promoted.add_one();
+            vp.counters().promoted.add_one();
             Kind::Host
         }
     };
-    vp.worker.parasites.add_one();
+    vp.parasites.add_one();
     // SAFETY: we drive `vp`, and so own its arena. The caller has made the future fit. The new
     // frame's only token is queued.
     unsafe {
-        let frame = queued_parasite(&vp.worker.arena, vp.principal(), future, kind);
+        let frame = queued_parasite(&vp.arena, &vp.processor().address, future, kind);
         vp.machine().spawned(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }
@@ -591,7 +594,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
 /// The caller owns `arena`, and a `ParasiteFrame<F>` fits a class.
 unsafe fn queued_parasite<F: Future + Send + 'static>(
     arena: &Arena,
-    home: &Vp,
+    home: &Address,
     future: F,
     kind: Kind,
 ) -> NonNull<Header> {
@@ -612,7 +615,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
 fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
-    let home = machine.any_vp();
+    let home = &machine.any_vp().address;
     machine.outside.parasites.add_one_shared();
     // It is polled once with a waker that does nothing. If it blocks, the machine polls it again,
     // with its own waker.

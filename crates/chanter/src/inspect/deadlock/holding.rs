@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use crate::channel::{Receiver, Sender};
 use crate::frame::report::{Held, Waits};
-use crate::sched::Vp;
+use crate::sched::Worker;
 
 /// Runs `body`, which borrows `handles`, and declares to [`partial`](super::partial) that they are held here, and
 /// only here.
@@ -29,7 +29,7 @@ use crate::sched::Vp;
 pub async fn holding<H: Holds, R>(handles: H, body: impl AsyncFnOnce(&H) -> R) -> R {
     let mut body = pin!(body(&handles));
     poll_fn(|cx| {
-        if let Some(vp) = Vp::current() {
+        if let Some(vp) = Worker::current() {
             vp.answer(|waits| waits.hold(&handles));
         }
         body.as_mut().poll(cx)

@@ -21,7 +21,7 @@ pub use watchdog::Watchdog;
 
 pub use super::dump;
 use crate::frame::report::{Holder, Resource};
-use crate::sched::Vp;
+use crate::sched::Worker;
 
 /// Finds groups of threads that can never run again, while others go on, and returns one report a group. Each thread
 /// of a group waits only for the end of a member, or at channels whose senders, receivers and events all belong to
@@ -65,7 +65,7 @@ use crate::sched::Vp;
 /// Panics if the caller is on no thread of a machine. Panics if the machine does not know its threads: it was not
 /// built with [`report_deadlocks`](crate::Builder::report_deadlocks), nor for a simulation.
 pub fn partial() -> Vec<Deadlock> {
-    Vp::current().expect("asked on a thread of the machine").stuck_groups()
+    Worker::current().expect("asked on a thread of the machine").stuck_groups()
 }
 
 /// One thread of a report.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::tree::{Birth, Node, Tree};
 use super::{NAMED, ancestors};
 use crate::frame::{Header, Observer, Site, header};
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Guard, Lock};
 
@@ -127,13 +127,13 @@ impl Genealogy {
     }
 
     /// The caller's virtual processor, if it is of this machine.
-    fn here(&self) -> Option<&'static Vp> {
-        Vp::current().filter(|vp| vp.machine().genealogy().is_some_and(|own| ptr::eq(own, self)))
+    fn here(&self) -> Option<&'static Worker> {
+        Worker::current().filter(|vp| vp.machine().genealogy().is_some_and(|own| ptr::eq(own, self)))
     }
 
-    fn journal(&self, here: Option<&Vp>) -> &Lock<Vec<Entry>> {
+    fn journal(&self, here: Option<&Worker>) -> &Lock<Vec<Entry>> {
         let outside = self.journals.len() - 1;
-        &self.journals[here.map_or(outside, |vp| vp.index)].0
+        &self.journals[here.map_or(outside, |vp| vp.processor().index)].0
     }
 
     /// The threads that have not died, with all that is known of them, in the order of their births.
@@ -151,7 +151,7 @@ impl Observer for Genealogy {
     /// Records that a thread has been made in `frame`, which nobody else knows. Returns its number.
     fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
         let here = self.here();
-        let spawner = here.and_then(|vp| NonNull::new(vp.worker.running.get()));
+        let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
         let parent = spawner.map(|spawner| {
             // SAFETY: we poll the spawner, so its frame is alive.
             let number = unsafe { header::number(spawner) };

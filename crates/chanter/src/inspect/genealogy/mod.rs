@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use crate::frame::about::{body_of, name_of};
 use crate::frame::{Header, Kind, Observer, Progress, Site, header};
 use crate::machine::{Machine, MachineHandle};
-use crate::sched::{Shared, Vp};
+use crate::sched::{Shared, Worker};
 use crate::thread::{ScopedThread, Thread};
 pub(crate) use journal::{Genealogy, Living};
 pub use kin::{Kin, Threads};
@@ -57,7 +57,7 @@ const NAMED: usize = 8;
 /// # });
 /// ```
 pub fn current_thread() -> Option<Kin> {
-    let frame = NonNull::new(Vp::current()?.worker.running.get())?;
+    let frame = NonNull::new(Worker::current()?.running.get())?;
     // SAFETY: the thread is being polled here, so its frame is alive.
     Some(unsafe { kin_of(frame) })
 }

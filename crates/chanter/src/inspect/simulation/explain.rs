@@ -7,9 +7,9 @@ use super::Simulated;
 use crate::frame::report::{Gauge, Holder, Probe, Resource};
 use crate::inspect::deadlock::Deadlock;
 use crate::inspect::observe::Probes;
-use crate::sched::{self, Vp};
+use crate::sched::{self, Worker};
 
-impl Vp {
+impl Worker {
     /// Explains which thread waits on what. With `holders`, it ends the threads one by one to see what each of them
     /// holds.
     pub(super) fn explain(&self, simulated: &Simulated, holders: bool) -> Deadlock {

@@ -35,9 +35,9 @@ use crate::policy::{Policy, Ready, Reason};
 use crate::sched::policy_guard::{Payload, call};
 use crate::sched::pool::Entered;
 use crate::sched::replace::WakeSource;
+use crate::sched::run_loop::{AbortOnUnwind, Driving};
 use crate::sched::simulate::Simulate;
-use crate::sched::worker::{AbortOnUnwind, Driving};
-use crate::sched::{self, Vp};
+use crate::sched::{self, Worker};
 use crate::sync::random::{self, RandomGuard};
 use crate::thread;
 
@@ -155,7 +155,7 @@ pub(crate) struct SimulatedPolicy(pub(crate) Arc<dyn Simulation>);
 impl Policy for SimulatedPolicy {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Remote)
-            && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulation()?)))
+            && let Some((vp, simulated)) = Worker::current().and_then(|vp| Some((vp, vp.simulation()?)))
         {
             // A thread that ends wakes others when it does not run any more.
             let by = vp.running_tag().or(simulated.turn_of.get());
@@ -179,12 +179,12 @@ struct Ended;
 /// Panics if there are no alternatives.
 pub fn choose(alternatives: usize) -> Option<usize> {
     assert!(alternatives > 0, "a choice has alternatives");
-    Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
+    Worker::current()?.processor().simulated.as_ref().map(|simulated| simulated.choose(alternatives))
 }
 
 /// A number that the simulation chooses, instead of a random one.
 fn chosen(bound: usize) -> Option<usize> {
-    let simulated = Vp::current()?.simulated.as_ref()?;
+    let simulated = Worker::current()?.processor().simulated.as_ref()?;
     Some(if bound > 1 { simulated.choose(bound) } else { 0 })
 }
 
@@ -232,9 +232,9 @@ impl Simulated {
     }
 
     /// Runs one turn of a ready thread, or one jump of the clock. False: nothing will ever run again.
-    fn step(&self, vp: &Vp) -> bool {
+    fn step(&self, vp: &Worker) -> bool {
         vp.drain_inbox();
-        let is_early = vp.timers.may_help() && self.ask(false, |simulation| simulation.jumps());
+        let is_early = vp.processor().timers.may_help() && self.ask(false, |simulation| simulation.jumps());
         if is_early {
             return self.jump(vp, true);
         }
@@ -244,11 +244,11 @@ impl Simulated {
         let turn = self.turn.replace(thread.header());
         let turn_of = self.turn_of.replace(Some(tag));
         let paused = self.paused.replace(false);
-        let budget = vp.worker.budget.replace(0);
-        vp.counters.polls.add_one();
+        let budget = vp.budget.replace(0);
+        vp.counters().polls.add_one();
         // SAFETY: this OS thread drives `vp`.
         unsafe { sched::run::run(vp, thread) };
-        vp.worker.budget.set(budget);
+        vp.budget.set(budget);
         self.paused.set(paused);
         self.turn.set(turn);
         self.turn_of.set(turn_of);
@@ -256,35 +256,35 @@ impl Simulated {
         true
     }
 
-    fn jump(&self, vp: &Vp, is_early: bool) -> bool {
-        if !vp.timers.may_help() {
+    fn jump(&self, vp: &Worker, is_early: bool) -> bool {
+        if !vp.processor().timers.may_help() {
             return self.last_look(vp);
         }
         self.has_rung.set(false);
-        let Some(due) = vp.timers.next_due() else { return false };
+        let Some(due) = vp.processor().timers.next_due() else { return false };
         self.jump_to(vp, due, is_early);
         true
     }
 
     /// Fires alarms that help nobody once, when nothing else is left, since a thread may have turned away from what
     /// it waited for. If that changes nothing, nothing will.
-    fn last_look(&self, vp: &Vp) -> bool {
-        let last = vp.timers.last_due().filter(|_| !self.has_rung.replace(true));
+    fn last_look(&self, vp: &Worker) -> bool {
+        let last = vp.processor().timers.last_due().filter(|_| !self.has_rung.replace(true));
         if let Some(due) = last {
             self.jump_to(vp, due, false);
         }
         last.is_some()
     }
 
-    fn jump_to(&self, vp: &Vp, due: Instant, is_early: bool) {
+    fn jump_to(&self, vp: &Worker, due: Instant, is_early: bool) {
         let by = due.saturating_duration_since(self.now.get());
         self.note(|| Note::Jumped { by, is_early });
         self.now.set(due.max(self.now.get()));
         let mut wakes = WakeList::new();
-        vp.timers.fire(self.now.get(), &mut wakes);
-        let outer = vp.worker.cause.replace(WakeSource::Timer);
+        vp.processor().timers.fire(self.now.get(), &mut wakes);
+        let outer = vp.turn.cause.replace(WakeSource::Timer);
         catch_panic(|| wakes.queue());
-        vp.worker.cause.set(outer);
+        vp.turn.cause.set(outer);
     }
 
     /// The report of a deadlock. Channels and locks that have a number in notes keep it.
@@ -293,7 +293,7 @@ impl Simulated {
     }
 
     /// Begins a schedule. The one before may have ended with a panic of the simulation.
-    fn begin(&self, vp: &Vp) {
+    fn begin(&self, vp: &Worker) {
         self.takes_notes.set(self.simulation.takes_notes());
         self.numbers.replace(Numbers::default());
         self.choices.set(0);
@@ -305,7 +305,7 @@ impl Simulated {
     }
 
     /// Ends every thread that is left.
-    fn end(&self, vp: &Vp) {
+    fn end(&self, vp: &Worker) {
         self.ended.set(true);
         if !self.has_failed.get()
             && let Err(payload) = call(|| self.simulation.end())
@@ -315,7 +315,7 @@ impl Simulated {
         loop {
             let queued = vp.drop_queued();
             // SAFETY: this OS thread drives `vp`, and nothing is being polled.
-            let idle = unsafe { vp.worker.arena.each_in_use(&mut |frame| vp.cancel_idle(frame)) };
+            let idle = unsafe { vp.arena.each_in_use(&mut |frame| vp.cancel_idle(frame)) };
             let outside = vp.machine().with_arena(|arena| {
                 let mut frames = Vec::new();
                 // SAFETY: the lock's holder owns the arena.
@@ -365,13 +365,13 @@ impl Simulate for Simulated {
         self.ask(false, |simulation| simulation.is_in_place())
     }
 
-    fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
+    fn pause(&self, vp: &Worker, cx: &Context<'_>) -> bool {
         let own = sched::is_own(cx.waker());
         let point = |nested| {
             let thread = vp.running_tag().unwrap_or(0);
             self.ask(true, |simulation| {
                 self.has_rung.set(false);
-                let has_timer = vp.timers.may_help();
+                let has_timer = vp.processor().timers.may_help();
                 if self.has_timer.replace(has_timer) != has_timer {
                     simulation.has_timer(has_timer);
                 }
@@ -382,7 +382,7 @@ impl Simulate for Simulated {
             // Also for another executor, which may poll again at once: it is
             // thrown out of when it blocks, or ends at the next pause.
             own || !self.paused.replace(true)
-        } else if !ptr::eq(vp.worker.running.get(), self.turn.get()) {
+        } else if !ptr::eq(vp.running.get(), self.turn.get()) {
             point(true) && self.is_over()
         } else if self.paused.get() {
             // Other operations of a thread that has been told to pause.
@@ -402,7 +402,7 @@ impl Simulate for Simulated {
         self.paused.replace(false)
     }
 
-    fn step_nested(&self, vp: &Vp) {
+    fn step_nested(&self, vp: &Worker) {
         if self.is_over() {
             resume_unwind(Box::new(Ended));
         }
@@ -432,11 +432,17 @@ impl Simulate for Simulated {
         self.takes_notes.get() && !self.ended.get()
     }
 
-    fn note_birth(&self, vp: &Vp, thread: u64, site: Site, name: Option<Arc<str>>) {
+    fn note_birth(&self, vp: &Worker, thread: u64, site: Site, name: Option<Arc<str>>) {
         self.note(|| Note::Spawned { thread, by: vp.running_tag(), name, site });
     }
 
-    fn note_synchronization(&self, vp: &Vp, mut waits: Waits, winner: Option<usize>, place: Option<Place>) {
+    fn note_synchronization(
+        &self,
+        vp: &Worker,
+        mut waits: Waits,
+        winner: Option<usize>,
+        place: Option<Place>,
+    ) {
         let Some(thread) = vp.running_tag() else { return };
         self.note(|| {
             vp.name_joined(&mut waits);
@@ -453,7 +459,7 @@ impl Simulate for Simulated {
         });
     }
 
-    fn note_look(&self, vp: &Vp, waits: Waits) {
+    fn note_look(&self, vp: &Worker, waits: Waits) {
         let Some(thread) = vp.running_tag() else { return };
         let mut on = waits.list;
         if !on.is_empty() {
@@ -474,10 +480,10 @@ impl Drop for Simulated {
     }
 }
 
-impl Vp {
+impl Worker {
     /// The simulation that it belongs to.
     pub(super) fn simulation(&self) -> Option<&Simulated> {
-        self.simulated.as_ref()?.as_any().downcast_ref()
+        self.processor().simulated.as_ref()?.as_any().downcast_ref()
     }
 
     /// Cancels a thread that nobody runs or is about to run.
@@ -501,11 +507,11 @@ impl Machine {
     pub fn simulate<F: IntoFuture>(&self, future: F, explains: bool) -> Outcome<F::Output> {
         let site = Location::caller();
         let shared = self.shared();
-        let vp = &*shared.vps[0];
+        let vp = &*shared.workers[0];
         let simulated = vp.simulation().expect("the machine was built with `Builder::simulation`");
-        assert!(Vp::current().is_none(), "a simulation begins outside of every machine");
+        assert!(Worker::current().is_none(), "a simulation begins outside of every machine");
         let future = future.into_future();
-        assert!(vp.sleeper.occupy(), "one simulation at a time");
+        assert!(vp.processor().sleeper.occupy(), "one simulation at a time");
         let _entered = Entered::new(Arc::clone(shared));
         if let Some(genealogy) = shared.genealogy() {
             genealogy.clear();
@@ -560,7 +566,7 @@ impl Machine {
                 },
             })
         };
-        vp.sleeper.vacate();
+        vp.processor().sleeper.vacate();
         outcome.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }

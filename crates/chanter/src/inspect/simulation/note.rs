@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Simulated;
 use crate::frame::Header;
 use crate::frame::report::Waiting;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::simulate::Simulate;
 
 /// Something that happened in a schedule. Threads have their [tags](crate::policy::Ready::tag). Channels and locks
@@ -90,22 +90,22 @@ impl Simulated {
     }
 
     /// Notes what has become of a turn's thread, if it is not ready.
-    pub(super) fn note_turn(&self, vp: &Vp, frame: *const Header, thread: u64) {
+    pub(super) fn note_turn(&self, vp: &Worker, frame: *const Header, thread: u64) {
         // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { &*frame };
         let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
         if !lives {
             self.note(|| Note::Ended { thread });
-        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.worker.home) {
+        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.home) {
             self.note(|| Note::Blocked { thread });
         }
     }
 }
 
-impl Vp {
+impl Worker {
     /// The number of the thread that runs here.
     pub(super) fn running_tag(&self) -> Option<u64> {
         // SAFETY: the running thread is being polled by us, so its frame is alive.
-        unsafe { self.worker.running.get().as_ref() }.map(|header| header.tag.get())
+        unsafe { self.running.get().as_ref() }.map(|header| header.tag.get())
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ptr;
 
 #[cfg(feature = "tokio")]
-use crate::sched::Vp;
+use crate::sched::Worker;
 
 thread_local! {
     /// The fiber that must not be suspended now, if there is one.
@@ -22,7 +22,7 @@ pub(crate) struct Bound {
 impl Bound {
     pub(crate) fn new() -> Self {
         let fiber =
-            Vp::current().and_then(|vp| vp.worker.fibers.current()).map_or(ptr::null(), ptr::from_ref);
+            Worker::current().and_then(|vp| vp.bound.fibers.current()).map_or(ptr::null(), ptr::from_ref);
         Self { outer: BOUND.replace(fiber.cast()) }
     }
 }

@@ -18,9 +18,10 @@ use super::pool::Pool;
 use super::stack::Stack;
 use crate::frame::{Header, catch_panic, span};
 use crate::policy::Ready;
+use crate::sched::Worker;
 use crate::sched::fork::ForkScope;
+use crate::sched::limits::DEPTH;
 use crate::sched::run::{Revoked, claim, waker_of};
-use crate::sched::{DEPTH, Vp};
 use crate::sync::{os_thread, stack_local};
 use std::cell::{Cell, UnsafeCell};
 
@@ -40,7 +41,7 @@ const BESIDE: u32 = 1 << 28;
 /// on that OS thread reads it.
 pub(crate) struct FiberControl {
     frame: NonNull<Header>,
-    vp: *const Vp,
+    vp: *const Worker,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The addresses where the guard begins and ends.
     pub(crate) guard: (usize, usize),
@@ -225,23 +226,23 @@ impl FiberControl {
     /// # Errors
     /// The error of the OS, if it refuses, or if no such large stack is supported.
     pub(crate) fn begin(
-        vp: &Vp,
+        vp: &Worker,
         frame: NonNull<Header>,
         size: usize,
         name: Option<Arc<str>>,
         site: &'static Location<'static>,
     ) -> io::Result<Stack> {
         let os_thread = os_thread();
-        if vp.worker.fibers.prepared.replace(os_thread) != os_thread {
+        if vp.bound.fibers.prepared.replace(os_thread) != os_thread {
             overflow::prepare();
         }
         // SAFETY: we drive `vp`.
-        let (stack, reused) = unsafe { vp.worker.fibers.pool() }.take(size)?;
-        let counter = if reused { &vp.counters.stacks_reused } else { &vp.counters.stacks_allocated };
+        let (stack, reused) = unsafe { vp.bound.fibers.pool() }.take(size)?;
+        let counter = if reused { &vp.counters().stacks_reused } else { &vp.counters().stacks_allocated };
         counter.add_one();
         let guard = stack.guard();
         let place = stack.head();
-        let next = vp.worker.fibers.first.get();
+        let next = vp.bound.fibers.first.get();
         // SAFETY: the stack's memory is ours, and fibers in the list live.
         unsafe {
             place.write(Self {
@@ -269,15 +270,15 @@ impl FiberControl {
                 next.prev.set(place.as_ptr());
             }
         }
-        vp.worker.fibers.first.set(place.as_ptr());
+        vp.bound.fibers.first.set(place.as_ptr());
         // The fiber must not leave this OS thread any more, since values on its stack need not be
         // `Send`.
         // SAFETY: we are the thread's runner.
         let header = unsafe { frame.as_ref() };
         header.kind.set(crate::frame::Kind::Local);
         // The fiber stays with a spare worker's virtual processor, if one drives.
-        header.set_vp(vp);
-        vp.worker.has_locals.set(true);
+        header.set_address(vp.bound_address());
+        vp.bound.has_locals.set(true);
         Ok(stack)
     }
 
@@ -294,7 +295,7 @@ impl FiberControl {
             let vp = &*head.vp;
             match prev.as_ref() {
                 Some(prev) => prev.next.set(next),
-                None => vp.worker.fibers.first.set(next),
+                None => vp.bound.fibers.first.set(next),
             }
             if let Some(next) = next.as_ref() {
                 next.prev.set(prev);
@@ -302,7 +303,7 @@ impl FiberControl {
             (vp, head.name.take())
         };
         // SAFETY: we drive `vp`.
-        drop(unsafe { vp.worker.fibers.pool() }.put(stack));
+        drop(unsafe { vp.bound.fibers.pool() }.put(stack));
         drop(name);
     }
 
@@ -323,17 +324,17 @@ impl FiberControl {
         let vp = unsafe { &*self.vp };
         // Subscribers of `tracing`, which are user code, are called here and on the way back.
         self.parked.resume();
-        let outer = vp.worker.fibers.current.replace(self);
+        let outer = vp.bound.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
-        let depth = vp.worker.depth.replace(self.depth.get());
+        let depth = vp.depth.replace(self.depth.get());
         let locals = stack_local::exchange(self.locals.get());
-        let context = vp.worker.forks.change_context(self.context.get());
+        let context = vp.forks.change_context(self.context.get());
         let result = switch();
-        self.context.set(vp.worker.forks.change_context(context));
+        self.context.set(vp.forks.change_context(context));
         self.locals.set(stack_local::exchange(locals));
-        self.depth.set(vp.worker.depth.replace(depth));
+        self.depth.set(vp.depth.replace(depth));
         vp.change_stack(limit);
-        vp.worker.fibers.current.set(outer);
+        vp.bound.fibers.current.set(outer);
         self.parked.suspend();
         result
     }
@@ -341,15 +342,15 @@ impl FiberControl {
     /// Ends the fiber early: runs `unwind`, which drops the values on its stack.
     pub(crate) fn end_early(&self, unwind: impl FnOnce()) {
         self.ending.set(true);
-        // No parasite is attached on the stack from now on: see `Vp::end_local_threads`.
+        // No parasite is attached on the stack from now on: see `Worker::end_local_threads`.
         self.depth.set(DEPTH);
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
-        let running = Running { vp, outer: vp.worker.running.replace(self.frame.as_ptr()) };
+        let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
         self.below.set(running.outer);
-        self.outer.set(vp.worker.fibers.ending.replace(self));
+        self.outer.set(vp.bound.fibers.ending.replace(self));
         let unwound = self.run(|| catch_unwind(AssertUnwindSafe(unwind)));
-        vp.worker.fibers.ending.set(self.outer.get());
+        vp.bound.fibers.ending.set(self.outer.get());
         drop(running);
         // The report and the payload's destructor are user code. They run only after the fiber has
         // ceased to be current.
@@ -376,7 +377,7 @@ impl FiberControl {
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let vp = unsafe { &*self.vp };
         // A parasite that is nested on our stack may be the one that blocks.
-        let _running = Running { vp, outer: vp.worker.running.replace(self.frame.as_ptr()) };
+        let _running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
         if self.ending.get() {
             // Somebody has caught the unwinding, which begins anew.
             self.suspend();
@@ -411,7 +412,7 @@ impl FiberControl {
             local_refs.set(local_refs.get() + YIELDED);
             // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
             let vp = unsafe { &*self.vp };
-            let _running = Running { vp, outer: vp.worker.running.get() };
+            let _running = Running { vp, outer: vp.running.get() };
             self.suspend();
         } else {
             self.block(crate::sched::yield_now());
@@ -421,13 +422,13 @@ impl FiberControl {
 
 /// Restores the running thread when it is dropped, also if the stack unwinds.
 struct Running<'a> {
-    vp: &'a Vp,
+    vp: &'a Worker,
     outer: *mut Header,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.vp.worker.running.set(self.outer);
+        self.vp.running.set(self.outer);
     }
 }
 

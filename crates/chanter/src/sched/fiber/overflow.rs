@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::control::FiberControl;
-use crate::sched::Vp;
+use crate::sched::Worker;
 
 /// The size in bytes of the signal handler's stack, on an OS thread that has none.
 const HANDLERS_STACK: usize = 64 * 1024;
@@ -59,7 +59,7 @@ unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, con
     let address = unsafe { (*info).si_addr() } as usize;
     // This reads a thread-local without a destructor. An OS thread that runs a fiber has used it
     // before.
-    let head = Vp::current().and_then(|vp| vp.worker.fibers.running());
+    let head = Worker::current().and_then(|vp| vp.bound.fibers.running());
     if let Some(head) = head
         && (head.guard.0..head.guard.1).contains(&address)
     {

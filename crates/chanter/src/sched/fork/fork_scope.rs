@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::run::{self, FrameRef};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -54,12 +54,12 @@ impl Share {
     ///
     /// # Safety
     /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
+    pub(super) unsafe fn new(vp: &Worker, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
         // SAFETY: the caller drives `vp`, and promises that the job stays until the thread is determined.
         let thread = unsafe { Job::delay(job, vp, Arc::clone(&fork_scope)) };
-        vp.counters.hosts.add_one();
-        vp.counters.shared.add_one();
+        vp.counters().hosts.add_one();
+        vp.counters().shared.add_one();
         vp.machine().shares.add(&fork_scope, &thread);
         Self { thread, fork_scope }
     }

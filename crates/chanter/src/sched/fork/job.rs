@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::fork_scope::{ForkScope, Share, enqueue};
 use super::published::Published;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::run::FrameRef;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
@@ -34,7 +34,7 @@ pub(crate) struct JobTable {
     /// Makes a delayed thread that runs it, within that scope.
     ///
     /// The caller drives the virtual processor, and the job is its to share. The job outlives the thread's run.
-    pub(crate) delay: unsafe fn(&Vp, *const Job, Arc<ForkScope>) -> FrameRef,
+    pub(crate) delay: unsafe fn(&Worker, *const Job, Arc<ForkScope>) -> FrameRef,
 }
 
 impl Job {
@@ -56,7 +56,7 @@ impl Job {
     ///
     /// # Safety
     /// As for [`JobTable::delay`].
-    pub(super) unsafe fn delay(this: *const Self, vp: &Vp, fork_scope: Arc<ForkScope>) -> FrameRef {
+    pub(super) unsafe fn delay(this: *const Self, vp: &Worker, fork_scope: Arc<ForkScope>) -> FrameRef {
         // SAFETY: the caller drives `vp`, may share the job, and keeps it until the thread has run.
         unsafe { ((*this).table.delay)(vp, this, fork_scope) }
     }
@@ -283,26 +283,26 @@ impl Forks {
 /// processor that may steal it.
 #[cold]
 #[inline(never)]
-pub(crate) fn look_closer(vp: &Vp) {
-    if vp.agree_if_asked() || vp.simulated.is_some() || !vp.has_stack() {
+pub(crate) fn look_closer(vp: &Worker) {
+    if vp.agree_if_asked() || vp.processor().simulated.is_some() || !vp.has_stack() {
         return;
     }
     vp.trust_guard();
     // ORDER: INV-EXPOSED, the owner's side: the request has been taken back.
     fence(Ordering::SeqCst);
     // SAFETY: we drive `vp`.
-    unsafe { vp.worker.forks.replace_stolen() };
+    unsafe { vp.forks.replace_stolen() };
     vp.machine().wake_one(vp);
 }
 
 /// Steals a job for `stealer`, on which nothing is ready, and schedules it there. Returns whether
 /// there was one.
 ///
-/// The caller drives `stealer`.
-pub(crate) fn steal(stealer: &Vp) -> bool {
-    let exposes = |vp: &Vp| !ptr::eq(vp, stealer) && vp.worker.forks.has_exposed();
-    let spare_worker = || steal_from(stealer.machine().find_spare_worker(exposes)?, stealer);
-    let stolen = others(stealer).find_map(|victim| steal_from(victim, stealer)).or_else(spare_worker);
+/// The caller is `stealer`.
+pub(crate) fn steal(stealer: &Worker) -> bool {
+    let exposes = |other: &Worker| !ptr::eq(other, stealer) && other.forks.has_exposed();
+    let spare_worker = || steal_from(stealer.machine().find_spare_worker(&exposes)?, stealer);
+    let stolen = others(stealer).find_map(|target| steal_from(target, stealer)).or_else(spare_worker);
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
 }
 
@@ -310,16 +310,17 @@ pub(crate) fn steal(stealer: &Vp) -> bool {
 /// which has not begun. If the stolen job turns out to be an unrelated one, it is scheduled here,
 /// and the result is `None`.
 ///
-/// The caller drives `stealer`.
-pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
+/// The caller is `stealer`.
+pub(super) fn steal_within(stealer: &Worker, ancestor: &Arc<ForkScope>) -> Option<FrameRef> {
     let shares = &stealer.machine().shares;
-    let seems_within = |victim: &Vp| {
-        let within = victim.worker.forks.within.load(Ordering::Relaxed);
-        within != 0 && victim.worker.forks.has_exposed() && shares.is_within(within, ancestor)
+    let seems_within = |target: &Worker| {
+        let within = target.forks.within.load(Ordering::Relaxed);
+        within != 0 && target.forks.has_exposed() && shares.is_within(within, ancestor)
     };
-    let spare_worker = || stealer.machine().find_spare_worker(|vp| !ptr::eq(vp, stealer) && seems_within(vp));
-    let victim = others(stealer).find(|vp| seems_within(vp)).or_else(spare_worker)?;
-    let (thread, fork_scope) = steal_from(victim, stealer)?;
+    let is_wanted = |other: &Worker| !ptr::eq(other, stealer) && seems_within(other);
+    let spare_worker = || stealer.machine().find_spare_worker(&is_wanted);
+    let target = others(stealer).find(|other| seems_within(other)).or_else(spare_worker)?;
+    let (thread, fork_scope) = steal_from(target, stealer)?;
     if !fork_scope.is_within(ancestor) {
         enqueue(&thread);
         return None;
@@ -327,25 +328,24 @@ pub(super) fn steal_within(stealer: &Vp, ancestor: &Arc<ForkScope>) -> Option<Fr
     Some(thread)
 }
 
-/// All virtual processors except the caller's, in order from its successor on, without those of
-/// spare workers.
-fn others(stealer: &Vp) -> impl Iterator<Item = &Vp> {
-    let (before, after) = stealer.machine().vps.split_at(stealer.index);
-    after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, stealer))
+/// All regular workers except the caller, in order from its successor on.
+fn others(stealer: &Worker) -> impl Iterator<Item = &Worker> {
+    let (before, after) = stealer.machine().workers.split_at(stealer.index());
+    after.iter().chain(before).map(|worker| &**worker).filter(|worker| !ptr::eq(*worker, stealer))
 }
 
 /// Steals the published job. Returns its thread, which is delayed, and its fork scope.
-fn steal_from(victim: &Vp, stealer: &Vp) -> Option<(FrameRef, Arc<ForkScope>)> {
-    let job = victim.worker.forks.published.steal();
+fn steal_from(target: &Worker, stealer: &Worker) -> Option<(FrameRef, Arc<ForkScope>)> {
+    let job = target.forks.published.steal();
     if job.is_null() {
         return None;
     }
     // ORDER: INV-EXPOSED, the stealer's side: the job has been taken out.
     fence(Ordering::SeqCst);
-    victim.ask_closer_look();
+    target.ask_closer_look();
     // SAFETY: INV-EXPOSED: the job is ours, and alive until its owner sees the share. INV-CONTEXT:
     // its context outlives the jobs that are forked within it, so it is alive, too. The callers
-    // drive `stealer`.
+    // are `stealer`.
     unsafe {
         let share = Share::new(stealer, job, ForkScope::again((*job).context.get()));
         let stolen = (share.thread.clone(), Arc::clone(&share.fork_scope));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fork_scope::Share;
 use super::job::{Job, steal_within};
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::run::demand;
 
 /// The number of looks of a waiter before it sleeps between them.
@@ -19,7 +19,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(1);
 /// The owner of a job that is not its own any more waits until the thread is determined that has it.
 ///
 /// The caller drives `vp`.
-pub(crate) fn wait_for(vp: &Vp, job: &Job) {
+pub(crate) fn wait_for(vp: &Worker, job: &Job) {
     let share = until_shared(job);
     until_determined(vp, &share);
 }
@@ -41,7 +41,7 @@ fn until_shared(job: &Job) -> Box<Share> {
 
 /// Runs `share`'s job if nobody has begun it. Otherwise waits for its end, and meanwhile runs jobs
 /// that were forked within it.
-fn until_determined(vp: &Vp, share: &Share) {
+fn until_determined(vp: &Worker, share: &Share) {
     let machine = vp.machine();
     // SAFETY: the handle holds a reference.
     unsafe { demand(share.thread.frame()) };

@@ -26,7 +26,7 @@ use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::{Shared, Vp, checkpoint};
+use super::super::{Processor, Shared, Worker, checkpoint};
 use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
@@ -48,7 +48,7 @@ static IS_ASLEEP: process::AtomicBool = process::AtomicBool::new(true);
 struct Watch {
     machines: Vec<Watched>,
     /// Turns that were asked to end, and may go on.
-    asked: Vec<(*const Vp, u64)>,
+    asked: Vec<(*const Worker, u64)>,
     is_started: bool,
 }
 
@@ -77,7 +77,7 @@ fn quantum_beside(quantum: Duration, beside: u32) -> Duration {
 /// The turn that was seen last on a virtual processor.
 #[derive(Clone, Copy)]
 struct Turn {
-    holder: *const Vp,
+    holder: *const Worker,
     number: u64,
     since: Instant,
     asked: Option<Instant>,
@@ -121,9 +121,9 @@ fn wake_now(machine: &Shared) {
         return;
     }
     if !machine.hand_offs.is_watched.swap(true, Ordering::Relaxed) {
-        let turns = vec![Turn::none(); machine.vps.len()];
-        let workers = vec![Usage::unknown(Instant::now()); machine.vps.len()];
-        let beside = vec![0; machine.vps.len()];
+        let turns = vec![Turn::none(); machine.workers.len()];
+        let workers = vec![Usage::unknown(Instant::now()); machine.workers.len()];
+        let beside = vec![0; machine.workers.len()];
         watch.machines.push(Watched { machine, turns, aside: Vec::new(), workers, beside, sleeps: 0 });
     }
     IS_ASLEEP.store(false, process::Ordering::SeqCst);
@@ -143,7 +143,7 @@ pub(crate) fn forget(machine: &Shared) {
     let mut watch = watch();
     watch.machines.retain(|watched| !ptr::eq(watched.machine, machine));
     // SAFETY: they belong to machines that have not ended.
-    watch.asked.retain(|(vp, _)| !ptr::eq(unsafe { &**vp }.machine(), machine));
+    watch.asked.retain(|(worker, _)| !ptr::eq(unsafe { &**worker }.machine(), machine));
 }
 
 fn run() {
@@ -182,10 +182,10 @@ fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
     watch
 }
 
-impl Vp {
-    fn ask_to_yield(&self, turn: u64, asked: &mut Vec<(*const Self, u64)>) {
+impl Worker {
+    fn ask_to_yield(&self, turn: u64, asked: &mut Vec<(*const Worker, u64)>) {
         // ORDER: Relaxed: a request that is seen late is served late.
-        self.worker.asked_turn.store(turn, Ordering::Relaxed);
+        self.turn.asked.store(turn, Ordering::Relaxed);
         asked.push((self, turn));
     }
 }
@@ -202,14 +202,14 @@ impl Watch {
             // for the lock.
             let machine = unsafe { &*watched.machine };
             let Some(quantum) = machine.hand_offs.after else { continue };
-            let sleeps = machine.vps.iter().map(|vp| vp.counters.sleeps.get()).sum();
+            let sleeps = machine.workers.iter().map(|worker| worker.sleeps()).sum();
             is_busy |= machine.idle.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
             let mut wait = quantum / 2;
             let Watched { turns, workers, beside, .. } = watched;
-            for (((vp, turn), worker), beside) in machine.vps.iter().zip(turns).zip(workers).zip(beside) {
+            for (((leader, turn), usage), beside) in machine.leaders().zip(turns).zip(workers).zip(beside) {
                 let patience = quantum_beside(quantum, *beside);
-                wait = wait.min(turn.look(vp, now, (quantum, patience), worker, asked));
+                wait = wait.min(turn.look(leader, now, (quantum, patience), usage, asked));
             }
             watched.look_aside(machine, now, quantum, asked);
             // A spare worker for a worker that computes has to be told when that stops.
@@ -217,7 +217,7 @@ impl Watch {
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
         // SAFETY: they belong to machines that have not ended.
-        asked.retain(|(vp, turn)| unsafe { &**vp }.counters.polls.get() == *turn);
+        asked.retain(|(worker, turn)| unsafe { &**worker }.turn.number.get() == *turn);
         checkpoint::tell(!asked.is_empty());
         (next, is_busy)
     }
@@ -230,26 +230,26 @@ impl Watched {
         machine: &Shared,
         now: Instant,
         quantum: Duration,
-        asked: &mut Vec<(*const Vp, u64)>,
+        asked: &mut Vec<(*const Worker, u64)>,
     ) {
         let spare_workers = machine.spare_workers();
         self.aside.resize(spare_workers.len(), Turn::none());
-        for ((beside, vp), worker) in self.beside.iter_mut().zip(&machine.vps).zip(&mut self.workers) {
-            *beside = u32::from(worker.look_aside(vp, now));
+        for ((beside, worker), usage) in self.beside.iter_mut().zip(&machine.workers).zip(&mut self.workers) {
+            *beside = u32::from(usage.look_aside(worker, now));
         }
         for (spare_worker, turn) in spare_workers.iter().zip(&mut self.aside) {
-            let vp = &*spare_worker.vp;
-            turn.look_aside(vp, now, quantum, asked);
-            self.beside[vp.index] += u32::from(!turn.holder.is_null() && turn.usage.look_aside(vp, now));
+            turn.look_aside(spare_worker, now, quantum, asked);
+            let computes = !turn.holder.is_null() && turn.usage.look_aside(spare_worker, now);
+            self.beside[spare_worker.seat.index] += u32::from(computes);
         }
         drop(spare_workers);
-        for (vp, beside) in machine.vps.iter().zip(&self.beside) {
+        for (leader, beside) in machine.leaders().zip(&self.beside) {
             let computes = *beside > 0;
-            if vp.spare.computes_aside.load(Ordering::Relaxed) != computes {
-                vp.spare.computes_aside.store(computes, Ordering::Relaxed);
+            if leader.handed.computes_aside.load(Ordering::Relaxed) != computes {
+                leader.handed.computes_aside.store(computes, Ordering::Relaxed);
                 if !computes {
                     // The core is free: there may be work elsewhere.
-                    vp.notify();
+                    leader.notify();
                 }
             }
         }
@@ -261,8 +261,8 @@ impl Usage {
         Self { at, used: None }
     }
 
-    fn of(vp: &Vp, at: Instant) -> Self {
-        Self { at, used: os_thread::used(vp.worker.os_thread.load(Ordering::Relaxed)) }
+    fn of(worker: &Worker, at: Instant) -> Self {
+        Self { at, used: os_thread::used(worker.seat.os_thread.load(Ordering::Relaxed)) }
     }
 
     /// How long the thread has had a core between the two moments.
@@ -275,18 +275,18 @@ impl Usage {
         self.until(later).is_some_and(|used| used >= later.at.saturating_duration_since(self.at) / 2)
     }
 
-    /// Whether `vp` has lost its processor and has computed since the last look, or waits for a core to do so.
-    fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
-        if !vp.principal().ownership.is_taken_from(&vp.owner) {
+    /// Whether `worker` has lost its processors and has computed since the last look, or waits for a core to do so.
+    fn look_aside(&mut self, worker: &Worker, now: Instant) -> bool {
+        if !worker.ownership().is_taken_from(&worker.owner) {
             return false;
         }
         if self.at == now {
             // It has just been looked at.
-            return vp.principal().spare.computes_aside.load(Ordering::Relaxed);
+            return worker.leader().handed.computes_aside.load(Ordering::Relaxed);
         }
-        let later = Self::of(vp, now);
+        let later = Self::of(worker, now);
         let computes = self.computed_until(&later)
-            || os_thread::is_runnable(vp.worker.os_thread.load(Ordering::Relaxed));
+            || os_thread::is_runnable(worker.seat.os_thread.load(Ordering::Relaxed));
         *self = later;
         computes
     }
@@ -305,14 +305,21 @@ impl Turn {
     }
 
     /// Asks a long turn of a driver without its processor to end, so that the driver comes back.
-    fn look_aside(&mut self, vp: &Vp, now: Instant, quantum: Duration, asked: &mut Vec<(*const Vp, u64)>) {
-        let number = vp.counters.polls.get();
-        if !vp.is_away() || !vp.sleeper.is_awake() {
+    fn look_aside(
+        &mut self,
+        worker: &Worker,
+        now: Instant,
+        quantum: Duration,
+        asked: &mut Vec<(*const Worker, u64)>,
+    ) {
+        let number = worker.turn.number.get();
+        if !worker.is_away() || !worker.sleeper().is_awake() {
             self.holder = ptr::null();
         } else if self.holder.is_null() || self.number != number {
-            *self = Self { holder: vp, number, since: now, usage: Usage::of(vp, now), ..Self::none() };
+            *self =
+                Self { holder: worker, number, since: now, usage: Usage::of(worker, now), ..Self::none() };
         } else if self.asked.is_none() && now.duration_since(self.since) >= quantum {
-            vp.ask_to_yield(number, asked);
+            worker.ask_to_yield(number, asked);
             self.asked = Some(now);
         }
     }
@@ -321,27 +328,22 @@ impl Turn {
     /// is handed off after `patience`.
     fn look(
         &mut self,
-        vp: &Vp,
+        leader: &Processor,
         now: Instant,
         (quantum, patience): (Duration, Duration),
-        worker: &mut Usage,
-        asked: &mut Vec<(*const Vp, u64)>,
+        regular: &mut Usage,
+        asked: &mut Vec<(*const Worker, u64)>,
     ) -> Duration {
-        let seen = if vp.sleeper.is_awake() && !vp.core.is_down.load(Ordering::Relaxed) {
-            vp.with_holder(|holder| (ptr::from_ref(holder), holder.counters.polls.get()))
-        } else {
-            None
-        };
-        let Some((holder, number)) = seen else {
+        let is_awake = leader.sleeper.is_awake() && !leader.handed.is_down.load(Ordering::Relaxed);
+        let Some(holder) = leader.ownership.owner().filter(|_| is_awake) else {
             self.holder = ptr::null();
             return quantum / 2;
         };
+        let number = holder.turn.number.get();
         if !ptr::eq(self.holder, holder) || self.number != number {
             *self = Self { holder, number, since: now, ..Self::none() };
             return quantum / 2;
         }
-        // SAFETY: the holder belongs to a machine that has not ended.
-        let holder = unsafe { &*holder };
         if self.unbegun || now.duration_since(self.since) < quantum {
             return quantum / 2;
         }
@@ -360,15 +362,15 @@ impl Turn {
         }
         let usage = Usage::of(holder, now);
         if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
-            && os_thread::is_runnable(holder.worker.os_thread.load(Ordering::Relaxed))
+            && os_thread::is_runnable(holder.seat.os_thread.load(Ordering::Relaxed))
         {
             // It waits for a core.
             (self.asked, self.usage) = (Some(now), usage);
             return grace;
         }
-        if let Some((spare_worker, number)) = vp.hand_off(holder, self.usage.computed_until(&usage)) {
-            if ptr::eq(holder, vp) {
-                *worker = usage;
+        if let Some((spare_worker, number)) = leader.hand_off(holder, self.usage.computed_until(&usage)) {
+            if !holder.is_spare() {
+                *regular = usage;
             }
             *self = Self { holder: spare_worker, number, since: now, unbegun: true, ..Self::none() };
         }

@@ -1,8 +1,8 @@
-//! The ownership of a virtual processor: the right to use what is ready on it.
+//! The ownership of processors: the right to use what is ready on them.
 //!
-//! One *owner* at a time (the `holder`) uses what a virtual processor schedules: its policy, the threads to run soon,
-//! its sleeper, poller and inbox. The owner is the processor's own driver, or a spare worker while that driver does
-//! not come back. It uses these things a few dozen times a microsecond. The processor is passed on a few hundred
+//! One *owner* at a time (the `holder`) uses what a processor schedules: its policy, the threads to run soon, its sleeper,
+//! poller and inbox. The owner is the regular worker, or a spare worker while the regular one does not come back. A worker
+//! that runs several processors in turn owns all of them, or none. It uses these things a few dozen times a microsecond. The processor is passed on a few hundred
 //! times a second at most.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!            inside := none, if nothing is nested                   no: I am away
 //!   passer:  (one at a time)  holder := NOBODY;  heavy fence;  is the old holder inside?
 //!            yes: holder := the old one, and nothing has happened
-//!            no:  move what is its own;  holder := the new one
+//!            no:  prepare them for the new one;  holder := the new one
 //! ```
 //!
 //! INV-PROCESSOR: this is INV-OWNER of `sync/owner.rs`, where the thing is the ownership. The holder touches what is
@@ -21,19 +21,20 @@
 //! the passer gave up, or if the processor has come back. In the last case Acquire shows it all that happened
 //! meanwhile.
 //!
-//! Uses nest: a policy that is called may spawn threads, and a driver that fires timers wakes some. Such outer uses are
+//! Uses nest: a policy that is called may spawn threads, and a worker that fires timers wakes some. Such outer uses are
 //! counted (`nest`), and while there are any nothing lowers `inside`. Only these are counted. A count of all uses
 //! would be a chain of loads and stores through one place, which takes longer than a switch between threads. A fiber
 //! may be suspended in the middle of a use; the ownership stays then.
 //!
-//! A driver that finds itself away must not wait for the ownership in the middle of an outer use.
+//! A worker that finds itself away must not wait for the ownership in the middle of an outer use.
 
 use std::ptr;
 
+use super::super::Worker;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Cell, Lock, Mark, fence_pair, order, spin};
 
-/// The ownership of one virtual processor.
+/// The ownership of the processors that one worker runs.
 #[derive(Debug)]
 pub(crate) struct Ownership {
     /// The present owner. Null: there is none, or a passer is at work.
@@ -42,16 +43,19 @@ pub(crate) struct Ownership {
     passing: Lock<()>,
 }
 
-/// A driver, as one that may own a processor.
+/// A worker, as one that may own processors.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    /// Set while a use of the ownership is under way. The driver alone writes it.
+    /// Set while a use of the ownership is under way. The worker alone writes it.
     inside: Mark,
-    /// Number of outer uses under way, for the driver alone: calls of policies count 1, all others [`HOLD`].
+    /// Number of outer uses under way, for the worker alone: calls of policies count 1, all others [`HOLD`].
     nest: Cell<u32>,
+    /// The worker whose part this is.
+    worker: Cell<*const Worker>,
 }
 
-// SAFETY: the driver alone touches `nest`; the other field is `Sync`.
+// SAFETY: the worker alone touches `nest`. `worker` is set before others see it, and is to a part of the machine, which is
+// `Sync`. The other field is `Sync`.
 unsafe impl Sync for Owner {}
 
 /// One outer use that is not a call of a policy.
@@ -59,7 +63,12 @@ const HOLD: u32 = 1 << 16;
 
 impl Owner {
     pub(crate) fn new() -> Self {
-        Self { inside: Mark::new(), nest: Cell::new(0) }
+        Self { inside: Mark::new(), nest: Cell::new(0), worker: Cell::new(ptr::null()) }
+    }
+
+    /// Says whose part it is. Called once, before others see it.
+    pub(crate) fn belong_to(&self, worker: &Worker) {
+        self.worker.set(worker);
     }
 
     /// Begins a use of the ownership. True: it is ours until [`exit`](Self::exit).
@@ -146,7 +155,7 @@ impl Ownership {
         Self { holder: AtomicPtr::new(ptr::null_mut()), passing: Lock::new(()) }
     }
 
-    /// Gives an empty ownership to the new driver.
+    /// Gives an empty ownership to its first owner.
     pub(crate) fn assign(&self, first: &Owner) {
         self.holder.store(ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
     }
@@ -155,6 +164,13 @@ impl Ownership {
     pub(crate) fn vacate(&self) {
         let _one = self.passing.lock();
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// The worker that owns it, if there is one (a hint).
+    pub(crate) fn owner(&self) -> Option<&Worker> {
+        // SAFETY: the machine keeps its workers, of which owners are parts, for as long as its processors, of which this is a
+        // part. An owner knows its worker before it is given anything.
+        unsafe { Some(&*self.holder.load(Ordering::Relaxed).as_ref()?.worker.get()) }
     }
 
     /// Whether another than `owner` holds it (a hint).
@@ -169,7 +185,7 @@ impl Ownership {
     }
 
     /// Passes the ownership on, if `from` holds it and is not inside; any OS thread may call. In between the caller
-    /// has it, and `hand` moves what is the holder's own.
+    /// has it, and `hand` changes what only the owner may change.
     pub(crate) fn pass(&self, from: &Owner, to: &Owner, hand: impl FnOnce()) -> bool {
         let _one = self.passing.lock();
         // `holder` is written under the lock, so this is no mere hint.

@@ -1,145 +1,259 @@
-//! Spare workers: they drive a virtual processor while its worker does not.
+//! Spare workers: they run processors while the regular worker does not.
 
+use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
-use super::super::Vp;
+use super::super::address::Address;
 use super::super::reactor::Reactor;
-use super::super::worker::Driving;
+use super::super::run_loop::Driving;
+use super::super::sleep::{Sleeper, Wake};
+use super::super::{Processor, Worker};
 use super::MOST;
-use crate::frame::Home;
-use crate::policy::Fifo;
-use crate::sync::AliasedBox;
-use crate::sync::atomic::Ordering;
+use crate::frame::{Home, Kind};
+use crate::policy::{Ready, ReadyQueue};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{AliasedBox, Cell};
 
 /// Time after which the OS thread of an idle spare worker ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A spare worker: it works for the same virtual processor all its life.
-pub(crate) struct SpareWorker {
-    /// The spare worker's own `Vp`: it is its own leader, and its threads point to it.
-    pub(crate) vp: AliasedBox<Vp>,
+/// What only a spare worker has. It works for the same regular worker all its life.
+pub(crate) struct Spare {
+    /// The address of the threads that are bound to its OS thread.
+    pub(crate) address: Address,
+    /// Tells those that wake it whether it sleeps.
+    pub(crate) sleeper: Sleeper,
+    /// Where it sleeps while it owns nothing. It watches nothing, so that a spare worker that was needed once keeps no
+    /// descriptors.
+    pub(crate) parker: Reactor,
+    /// Ready threads that are bound to its OS thread. Its own.
+    own: UnsafeCell<ReadyQueue>,
+    /// Whether the last turn was one of these.
+    own_turn: Cell<bool>,
+    /// Whether it has neither processors nor threads of its own.
+    pub(crate) is_free: AtomicBool,
+    /// Whether it has been free for long, so that its OS thread ends.
+    is_over: Cell<bool>,
 }
 
-impl SpareWorker {
-    /// One more spare worker for `principal`. It sleeps in its principal's poller while it owns the processor. Its
-    /// own poller watches nothing, so that a spare worker that was needed once keeps no descriptors.
-    fn new(principal: &Vp) -> Self {
-        // Never asked: a spare worker calls its principal's policy.
-        let policy = Box::new(Fifo::new());
-        let mut vp =
-            Vp::new(principal.index, policy, Reactor::parker(), None, principal.worker.channels.layout());
-        vp.worker.home = Home::nowhere();
-        let vp = AliasedBox::new(vp);
-        vp.machine.set(principal.machine.get());
-        vp.principal.set(principal);
-        vp.leader.set(vp.as_ptr());
-        vp.spare.is_free.store(true, Ordering::Relaxed);
-        // Its frames name the principal.
-        vp.worker.arena.belong_to(principal.opaque());
-        if let Some(observer) = principal.machine().observer() {
-            vp.worker.arena.tell(observer);
+impl Spare {
+    fn new() -> Self {
+        Self {
+            address: Address::new(),
+            sleeper: Sleeper::new_vacant(),
+            parker: Reactor::parker(),
+            own: UnsafeCell::new(ReadyQueue::new()),
+            own_turn: Cell::new(false),
+            is_free: AtomicBool::new(true),
+            is_over: Cell::new(false),
         }
-        Self { vp }
+    }
+
+    /// Queues a thread that is bound to the caller's OS thread.
+    pub(super) fn push_own(&self, thread: Ready) {
+        // SAFETY: the worker itself calls; the borrow ends here.
+        unsafe { &mut *self.own.get() }.push_back(thread);
+    }
+
+    /// The next of the threads that are bound to the caller's OS thread.
+    fn pop_own(&self) -> Option<Ready> {
+        for thread in self.address.take_all() {
+            self.push_own(thread);
+        }
+        // SAFETY: the worker itself calls; the borrow ends here.
+        unsafe { &mut *self.own.get() }.pop_front()
+    }
+
+    /// Ends the threads that are bound to the caller's OS thread and ready. Returns whether there were any.
+    pub(crate) fn drop_own(&self) -> bool {
+        let mut any = false;
+        while let Some(thread) = self.pop_own() {
+            any = true;
+            drop(thread);
+        }
+        any
     }
 }
 
-impl Vp {
-    /// Passes this virtual processor from `holder`, which does not come back, to a spare worker. `computes` says
-    /// whether `holder` computes. Returns the spare worker, and the number of its last turn. The caller keeps the
-    /// machine from ending.
-    pub(super) fn hand_off(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
-        if holder.owner.is_inside() {
-            return None;
+impl Worker {
+    /// One more spare worker for the processors that `leader` leads. It sleeps in their poller while it owns them.
+    fn new_spare(leader: &Processor) -> AliasedBox<Self> {
+        let machine = leader.machine();
+        let regular = leader.regular_worker();
+        let mut worker =
+            Self::new(leader.index, machine.workers.len(), machine.vps.len(), regular.channels.layout());
+        worker.home = Home::nowhere();
+        worker.spare = Some(Spare::new());
+        let worker = AliasedBox::new(worker);
+        worker.belong_to(leader);
+        if let Some(spare) = &worker.spare {
+            spare.address.belong_to(leader, &worker);
         }
-        let machine = self.machine();
-        let spare_worker = self.free_spare_worker()?;
-        // The spare worker is free, so the number does not change.
-        let number = spare_worker.counters.polls.get();
-        let mut slept = false;
-        let is_passed = self.ownership.pass(&holder.owner, &spare_worker.owner, || {
-            spare_worker.spare.is_free.store(false, Ordering::Relaxed);
-            self.spare.computes_aside.store(computes, Ordering::Relaxed);
-            slept = spare_worker.take_over(holder);
-        });
-        if !is_passed {
-            return None;
+        if let Some(observer) = machine.observer() {
+            worker.arena.tell(observer);
         }
-        machine.record().pass(self.index);
-        if slept {
-            self.reactor.notify();
-        }
-        spare_worker.notify();
-        Some((spare_worker, number))
+        worker
     }
 
-    fn free_spare_worker(&self) -> Option<&Self> {
-        let mut spare_workers = self.machine().spare_workers();
-        let is_free = |other: &SpareWorker| {
-            // ORDER: Acquire, with the Release in `rest_aside`: what it did before it became free is visible here.
-            std::ptr::eq(other.vp.principal(), self) && other.vp.spare.is_free.load(Ordering::Acquire)
-        };
-        let index = match spare_workers.iter().position(is_free) {
-            Some(index) => index,
-            None if spare_workers.len() >= MOST => return None,
-            None => {
-                spare_workers.push(SpareWorker::new(self));
-                self.machine().hand_offs.has_spare_workers.store(true, Ordering::Relaxed);
-                spare_workers.len() - 1
+    /// Wakes this worker, or starts its OS thread.
+    pub(crate) fn notify(&self) {
+        if self.is_spare() { self.notify_spare() } else { self.leader().notify() }
+    }
+
+    /// Wakes a spare worker, or starts its OS thread: a thread that is bound to it is ready, or it has been given
+    /// processors.
+    pub(crate) fn notify_spare(&self) {
+        let Some(spare) = &self.spare else { return };
+        match spare.sleeper.wake() {
+            Wake::Nothing => (),
+            Wake::Notify => {
+                // It sleeps in the poller of its processors, or in its own.
+                self.leader().reactor.notify();
+                spare.parker.notify();
             }
-        };
-        let spare_worker: *const Self = spare_workers[index].vp.as_ptr();
-        // SAFETY: spare workers live until the machine's memory goes.
-        Some(unsafe { &*spare_worker })
+            Wake::Start => self.machine().start_worker(self),
+        }
     }
 
     /// Runs on the OS thread of a spare worker.
-    pub(crate) fn spare_worker(&self) {
+    pub(crate) fn run_as_spare(&self, spare: &Spare) {
+        let machine = self.machine();
         loop {
-            self.spare.is_over.set(false);
+            spare.is_over.set(false);
             {
                 let driving = Driving::new(self);
-                driving.run_until(&|| self.machine().is_closing() || self.spare.is_over.get());
-                if self.machine().is_closing() {
-                    // The threads left in the queues go to the worker, or end with the machine.
+                driving.run_until(&|| machine.is_closing() || spare.is_over.get());
+                if machine.is_closing() {
+                    // The threads left in the queues go to the regular worker, or end with the machine.
                     driving.end_local_threads();
                 }
             }
-            self.worker.fibers.shrink();
-            self.worker.channels.shrink();
-            self.sleeper.vacate();
-            // INV-SLEEP: the processor is given to us before we are woken.
-            if self.machine().is_closing() || !self.is_needed() || !self.sleeper.occupy() {
+            self.bound.fibers.shrink();
+            self.channels.shrink();
+            spare.sleeper.vacate();
+            // INV-SLEEP: the processors are given to us before we are woken.
+            if machine.is_closing() || !self.is_needed(spare) || !spare.sleeper.occupy() {
                 return;
             }
         }
     }
 
-    /// Driver of a spare worker that does not own the processor: waits for it, or for one of its own threads. If
-    /// neither comes for [`IDLE`], the spare worker's OS thread ends.
+    /// The next thread that is bound to this spare worker, every other turn. The caller is inside.
     #[cold]
-    pub(crate) fn rest_aside(&self, over: &dyn Fn() -> bool) {
+    pub(crate) fn next_bound(&self) -> Option<Ready> {
+        let spare = self.spare.as_ref()?;
+        let is_own_turn = !spare.own_turn.get();
+        spare.own_turn.set(is_own_turn);
+        if is_own_turn { spare.pop_own() } else { None }
+    }
+
+    /// Runs one of the threads that are bound to this spare worker, which owns no processors.
+    pub(super) fn run_own(&self) -> bool {
+        let Some(thread) = self.spare.as_ref().and_then(Spare::pop_own) else { return false };
+        self.budget.set(self.processor().traits.quantum());
+        self.run(thread);
+        true
+    }
+
+    /// Waits for processors, or for a thread that is bound to this spare worker, which owns none. If neither comes for
+    /// [`IDLE`], its OS thread ends.
+    #[cold]
+    pub(crate) fn park_aside(&self, over: &dyn Fn() -> bool) {
+        let Some(spare) = &self.spare else { return };
         // A nested scheduler has the thread below it on the stack.
-        let has_own = !self.worker.running.get().is_null() || self.has_own();
+        let has_own = !self.running.get().is_null() || self.has_own();
         if !has_own {
             // ORDER: Release, with the Acquire in `free_spare_worker`: all that we did comes before what is given to
             // us.
-            self.spare.is_free.store(true, Ordering::Release);
+            spare.is_free.store(true, Ordering::Release);
         }
-        self.sleeper.announce();
+        spare.sleeper.announce();
         let begun = Instant::now();
-        if !over() && !self.is_needed() {
-            self.counters.sleeps.add_one();
-            self.reactor.poll(if has_own { None } else { Some(IDLE) });
+        if !over() && !self.is_needed(spare) {
+            self.counters().sleeps.add_one();
+            spare.parker.poll(if has_own { None } else { Some(IDLE) });
         }
-        self.sleeper.rise();
-        if !has_own && begun.elapsed() >= IDLE && !self.is_needed() {
-            self.spare.is_over.set(true);
+        spare.sleeper.rise();
+        if !has_own && begun.elapsed() >= IDLE && !self.is_needed(spare) {
+            spare.is_over.set(true);
         } else {
             self.begin_to_be_busy();
         }
     }
 
-    fn is_needed(&self) -> bool {
-        !self.inbox.is_empty() || !self.is_away()
+    fn is_needed(&self, spare: &Spare) -> bool {
+        !spare.address.inbox.is_empty() || !self.is_away()
+    }
+
+    /// Whether threads are bound to the OS thread of this spare worker.
+    fn has_own(&self) -> bool {
+        if !self.bound.has_locals.get() {
+            return false;
+        }
+        if !self.bound.fibers.is_empty() {
+            return true;
+        }
+        // SAFETY: this OS thread owns the arena.
+        let frames = unsafe { self.arena.frames_in_use() };
+        let has_own = frames.into_iter().any(|frame| {
+            // SAFETY: in use; `Local` frames are freed by us alone while they
+            // are not complete.
+            let header = unsafe { frame.as_ref() };
+            header.kind.get() == Kind::Local && !header.state.is_complete()
+        });
+        self.bound.has_locals.set(has_own);
+        has_own
+    }
+}
+
+impl Processor {
+    /// Passes the processors that this one leads from `owner`, which does not come back, to a spare worker. `computes` says
+    /// whether `owner` computes. Returns the spare worker, and the number of its last turn. The caller keeps the
+    /// machine from ending.
+    pub(super) fn hand_off(&self, owner: &Worker, computes: bool) -> Option<(&Worker, u64)> {
+        if owner.owner.is_inside() {
+            return None;
+        }
+        let to = self.free_spare_worker()?;
+        let spare = to.spare.as_ref()?;
+        // The spare worker is free, so the number does not change.
+        let number = to.turn.number.get();
+        let mut slept = false;
+        let is_passed = self.ownership.pass(&owner.owner, &to.owner, || {
+            spare.is_free.store(false, Ordering::Relaxed);
+            self.handed.computes_aside.store(computes, Ordering::Relaxed);
+            slept = self.wake_for_new_owner();
+        });
+        if !is_passed {
+            return None;
+        }
+        self.machine().record().pass(self.index);
+        if slept {
+            self.reactor.notify();
+        }
+        to.notify_spare();
+        Some((to, number))
+    }
+
+    fn free_spare_worker(&self) -> Option<&Worker> {
+        let machine = self.machine();
+        let mut spare_workers = machine.spare_workers();
+        let is_free = |other: &Worker| {
+            // ORDER: Acquire, with the Release in `park_aside`: what it did before it became free is visible here.
+            std::ptr::eq(other.ownership(), &self.ownership)
+                && other.spare.as_ref().is_some_and(|spare| spare.is_free.load(Ordering::Acquire))
+        };
+        let index = match spare_workers.iter().position(|other| is_free(other)) {
+            Some(index) => index,
+            None if spare_workers.len() >= MOST => return None,
+            None => {
+                spare_workers.push(Worker::new_spare(self));
+                machine.hand_offs.has_spare_workers.store(true, Ordering::Relaxed);
+                spare_workers.len() - 1
+            }
+        };
+        let worker: *const Worker = spare_workers[index].as_ptr();
+        // SAFETY: spare workers live until the machine's memory goes.
+        Some(unsafe { &*worker })
     }
 }

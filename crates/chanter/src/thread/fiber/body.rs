@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::fiber::{FiberControl, Stack};
 
 /// The parameters of a fiber's start.
@@ -65,8 +65,8 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
 
     #[inline]
     fn begin(&mut self) {
-        let vp = Vp::current().expect("threads are polled by a driver");
-        let frame = NonNull::new(vp.worker.running.get()).expect("a thread is being polled");
+        let vp = Worker::current().expect("threads are polled by a driver");
+        let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
         let Plan { size, name, site, .. } = &mut self.plan;
         let stack = match FiberControl::begin(vp, frame, *size, name.take(), site) {
             Ok(stack) => stack,

@@ -76,7 +76,7 @@ use super::{Thread, ThreadBuilder};
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
 use crate::sched::fiber::default_size;
-use crate::sched::{Vp, entered};
+use crate::sched::{Worker, entered};
 use body::{Body, Plan};
 
 /// Spawns a fiber: a thread that the policy schedules, with a closure that may block at any call
@@ -206,8 +206,8 @@ impl Builder {
     {
         let (name, on) = (self.name.clone(), self.on);
         let (body, _) = self.body(closure, Location::caller());
-        match Vp::current() {
-            Some(vp) => vp.counters.fibers.add_one(),
+        match Worker::current() {
+            Some(vp) => vp.counters().fibers.add_one(),
             None => entered().expect(OUTSIDE).outside.counters.fibers.add_one_shared(),
         }
         if name.is_none() && on.is_none() {
@@ -249,8 +249,8 @@ pub(super) fn body_of<F: FnOnce() -> T + Send, T: Send>(
     closure: F,
     site: &'static Location<'static>,
 ) -> impl Future<Output = T> + Send {
-    if let Some(vp) = Vp::current() {
-        vp.counters.fibers.add_one();
+    if let Some(vp) = Worker::current() {
+        vp.counters().fibers.add_one();
     }
     Builder::new().body(closure, site).0
 }
@@ -258,13 +258,13 @@ pub(super) fn body_of<F: FnOnce() -> T + Send, T: Send>(
 /// Whether the caller is on a fiber's stack, and so may block without blocking its virtual
 /// processor. False while a panic unwinds the stack.
 pub fn is_fiber() -> bool {
-    Vp::current().is_some_and(|vp| vp.worker.fibers.current().is_some())
+    Worker::current().is_some_and(|vp| vp.bound.fibers.current().is_some())
 }
 
 /// The name of the calling fiber, if it has one.
 pub fn name() -> Option<String> {
-    let vp = Vp::current()?;
-    vp.worker.fibers.running()?.name.as_deref().map(str::to_owned)
+    let vp = Worker::current()?;
+    vp.bound.fibers.running()?.name.as_deref().map(str::to_owned)
 }
 
 /// Lets the other threads of the virtual processor run first. This is the blocking form of
@@ -279,8 +279,8 @@ pub fn name() -> Option<String> {
 /// ```
 #[inline]
 pub fn yield_now() {
-    let Some(vp) = Vp::current() else { return std::thread::yield_now() };
-    match vp.worker.fibers.current() {
+    let Some(vp) = Worker::current() else { return std::thread::yield_now() };
+    match vp.bound.fibers.current() {
         Some(head) => head.yield_now(),
         None => crate::sched::block_here(crate::sched::yield_now()),
     }
@@ -291,8 +291,8 @@ pub fn yield_now() {
 #[cold]
 #[inline(never)]
 pub(crate) fn end_turn() {
-    if let Some(vp) = Vp::current()
-        && let Some(head) = vp.worker.fibers.current()
+    if let Some(vp) = Worker::current()
+        && let Some(head) = vp.bound.fibers.current()
     {
         crate::sched::end_long_turn();
         head.yield_now();

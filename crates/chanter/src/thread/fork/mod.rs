@@ -15,7 +15,7 @@ mod stack_job;
 use std::mem::ManuallyDrop;
 
 use self::stack_job::StackJob;
-use crate::sched::{Vp, fork};
+use crate::sched::{Worker, fork};
 
 /// Runs `a` and `b`, perhaps in parallel, and returns both results.
 ///
@@ -65,10 +65,10 @@ where
     B: FnOnce() -> RB + Send,
     RB: Send,
 {
-    let Some(vp) = Vp::current() else { return (a(), b()) };
+    let Some(vp) = Worker::current() else { return (a(), b()) };
     let job = StackJob::new(b);
     // SAFETY: we drive `vp`. The job stays in place, and is joined below, or by the guard.
-    unsafe { vp.worker.forks.push(job.job()) };
+    unsafe { vp.forks.push(job.job()) };
     let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
         fork::look_closer(vp);
@@ -83,7 +83,7 @@ where
 
 /// Abandons the second half if the first one panics.
 struct Joining<'a, B: FnOnce() -> R, R> {
-    vp: &'a Vp,
+    vp: &'a Worker,
     job: &'a StackJob<B, R>,
 }
 

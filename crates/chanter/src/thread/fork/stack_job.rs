@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::frame::catch_panic;
-use crate::sched::Vp;
+use crate::sched::Worker;
 use crate::sched::fork::{ForkScope, Job, JobTable, wait_for};
 use crate::sched::run::FrameRef;
 use crate::thread::spawn::delay_body;
@@ -54,11 +54,11 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     /// # Safety
     /// The caller owns the job and drives `vp`, in whose list it is or was; once.
     #[inline(always)]
-    pub(super) unsafe fn join(&self, vp: &Vp) -> R {
+    pub(super) unsafe fn join(&self, vp: &Worker) -> R {
         // SAFETY: the job is the driver's as long as it is not shared, and ours
         // when its thread is determined.
         unsafe {
-            if vp.worker.forks.take(self.job()) {
+            if vp.forks.take(self.job()) {
                 return ManuallyDrop::take(&mut *self.body.get())();
             }
             match self.wait(vp) {
@@ -74,10 +74,10 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     ///
     /// # Safety
     /// As for [`StackJob::join`].
-    pub(super) unsafe fn abandon(&self, vp: &Vp) {
+    pub(super) unsafe fn abandon(&self, vp: &Worker) {
         // SAFETY: the job is in place until the caller has its result, by the contract of `join`, and is taken once.
         unsafe {
-            if !vp.worker.forks.take(self.job())
+            if !vp.forks.take(self.job())
                 && let Some(result) = self.wait(vp)
             {
                 // One panic is on its way already.
@@ -89,7 +89,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
 
     #[cold]
     #[inline(never)]
-    fn wait(&self, vp: &Vp) -> Option<std::thread::Result<R>> {
+    fn wait(&self, vp: &Worker) -> Option<std::thread::Result<R>> {
         wait_for(vp, &self.job);
         // SAFETY: its thread is determined, and was the only other user.
         unsafe { (*self.result.get()).take() }
@@ -106,16 +106,16 @@ impl Sent {
     /// # Safety
     /// The job is shared, and this is called once.
     unsafe fn run(self, fork_scope: Arc<ForkScope>) {
-        let vp = Vp::current().expect("threads run on virtual processors");
-        let outer = vp.worker.forks.change_context(Arc::as_ptr(&fork_scope));
+        let vp = Worker::current().expect("threads run on virtual processors");
+        let outer = vp.forks.change_context(Arc::as_ptr(&fork_scope));
         // SAFETY: the caller promises that the job is shared, and that this is its only call. It does not unwind.
         unsafe { Job::run(self.0) };
         // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
-        vp.worker.forks.change_context(outer);
+        vp.forks.change_context(outer);
     }
 
     /// [`JobTable::delay`].
-    unsafe fn delay(vp: &Vp, job: *const Job, fork_scope: Arc<ForkScope>) -> FrameRef {
+    unsafe fn delay(vp: &Worker, job: *const Job, fork_scope: Arc<ForkScope>) -> FrameRef {
         let sent = Self(job);
         // SAFETY: the caller drives `vp`; the body is sent by `Sent`'s word, and its job
         // outlives it. It is polled once, since it does not block.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use super::slot::{Slot, Step};
 use crate::event::{WaitQueue, WakeList};
 use crate::frame::JoinError;
-use crate::sched::{Vp, entered};
+use crate::sched::{Worker, entered};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Cell, Lock, order, os_thread};
 use crate::thread;
@@ -41,7 +41,7 @@ impl Kind {
     #[track_caller]
     pub(crate) fn check(self, what: &str) {
         assert!(
-            Vp::current().is_some() || entered().is_some(),
+            Worker::current().is_some() || entered().is_some(),
             "{what} spawns threads, so it is synchronized on a machine: use `#[chanter::main]` or \
              `Machine::block_on`"
         );

@@ -45,7 +45,7 @@ use super::spawn::{OUTSIDE, spawn_borrowing};
 use crate::event::Event;
 use crate::frame::{JoinError, Site, catch_panic};
 use crate::sched::pool::SharedRef;
-use crate::sched::{Vp, entered};
+use crate::sched::{Worker, entered};
 use task_tracker::TaskTracker;
 use tracked::{Home, ResultCell, ResultState, Scoped};
 
@@ -285,7 +285,7 @@ pub(crate) fn blocking<'env, F, T>(machine: Option<SharedRef>, body: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    if let Some(vp) = Vp::current() {
+    if let Some(vp) = Worker::current() {
         // This is checked while there is nothing to wait for yet.
         assert!(vp.has_stack(), "too little stack is left for a scope");
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::task_tracker::{Payload, TaskTracker};
 use crate::event::block_on_thread;
-use crate::sched::{Vp, block_here};
+use crate::sched::{Worker, block_here};
 
 /// Ends the process when it is dropped, instead of unwinding past threads that borrow.
 struct NoWayOut;
@@ -28,9 +28,9 @@ pub(super) fn wait(task_tracker: &TaskTracker) -> Option<Payload> {
         return None;
     }
     let no_way_out = NoWayOut;
-    let unwound = match Vp::current() {
+    let unwound = match Worker::current() {
         // A fiber that is being ended cannot be suspended any more.
-        Some(vp) if vp.worker.fibers.is_ending() => {
+        Some(vp) if vp.bound.fibers.is_ending() => {
             end(task_tracker);
             None
         }
@@ -43,14 +43,14 @@ pub(super) fn wait(task_tracker: &TaskTracker) -> Option<Payload> {
 
 fn block(task_tracker: &TaskTracker) {
     let gone = poll_fn(|cx| task_tracker.poll_gone(cx));
-    if Vp::current().is_some() { block_here(gone) } else { block_on_thread(gone) }
+    if Worker::current().is_some() { block_here(gone) } else { block_on_thread(gone) }
 }
 
 /// Cancels the members and runs them to their end.
 #[cold]
 fn end(task_tracker: &TaskTracker) {
     task_tracker.cancel();
-    match Vp::current() {
+    match Worker::current() {
         Some(vp) => vp.run_to_the_end(&|| task_tracker.is_empty()),
         None => block(task_tracker),
     }

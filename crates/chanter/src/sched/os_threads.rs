@@ -11,7 +11,7 @@ use super::Shared;
 use super::pool::{Entered, SharedRef};
 
 #[derive(Debug, Default)]
-pub(crate) struct Workers {
+pub(crate) struct OsThreads {
     state: Mutex<State>,
     /// Notified when one of the OS threads has ended.
     ended: Condvar,
@@ -23,7 +23,7 @@ struct State {
     running: usize,
 }
 
-impl Workers {
+impl OsThreads {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +114,7 @@ pub(crate) fn is_waited_for(machine: &Shared) -> bool {
 /// An OS thread that has not ended, and keeps the machine's memory.
 struct Running {
     shared: SharedRef,
-    which: fn(&SharedRef) -> &Workers,
+    which: fn(&SharedRef) -> &OsThreads,
 }
 
 impl Drop for Running {

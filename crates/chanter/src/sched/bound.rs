@@ -1,0 +1,139 @@
+//! The end of the threads that are bound to a worker's OS thread, and of threads whose tokens do not come back.
+
+use std::ptr::{self, NonNull};
+
+use super::limits::DEPTH;
+use super::run::Revoked;
+use super::{Worker, run};
+use crate::frame::{Header, Kind};
+use crate::policy::{Ready, ReadyQueue, Reason};
+
+impl Worker {
+    /// Ends the `Local` threads, whose bodies belong to this OS thread, before it stops driving. The caller is
+    /// inside, or drives a spare worker.
+    pub(super) fn end_local_threads(&self) {
+        // Threads that destructors wake are queued, not attached: an attached one might be revoked (see
+        // `revoke_misplaced`).
+        let depth = self.depth.replace(DEPTH);
+        self.end_all_local_threads();
+        self.depth.set(depth);
+    }
+
+    fn end_all_local_threads(&self) {
+        while self.bound.has_locals.get() {
+            let mut any = self.drop_queued_bound();
+            let frames = self.local_threads();
+            if frames.is_empty() && self.bound.fibers.is_empty() {
+                self.bound.has_locals.set(false);
+                return;
+            }
+            for frame in frames {
+                // SAFETY: a frame of our arena. It may have ended meanwhile.
+                let claimed = unsafe { run::claim(frame, true) };
+                any |= claimed.is_some();
+                drop(claimed);
+            }
+            while let Some(fiber) = self.bound.fibers.claim_one() {
+                any = true;
+                drop(fiber);
+            }
+            if !any {
+                // Others have the tokens of those left: wakers elsewhere, and policies.
+                self.revoke_local_threads();
+                while self.end_one_revoked() {}
+            }
+        }
+    }
+
+    /// The frames of the `Local` threads that were spawned here and have not ended. The caller drives us.
+    fn local_threads(&self) -> Vec<NonNull<Header>> {
+        // SAFETY: this OS thread drives us, hence owns the arena.
+        let mut frames = unsafe { self.arena.frames_in_use() };
+        frames.retain(|frame| {
+            // SAFETY: in use, and `Local` frames are freed by us alone
+            // while they are not complete.
+            let header = unsafe { frame.as_ref() };
+            // A fiber that was spawned here may have begun elsewhere.
+            // SAFETY: a frame keeps its machine, and so the address that it names.
+            let is_ours = || ptr::eq(unsafe { &*header.address() }.worker(), self);
+            header.kind.get() == Kind::Local && is_ours() && !header.state.is_complete()
+        });
+        frames
+    }
+
+    fn revoke_local_threads(&self) {
+        // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
+        let revoked_threads = unsafe { &mut *self.bound.revoked.get() };
+        // SAFETY: they are bound to this OS thread, which polls nothing now.
+        revoked_threads
+            .extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Revoked::take(frame) }));
+        self.bound.fibers.revoke_thread(revoked_threads);
+    }
+
+    /// Revokes threads whose tokens do not come back, at the end of the machine: the driver ends its threads, and
+    /// waits for these. Revokes those that it can reach, if no driver polls threads any more. (The others are within
+    /// reach of another driver, or of the machine's end.)
+    pub(super) fn revoke_misplaced(&self) {
+        let machine = self.machine();
+        if machine.is_closing() && !self.bound.fibers.is_polled_below(self.running.get()) {
+            // SAFETY: this OS thread drives us, hence owns the arena.
+            machine
+                .revoke_misplaced(self, |revoke_thread| unsafe { self.arena.each_not_ended(revoke_thread) });
+            machine.revoke_misplaced(self, |revoke_thread| {
+                // SAFETY: we hold the lock.
+                machine.with_arena(|arena| unsafe { arena.each_not_ended(revoke_thread) });
+            });
+        }
+    }
+
+    /// Ends one of the revoked threads; false: there was none. They end one by one: the end of a thread may wait
+    /// until another thread ends. The caller drives us, or no driver is left.
+    pub(crate) fn end_one_revoked(&self) -> bool {
+        // SAFETY: the driver's; the borrow ends here.
+        let Some(revoked_threads) = unsafe { &mut *self.bound.revoked.get() }.pop() else {
+            return false;
+        };
+        self.counters().revoked_threads.add_one();
+        revoked_threads.end();
+        true
+    }
+
+    /// Ends the `Local` threads that are ready. Returns whether there were any.
+    fn drop_queued_bound(&self) -> bool {
+        if let Some(spare) = &self.spare {
+            return spare.drop_own();
+        }
+        let mut any = false;
+        self.on_each(|_| {
+            self.drain_inbox();
+            any |= self.drop_local();
+        });
+        any
+    }
+
+    /// Drops the tokens of `Local` threads of the processor; returns whether there were any. They are dropped one by one, with all
+    /// others in their queues: the end of a fiber may wait for the ends of its scope's threads.
+    fn drop_local(&self) -> bool {
+        self.serve_replacement();
+        let mut any = false;
+        let (mut locals, mut others) = (ReadyQueue::new(), ReadyQueue::new());
+        while let Some(thread) = self.next() {
+            let queue = if thread.kind() == Kind::Local { &mut locals } else { &mut others };
+            queue.push_back(thread);
+        }
+        while let Some(thread) = others.pop_front() {
+            self.enqueue(thread, Reason::Remote);
+        }
+        while let Some(thread) = locals.pop_front() {
+            // SAFETY: we are the driver.
+            unsafe { self.processor().soon() }.push_back(thread);
+        }
+        let is_local = |thread: &Ready| thread.kind() == Kind::Local;
+        // SAFETY: we are the driver, and inside; the borrow ends with the call.
+        while let Some(local) = unsafe { self.processor().soon() }.take_first(is_local) {
+            any = true;
+            drop(local);
+        }
+        any
+    }
+}
