@@ -26,6 +26,7 @@ pub(crate) struct Counters {
     pub(crate) delayed: Counter,
     pub(crate) stolen: Counter,
     pub(crate) shared: Counter,
+    /// Turns that no processor counts: those of threads that are bound to a spare worker, and of simulations.
     pub(crate) polls: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) fibers: Counter,

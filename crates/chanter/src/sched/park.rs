@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use super::hand_off::monitor;
+use super::hand_off::{Spare, monitor};
 use super::limits::{HEARTBEAT, LONGEST_WATCH, LOOK_TURNS, PUMPS};
 use super::policy_guard::Stealer;
 use super::pump::rest_of_pump;
@@ -223,7 +223,7 @@ impl Worker {
 
     /// Whether any of its processors has something to run. The caller is inside.
     pub(super) fn has_local_work(&self) -> bool {
-        let is_sent = |spare: &super::hand_off::Spare| !spare.address.inbox.is_empty();
+        let is_sent = |spare: &Spare| spare.has_ready();
         let mut has_work = self.spare.as_ref().is_some_and(is_sent);
         self.on_each(|processor| {
             has_work = has_work

@@ -579,6 +579,7 @@ impl Processor {
         let spare_workers = self.machine().spare_workers();
         spare_workers.iter().filter(|other| ptr::eq(other.leader(), leader)).for_each(|other| add(other));
         drop(spare_workers);
+        stats.dispatched += self.core.turns.get();
         stats.policies_failed += self.policies_failed.get();
     }
 }

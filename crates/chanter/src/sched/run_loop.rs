@@ -121,7 +121,6 @@ impl Worker {
     #[inline]
     pub(super) fn run(&self, thread: Ready) {
         self.turn.number.add_one();
-        self.counters().polls.add_one();
         // SAFETY: this OS thread is the worker.
         unsafe { run::run(self, thread) };
     }

@@ -15,6 +15,7 @@
 use std::cell::{Cell, UnsafeCell};
 
 use super::limits::{AFTER_LONG, SOON_RUNS, TALK};
+use super::worker::{ENDED, STALE};
 use super::{Processor, Worker};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::Ordering;
@@ -124,11 +125,15 @@ impl Worker {
     pub(super) fn next(&self) -> Option<Ready> {
         let processor = self.processor();
         let Soon { runs, ended_at, policy_has, due, .. } = &processor.core.soon;
-        if self.turn.has_ended.replace(false) {
-            ended_at.set(runs.get());
-        }
-        if self.turn.was_stale.replace(false) {
-            processor.core.soon.ask_policy();
+        let end = self.turn.end.get();
+        if end != 0 {
+            self.turn.end.set(0);
+            if end & ENDED != 0 {
+                ended_at.set(runs.get());
+            }
+            if end & STALE != 0 {
+                processor.core.soon.ask_policy();
+            }
         }
         if runs.get() < SOON_RUNS
             && !(policy_has.get() && runs.get().saturating_sub(ended_at.get()) >= TALK)
@@ -171,14 +176,14 @@ impl Worker {
     /// Notes that the present turn is the last one of its thread.
     #[inline(always)]
     pub(crate) fn thread_ends(&self) {
-        self.turn.has_ended.set(true);
+        self.turn.end.set(self.turn.end.get() | ENDED);
     }
 
     /// Notes that the token that was to run is dead. There may be many of these in the policy, of threads that were
     /// awaited before they could run. The policy is asked again, so that they do not pile up.
     pub(crate) fn was_stale(&self) {
         self.counters().stale.add_one();
-        self.turn.was_stale.set(true);
+        self.turn.end.set(self.turn.end.get() | STALE);
     }
 
     /// Has [`AFTER_LONG`] count as run from the list, since the present turn was long: some threads of the policy go

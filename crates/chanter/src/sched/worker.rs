@@ -24,7 +24,7 @@ use super::{Processor, Shared};
 use crate::frame::report::Waits;
 use crate::frame::{Arena, Header, Home, header};
 use crate::policy::Ready;
-use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Cell, SharedCell};
 
@@ -46,8 +46,8 @@ pub(crate) struct Worker {
     pub(crate) forks: Forks,
     /// Number of parasites spawned here. It stands beside the other fields that a spawn writes.
     pub(crate) parasites: Counter,
-    /// The processor that it runs now, or ran last. Others read it.
-    processor: AtomicPtr<Processor>,
+    /// The processor that it runs now, or ran last.
+    processor: Cell<*const Processor>,
     /// The first of its processors. It never changes.
     leader: Cell<*const Processor>,
     /// Its own side of that ownership.
@@ -92,11 +92,14 @@ pub(crate) struct Turn {
     pub(crate) asking: Cell<*mut Waits>,
     /// Whether tokens that are dropped now go home, since a policy that has panicked ends.
     pub(super) saves_tokens: Cell<bool>,
-    /// Whether a thread has ended in the last turn.
-    pub(super) has_ended: Cell<bool>,
-    /// Whether the token of the last turn was dead.
-    pub(super) was_stale: Cell<bool>,
+    /// What the scheduler is to know of the last turn: a sum of [`ENDED`] and [`STALE`], mostly 0.
+    pub(super) end: Cell<u8>,
 }
+
+/// A thread has ended in the turn.
+pub(super) const ENDED: u8 = 1;
+/// The token of the turn was dead.
+pub(super) const STALE: u8 = 2;
 
 /// The threads that are bound to the OS thread of a worker.
 pub(crate) struct Bound {
@@ -132,6 +135,8 @@ pub(super) struct Seat {
     pub(super) core: Cell<usize>,
     /// Its OS thread's number with the OS.
     pub(super) os_thread: AtomicI32,
+    /// The index of its processor. Others read it.
+    at: AtomicUsize,
     /// What it has counted, for each of its processors.
     counters: Box<[Counters]>,
     /// Number of parasites that were spawned before it last went to another of its processors.
@@ -161,7 +166,7 @@ impl Worker {
             depth: Cell::new(0),
             forks: Forks::new(),
             parasites: Counter::default(),
-            processor: AtomicPtr::new(ptr::null_mut()),
+            processor: Cell::new(ptr::null()),
             leader: Cell::new(ptr::null()),
             owner: Owner::new(),
             counters: Cell::new(ptr::null()),
@@ -178,8 +183,7 @@ impl Worker {
                 wakes_first: Cell::new(false),
                 asking: Cell::new(ptr::null_mut()),
                 saves_tokens: Cell::new(false),
-                has_ended: Cell::new(false),
-                was_stale: Cell::new(false),
+                end: Cell::new(0),
             },
             bound: Bound {
                 has_locals: Cell::new(false),
@@ -191,6 +195,7 @@ impl Worker {
                 index,
                 core: Cell::new(super::binding::ANY),
                 os_thread: AtomicI32::new(0),
+                at: AtomicUsize::new(index),
                 counters: (0..count).map(|_| Counters::default()).collect(),
                 parasites_before: AtomicU64::new(0),
                 spawned_away: Cell::new((0, Instant::now())),
@@ -203,7 +208,8 @@ impl Worker {
     pub(crate) fn belong_to(&self, leader: &Processor) {
         self.owner.belong_to(self);
         self.leader.set(leader);
-        self.processor.store(ptr::from_ref(leader).cast_mut(), Ordering::Relaxed);
+        self.processor.set(leader);
+        self.seat.at.store(leader.index, Ordering::Relaxed);
         self.counters.set(&raw const self.seat.counters[0]);
         self.arena.belong_to(leader.address.opaque());
     }
@@ -229,9 +235,8 @@ impl Worker {
     /// The processor that it runs now, or ran last.
     #[inline(always)]
     pub(crate) fn processor(&self) -> &Processor {
-        // ORDER: Relaxed: the worker alone writes, and processors were there before it.
         // SAFETY: it is set before the worker begins, and the machine keeps its processors.
-        unsafe { &*self.processor.load(Ordering::Relaxed) }
+        unsafe { &*self.processor.get() }
     }
 
     /// The first of its processors.
@@ -277,7 +282,8 @@ impl Worker {
         }
         let before = self.seat.parasites_before.swap(self.parasites.get(), Ordering::Relaxed);
         self.counters().parasites.add_many(self.parasites.get() - before);
-        self.processor.store(ptr::from_ref(processor).cast_mut(), Ordering::Relaxed);
+        self.processor.set(processor);
+        self.seat.at.store(processor.index, Ordering::Relaxed);
         self.counters.set(&raw const self.seat.counters[processor.index / self.machine().workers.len()]);
     }
 
@@ -295,7 +301,7 @@ impl Worker {
     pub(super) fn counts_for(&self, processor: &Processor) -> (&Counters, u64) {
         let counters = &self.seat.counters[processor.index / self.machine().workers.len()];
         let recent = self.parasites.get().saturating_sub(self.seat.parasites_before.load(Ordering::Relaxed));
-        let is_there = ptr::eq(self.processor(), processor);
+        let is_there = self.seat.at.load(Ordering::Relaxed) == processor.index;
         (counters, counters.parasites.get() + if is_there { recent } else { 0 })
     }
 

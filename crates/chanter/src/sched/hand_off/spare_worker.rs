@@ -64,6 +64,12 @@ impl Spare {
         unsafe { &mut *self.own.get() }.pop_front()
     }
 
+    /// Whether a thread that is bound to the caller's OS thread is ready.
+    pub(crate) fn has_ready(&self) -> bool {
+        // SAFETY: the worker itself calls; the borrow ends here.
+        !self.address.inbox.is_empty() || !unsafe { &*self.own.get() }.is_empty()
+    }
+
     /// Ends the threads that are bound to the caller's OS thread and ready. Returns whether there were any.
     pub(crate) fn drop_own(&self) -> bool {
         let mut any = false;
@@ -151,6 +157,7 @@ impl Worker {
     pub(super) fn run_own(&self) -> bool {
         let Some(thread) = self.spare.as_ref().and_then(Spare::pop_own) else { return false };
         self.budget.set(self.processor().traits.quantum());
+        self.counters().polls.add_one();
         self.run(thread);
         true
     }

@@ -598,3 +598,75 @@ fn a_turn_that_spawns_many_takes_its_seat_back() {
         assert!(spawned >= 1000);
     }
 }
+
+/// Two workers that compute own four processors between them. All four go to spare workers.
+#[test]
+fn processors_that_share_a_worker_are_handed_off_together() {
+    let machine = Machine::builder().vps(4).workers(2).hand_off_after(Some(QUANTUM)).build().unwrap();
+    let endless: [_; 2] = std::array::from_fn(|_| Endless::new());
+    let computing: Vec<_> = endless
+        .iter()
+        .enumerate()
+        .map(|(vp, endless)| {
+            let body = endless.body();
+            machine.spawn_on(vp, async move { body() })
+        })
+        .collect();
+    endless.iter().for_each(Endless::wait_begun);
+    // The workers compute until the timers have fired on all processors.
+    let sleepers: Vec<_> = (0..4)
+        .map(|vp| {
+            machine.spawn_on(vp, async move {
+                after(Duration::from_millis(20)).await;
+                current_vp().unwrap().index()
+            })
+        })
+        .collect();
+    let places: Vec<_> = sleepers.into_iter().map(|thread| thread.join().sync_blocking().unwrap()).collect();
+    assert_eq!(places, [0, 1, 2, 3]);
+    assert!(machine.stats().hand_offs >= 2);
+    drop(endless);
+    for thread in computing {
+        thread.join().sync_blocking().unwrap();
+    }
+    // Both workers have all of their processors again, and each thread stays where it is.
+    let places: Vec<_> = (0..4)
+        .map(|vp| machine.spawn_on(vp, async { current_vp().unwrap().index() }))
+        .map(|thread| thread.join().sync_blocking().unwrap())
+        .collect();
+    assert_eq!(places, [0, 1, 2, 3]);
+}
+
+/// Threads that are bound to a worker with several processors stay on its OS thread, whoever owns the processors.
+#[test]
+fn bound_threads_of_a_shared_worker_wait_for_it() {
+    let machine = Machine::builder().vps(4).workers(2).hand_off_after(Some(QUANTUM)).build().unwrap();
+    for round in 0..20 {
+        let bound: Vec<_> = (0..4)
+            .map(|vp| {
+                machine.spawn_on(vp, async move {
+                    let home = std::thread::current().id();
+                    let local = chanter::spawn_local(async move {
+                        for _ in 0..10 {
+                            after(Duration::from_micros(300)).await;
+                            assert_eq!(std::thread::current().id(), home);
+                        }
+                    });
+                    local.join().await.unwrap();
+                })
+            })
+            .collect();
+        let endless = Endless::new();
+        let body = endless.body();
+        let computing = machine.spawn_on(round % 4, async move { body() });
+        endless.wait_begun();
+        // Others run meanwhile.
+        let other = machine.spawn_on((round + 2) % 4, async { 7 });
+        assert_eq!(other.join().sync_blocking().unwrap(), 7);
+        drop(endless);
+        computing.join().sync_blocking().unwrap();
+        for thread in bound {
+            thread.join().sync_blocking().unwrap();
+        }
+    }
+}
