@@ -645,14 +645,16 @@ fn bound_threads_of_a_shared_worker_wait_for_it() {
         let bound: Vec<_> = (0..4)
             .map(|vp| {
                 machine.spawn_on(vp, async move {
+                    let (done, is_done) = channel();
                     let home = std::thread::current().id();
-                    let local = chanter::spawn_local(async move {
+                    drop(spawn_local(async move {
                         for _ in 0..10 {
                             after(Duration::from_micros(300)).await;
                             assert_eq!(std::thread::current().id(), home);
                         }
-                    });
-                    local.join().await.unwrap();
+                        done.send(()).await.unwrap();
+                    }));
+                    is_done.recv().await.unwrap();
                 })
             })
             .collect();
