@@ -34,7 +34,7 @@ fn machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
 impl Shared {
     /// The machine has been made.
     pub(crate) fn list_for_dumps(&self) {
-        if self.vps[0].simulated.is_none() {
+        if self.processors[0].simulated.is_none() {
             machines().push(self.this.clone());
             #[cfg(unix)]
             on_quit::listen_if_asked();
@@ -90,9 +90,10 @@ fn text() -> String {
     let alive: Vec<_> = machines().iter().filter_map(Weak::upgrade).collect();
     for machine in alive {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "machine \"{}\", {} virtual processors", machine.name(), machine.vps.len());
+        let _ =
+            writeln!(text, "machine \"{}\", {} virtual processors", machine.name(), machine.processors.len());
         let mut threads = BTreeMap::<u64, ThreadReport>::new();
-        for index in 0..machine.vps.len() {
+        for index in 0..machine.processors.len() {
             match ask(&machine, index).map(|answer| answer.recv_timeout(PATIENCE)) {
                 Some(Ok(reports)) => reports.into_iter().for_each(|report| add(&mut threads, report)),
                 Some(Err(mpsc::RecvTimeoutError::Timeout)) => {

@@ -41,16 +41,16 @@ impl Shared {
     /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its drivers are awake
     /// to ask.
     fn is_quiet(&self, risen: usize) -> bool {
-        let idle = |vp: &Processor| {
-            vp.address.inbox.is_empty()
-                && vp.gives() == 0
-                && !vp.timers.may_help()
-                && !vp.reactor.has_sources()
+        let idle = |processor: &Processor| {
+            processor.address.inbox.is_empty()
+                && processor.gives() == 0
+                && !processor.timers.may_help()
+                && !processor.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.pump.get().is_none()
             && self.idle.awake.load(Ordering::SeqCst) == risen as isize
-            && self.vps.iter().all(|vp| idle(vp))
+            && self.processors.iter().all(|processor| idle(processor))
     }
 
     /// Fires the alarms of a quiet machine that help nobody; a waiter for a lock then shows that it is alive. False:
@@ -58,10 +58,10 @@ impl Shared {
     fn ring_alarms(&self) -> bool {
         let mut any = false;
         let mut wakes = WakeList::new();
-        for vp in &self.vps {
-            if let Some(due) = vp.timers.last_due() {
+        for processor in &self.processors {
+            if let Some(due) = processor.timers.last_due() {
                 any = true;
-                vp.timers.fire(due, &mut wakes);
+                processor.timers.fire(due, &mut wakes);
             }
         }
         catch_panic(|| wakes.queue());

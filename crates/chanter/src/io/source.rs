@@ -179,10 +179,13 @@ impl<S: AsFd> Source<S> {
         let watched = Arc::new(Watched::default());
         // SAFETY: removed in `drop`, before the socket is closed.
         let key = unsafe {
-            machine.vps[vp].leader().reactor.add(socket.as_fd(), Arc::clone(&watched) as Arc<dyn Watch>)?
+            machine.processors[vp]
+                .leader()
+                .reactor
+                .add(socket.as_fd(), Arc::clone(&watched) as Arc<dyn Watch>)?
         };
         if Worker::current().is_none() {
-            machine.vps[vp].notify();
+            machine.processors[vp].notify();
         }
         Ok(Self {
             socket,
@@ -214,19 +217,19 @@ impl<S: AsFd> Source<S> {
     fn move_to(&self, vp: &Worker) {
         self.away.store(0, Ordering::Relaxed);
         let mut home = self.home.lock();
-        if std::ptr::eq(self.machine.vps[home.vp].leader(), vp.processor().leader()) {
+        if std::ptr::eq(self.machine.processors[home.vp].leader(), vp.processor().leader()) {
             // It is here, or with another of this crew, which has one poller.
             return;
         }
         // Watched by both for a moment, so that no edge is lost: one that is
         // seen twice does no harm.
-        let reactor = &self.machine.vps[vp.processor().index].leader().reactor;
+        let reactor = &self.machine.processors[vp.processor().index].leader().reactor;
         // SAFETY: removed in `drop`, or by the next move.
         let added = unsafe { reactor.add(self.socket.as_fd(), Arc::clone(&self.watched) as Arc<dyn Watch>) };
         if let Ok(key) = added {
             let old = std::mem::replace(&mut *home, Home { vp: vp.processor().index, key });
             self.vp.store(vp.processor().index, Ordering::Relaxed);
-            self.machine.vps[old.vp].leader().reactor.remove(&self.socket, old.key);
+            self.machine.processors[old.vp].leader().reactor.remove(&self.socket, old.key);
         }
     }
 
@@ -314,7 +317,7 @@ impl<S: AsFd> Source<S> {
 impl<S: AsFd> Drop for Source<S> {
     fn drop(&mut self) {
         let Home { vp, key } = *self.home.lock();
-        self.machine.vps[vp].leader().reactor.remove(&self.socket, key);
+        self.machine.processors[vp].leader().reactor.remove(&self.socket, key);
     }
 }
 

@@ -76,7 +76,7 @@ impl Machine {
         );
         deferred_drop::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.shared));
-        let vp = &*self.shared.vps[0];
+        let vp = &*self.shared.processors[0];
         let worker = &*self.shared.workers[0];
         assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
         if !self.shared.occupy_main(vp) {

@@ -116,7 +116,11 @@ where
     T: Send + 'static,
 {
     let shared = entered().expect(OUTSIDE);
-    if shared.vps[0].simulated.is_some() { as_fiber().spawn(call) } else { shared.spawn_blocking(call) }
+    if shared.processors[0].simulated.is_some() {
+        as_fiber().spawn(call)
+    } else {
+        shared.spawn_blocking(call)
+    }
 }
 
 /// Spawns a call as a fiber on a simulated machine, which has one OS thread, for the sake of replay. An operation
@@ -135,7 +139,7 @@ impl Machine {
         T: Send + 'static,
     {
         let shared = self.shared();
-        if shared.vps[0].simulated.is_some() {
+        if shared.processors[0].simulated.is_some() {
             as_fiber().spawn_in(self, call)
         } else {
             shared.spawn_blocking(call)

@@ -42,7 +42,7 @@ impl MachineHandle {
 
     /// The number of virtual processors.
     pub fn vps(&self) -> usize {
-        self.machine.vps.len()
+        self.machine.processors.len()
     }
 
     /// The virtual processor `index`, if there is one.

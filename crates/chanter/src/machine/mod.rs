@@ -99,13 +99,13 @@ impl Machine {
         let is_simulated = builder.simulation.is_some();
         let workers = if is_simulated { 1 } else { builder.workers.unwrap_or(builder.vps).min(builder.vps) };
         let counts_workers = is_simulated || builder.reports_deadlocks;
-        let vps = processors(builder.vps, workers, builder.policy, builder.simulation)?;
-        let count = vps.len();
+        let processors = processors(builder.vps, workers, builder.policy, builder.simulation)?;
+        let count = processors.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
-        let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(vps.len()));
+        let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(count));
         let hands_off = builder.hand_off_after.is_some() && !counts_workers && !cfg!(loom);
         let shared = Arc::new_cyclic(|this| Shared {
-            vps,
+            processors,
             config: Config {
                 cores: cores(),
                 inflates: builder.inflates,
@@ -133,11 +133,11 @@ impl Machine {
             shares: Shares::new(),
             pool: BlockingPool::new(builder.blocking_threads),
         });
-        for processor in &shared.vps {
+        for processor in &shared.processors {
             let worker = &*shared.workers[processor.index % workers];
-            processor.belong_to(Arc::as_ptr(&shared), &shared.vps[worker.index()], worker);
+            processor.belong_to(Arc::as_ptr(&shared), &shared.processors[worker.index()], worker);
         }
-        for (worker, leader) in shared.workers.iter().zip(&shared.vps) {
+        for (worker, leader) in shared.workers.iter().zip(&shared.processors) {
             worker.belong_to(leader);
         }
         if let Some(observer) = shared.observer() {
@@ -210,7 +210,7 @@ impl Machine {
 
     /// The number of virtual processors.
     pub fn vps(&self) -> usize {
-        self.shared.vps.len()
+        self.shared.processors.len()
     }
 
     /// Counts of what has happened so far.
@@ -263,7 +263,7 @@ impl Shared {
         // Nothing is handed over from now on.
         hand_off::monitor::forget(self);
         self.pool.close();
-        for vp in &self.vps {
+        for vp in &self.processors {
             vp.forgo_replacement();
         }
         self.each_worker(&mut Worker::notify);
@@ -282,7 +282,7 @@ impl Shared {
         // The destructors of policies may have spawned threads.
         self.end_threads();
         drop(entered);
-        self.vps.iter().for_each(|processor| processor.address.close());
+        self.processors.iter().for_each(|processor| processor.address.close());
         self.spare_workers().iter().filter_map(|worker| worker.spare_address()).for_each(Address::close);
         sched::time_keeper::adopt(self);
         self.each_worker(&mut |worker| {
@@ -305,7 +305,7 @@ impl Shared {
         while self.pool.workers.count() > 0 {
             self.cancel_round(Beside::Calls);
             let mut wakes = WakeList::new();
-            for vp in &self.vps {
+            for vp in &self.processors {
                 vp.reactor.poll(Some(Duration::ZERO));
                 vp.timers.fire(Instant::now(), &mut wakes);
             }

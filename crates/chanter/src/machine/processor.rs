@@ -59,11 +59,11 @@ impl Machine {
 
 impl VirtualProcessor {
     pub(super) fn of(machine: &SharedRef, index: usize) -> Option<Self> {
-        (index < machine.vps.len()).then(|| Self { machine: Arc::clone(machine), index })
+        (index < machine.processors.len()).then(|| Self { machine: Arc::clone(machine), index })
     }
 
     fn vp(&self) -> &Processor {
-        &self.machine.vps[self.index]
+        &self.machine.processors[self.index]
     }
 
     /// The processor's number, from 0.
@@ -73,7 +73,7 @@ impl VirtualProcessor {
 
     /// The number of virtual processors of its machine.
     pub fn vps(&self) -> usize {
-        self.machine.vps.len()
+        self.machine.processors.len()
     }
 
     /// The virtual processor `index` of the same machine, if there is one. [`Topology`](crate::topology::Topology) yields such

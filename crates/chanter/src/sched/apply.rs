@@ -15,13 +15,13 @@ use crate::frame::{Header, JoinError, catch_panic};
 /// False: the caller must not touch the frame any more.
 ///
 /// # Safety
-/// The caller is the frame's runner and drives `vp`, where the thread is.
+/// The caller is the frame's runner and drives `worker`, where the thread is.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn apply(vp: &Worker, frame: NonNull<Header>) -> bool {
+pub(crate) unsafe fn apply(worker: &Worker, frame: NonNull<Header>) -> bool {
     // SAFETY: the caller is the runner, until `settle` or `complete`.
     let header = unsafe { frame.as_ref() };
-    let pending_requests = &vp.machine().pending_requests;
+    let pending_requests = &worker.machine().pending_requests;
     loop {
         match pending_requests.step(&header.state) {
             Step::Run => return true,
@@ -35,7 +35,7 @@ pub(crate) unsafe fn apply(vp: &Worker, frame: NonNull<Header>) -> bool {
                 // complete.
                 unsafe {
                     let vtable = header.vtable.get();
-                    polling(vp, frame, |_| match ask.value() {
+                    polling(worker, frame, |_| match ask.value() {
                         Some(value) => (vtable.terminate)(frame, value.as_ptr()),
                         None => (vtable.cancel)(frame),
                     });
@@ -46,28 +46,28 @@ pub(crate) unsafe fn apply(vp: &Worker, frame: NonNull<Header>) -> bool {
             }
             Step::Poll(mut hold) => {
                 // SAFETY: we are the runner.
-                let poll = unsafe { polling(vp, frame, |cx| poll_contained(hold.as_mut(), cx)) };
+                let poll = unsafe { polling(worker, frame, |cx| poll_contained(hold.as_mut(), cx)) };
                 let mut hold = Some(hold);
                 if poll.is_ready() {
                     pending_requests.arrived(&header.state);
                 } else if pending_requests.wait_on(&header.state, &mut hold) {
                     // SAFETY: we are the runner, and do not touch the frame afterwards.
-                    unsafe { settle(vp, frame, Poll::Pending) };
+                    unsafe { settle(worker, frame, Poll::Pending) };
                     return false;
                 }
                 // The hold is dropped while the thread counts as running, because it may hold
                 // wakers of the thread.
                 // SAFETY: we are the runner.
-                unsafe { polling(vp, frame, |_| catch_panic(|| drop(hold))) };
+                unsafe { polling(worker, frame, |_| catch_panic(|| drop(hold))) };
             }
             Step::Stay => {
-                vp.answer(|waits| {
+                worker.answer(|waits| {
                     waits.push(Waiting::Other("its resumption"));
                     // Any holder of its handle may resume it.
                     waits.strangers = true;
                 });
                 // SAFETY: we are the runner, and do not touch the frame afterwards.
-                unsafe { settle(vp, frame, Poll::Pending) };
+                unsafe { settle(worker, frame, Poll::Pending) };
                 return false;
             }
         }

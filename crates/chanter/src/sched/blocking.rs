@@ -17,7 +17,7 @@ use crate::sync::stack_local;
 
 struct Nested {
     woken: AtomicBool,
-    /// Keeps `vp`.
+    /// Keeps `worker`.
     _machine: SharedRef,
     worker: *const Worker,
 }
@@ -50,14 +50,14 @@ impl Wake for Nested {
 /// binds it.
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
-    let vp = Worker::current().expect("the caller drives a virtual processor");
+    let worker = Worker::current().expect("the caller drives a virtual processor");
     deferred_drop::before_a_wait();
-    match vp.bound.fibers.current() {
+    match worker.bound.fibers.current() {
         Some(fiber) => {
             before_a_fiber_blocks(fiber);
             fiber.block(future)
         }
-        None => nest(vp, future),
+        None => nest(worker, future),
     }
 }
 
@@ -94,44 +94,44 @@ impl Worker {
 }
 
 #[inline(never)]
-fn nest<F: Future>(vp: &Worker, future: F) -> F::Output {
+fn nest<F: Future>(worker: &Worker, future: F) -> F::Output {
     let nested = Arc::new(Nested {
         woken: AtomicBool::new(false),
-        _machine: vp.processor().machine_ref(),
-        worker: ptr::from_ref(vp),
+        _machine: worker.processor().machine_ref(),
+        worker: ptr::from_ref(worker),
     });
     let waker = Waker::from(Arc::clone(&nested));
     let mut cx = Context::from_waker(&waker);
     assert!(
-        vp.has_stack(),
+        worker.has_stack(),
         "too many threads block the OS thread of one virtual processor: await instead of blocking"
     );
     let mut future = pin!(future);
-    let _polls = vp.begin_polls();
-    if let Some(simulated) = &vp.processor().simulated {
+    let _polls = worker.begin_polls();
+    if let Some(simulated) = &worker.processor().simulated {
         loop {
             if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
                 return value;
             }
             // Paused rather than blocked: others go first.
             if simulated.take_pause() {
-                stack_local::apart(|| simulated.step_nested(vp));
+                stack_local::apart(|| simulated.step_nested(worker));
             }
             while !nested.woken.swap(false, Ordering::Acquire) {
-                stack_local::apart(|| simulated.step_nested(vp));
+                stack_local::apart(|| simulated.step_nested(worker));
             }
         }
     }
     loop {
-        vp.budget.set(OPERATIONS);
+        worker.budget.set(OPERATIONS);
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return value;
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            vp.forks.outside(|| {
+            worker.forks.outside(|| {
                 stack_local::apart(|| {
-                    vp.run_nested(&|| nested.woken.load(Ordering::Relaxed));
+                    worker.run_nested(&|| nested.woken.load(Ordering::Relaxed));
                 });
             });
         }

@@ -13,18 +13,18 @@ pub(crate) const OPERATIONS: u32 = crate::policy::QUANTUM;
 /// [`is_refused`].
 #[inline(always)]
 pub(crate) fn pay() -> bool {
-    let Some(vp) = Worker::current() else { return true };
-    let left = vp.budget.get();
+    let Some(worker) = Worker::current() else { return true };
+    let left = worker.budget.get();
     if left == 0 {
         return false;
     }
-    vp.budget.set(left - 1);
+    worker.budget.set(left - 1);
     true
 }
 
 /// Handles a spent budget. True: the caller has been woken and must return `Pending`.
 pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
-    Worker::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
+    Worker::current().is_some_and(|worker| look_up(worker, cx, |waits| waits.went_on = true))
 }
 
 /// Takes one operation from the budget. True: it is spent, the caller has
@@ -38,32 +38,32 @@ pub(crate) fn is_spent(cx: &Context<'_>) -> bool {
 /// blocks: it can say what it waits on.
 #[inline(always)]
 pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
-    !pay() && Worker::current().is_some_and(|vp| look_up(vp, cx, waits))
+    !pay() && Worker::current().is_some_and(|worker| look_up(worker, cx, waits))
 }
 
 /// Handles a spent budget. A snapshot or a simulation takes the budget away, and so is asked here.
 #[cold]
-fn look_up(vp: &Worker, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
-    if vp.is_asking() {
-        if vp.answer(waits) {
+fn look_up(worker: &Worker, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
+    if worker.is_asking() {
+        if worker.answer(waits) {
             // It is about to begin an operation, which can wait.
             cx.waker().wake_by_ref();
         }
         return true;
     }
-    if let Some(simulated) = &vp.processor().simulated {
-        let pauses = simulated.pause(vp, cx);
+    if let Some(simulated) = &worker.processor().simulated {
+        let pauses = simulated.pause(worker, cx);
         if !pauses && simulated.takes_notes() {
             let mut told = Waits::default();
             waits(&mut told);
-            simulated.note_look(vp, told);
+            simulated.note_look(worker, told);
         }
         return pauses;
     }
     if !run::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
-        vp.budget.set(OPERATIONS);
+        worker.budget.set(OPERATIONS);
     }
     cx.waker().wake_by_ref();
     true

@@ -126,9 +126,9 @@ impl Future for Checkpoint {
         }
         self.done = true;
         if run::is_own(cx.waker())
-            && let Some(vp) = Worker::current()
+            && let Some(worker) = Worker::current()
         {
-            vp.end_long_turn(true);
+            worker.end_long_turn(true);
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -137,8 +137,8 @@ impl Future for Checkpoint {
 
 /// Notes that the running fiber is about to yield, as it was asked to. It must yield then.
 pub(crate) fn end_long_turn() {
-    if let Some(vp) = Worker::current() {
-        vp.end_long_turn(false);
+    if let Some(worker) = Worker::current() {
+        worker.end_long_turn(false);
     }
 }
 

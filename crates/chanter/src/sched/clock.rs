@@ -17,7 +17,7 @@ use super::Worker;
 /// ```
 pub fn now() -> Instant {
     match Worker::current() {
-        Some(vp) => vp.processor().now(),
+        Some(worker) => worker.processor().now(),
         None => Instant::now(),
     }
 }

@@ -74,12 +74,12 @@ impl Shared {
         if is_host {
             self.outside.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
         }
-        let vp = &self.vps[0];
-        if let Some(simulated) = &vp.simulated {
+        let processor = &self.processors[0];
+        if let Some(simulated) = &processor.simulated {
             header.tag.set(id);
             // SAFETY: the frame is in use, as no one else knows the new thread.
             let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
-            simulated.note_birth(vp.regular_worker(), id, site, name);
+            simulated.note_birth(processor.regular_worker(), id, site, name);
         }
     }
 }
@@ -97,15 +97,15 @@ impl Processor {
 
 impl Processors for Shared {
     fn count(&self) -> usize {
-        self.vps.len()
+        self.processors.len()
     }
 
     fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready> {
-        self.vps[index].give(stealer)
+        self.processors[index].give(stealer)
     }
 
     fn is_asleep(&self, index: usize) -> bool {
-        self.vps[index].is_asleep()
+        self.processors[index].is_asleep()
     }
 }
 
@@ -118,21 +118,21 @@ impl Schedule for Scheduler {
     }
 
     fn is_in_test(&self) -> bool {
-        Worker::current().is_some_and(|vp| vp.machine().is_in_test())
+        Worker::current().is_some_and(|worker| worker.machine().is_in_test())
     }
 
     fn is_unwinding(&self) -> bool {
-        Worker::current().is_some_and(|vp| vp.bound.fibers.is_ending())
+        Worker::current().is_some_and(|worker| worker.bound.fibers.is_ending())
     }
 
     fn takes_panic(&self, whose: &str, payload: &(dyn Any + Send), message: Option<&str>) -> bool {
-        let Some(vp) = Worker::current() else { return false };
-        if let Some(simulated) = &vp.processor().simulated {
+        let Some(worker) = Worker::current() else { return false };
+        if let Some(simulated) = &worker.processor().simulated {
             simulated.panicked(whose, payload, message.unwrap_or("no message"));
             return true;
         }
         // One without a message is none: it unwinds a fiber on whose stack a parasite ran.
-        message.is_none() && vp.bound.fibers.is_ending()
+        message.is_none() && worker.bound.fibers.is_ending()
     }
 
     unsafe fn give_up(&self, frame: NonNull<Header>) {

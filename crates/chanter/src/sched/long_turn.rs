@@ -83,8 +83,8 @@ impl LongTurns {
 }
 
 impl Call {
-    fn is_of(&self, vp: &Processor, turn: u64) -> bool {
-        self.caller == vp.index && self.turn == turn & ((1 << TURN) - 1)
+    fn is_of(&self, processor: &Processor, turn: u64) -> bool {
+        self.caller == processor.index && self.turn == turn & ((1 << TURN) - 1)
     }
 }
 
@@ -118,7 +118,7 @@ impl Worker {
         let processor = self.processor();
         let call = self.take_call();
         let begun = Instant::now();
-        let caller = call.as_ref().map(|call| &*self.machine().vps[call.caller]);
+        let caller = call.as_ref().map(|call| &*self.machine().processors[call.caller]);
         for there in caller.into_iter().chain(processor.others()) {
             let turn = there.core.turns.get();
             let is_down = &there.leader().handed.is_down;

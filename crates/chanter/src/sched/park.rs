@@ -202,7 +202,7 @@ impl Worker {
         // (A processor that sleeps has nothing. A look into a policy costs all that look there a shared word.)
         let gives =
             |other: &Processor| !ptr::eq(other.leader(), leader) && !other.is_asleep() && other.gives() > 1;
-        self.machine().vps.iter().any(|other| gives(other))
+        self.machine().processors.iter().any(|other| gives(other))
     }
 
     /// Notes that the worker becomes busy. If no worker watches the machine, the next spawns and forks take the slow
@@ -300,7 +300,7 @@ impl Worker {
     fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
         // A spare worker of a single processor steals from the turn that has lost it.
-        if machine.vps.len() == 1 && !machine.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
+        if machine.processors.len() == 1 && !machine.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
         machine.idle.searching.fetch_add(1, Ordering::SeqCst);

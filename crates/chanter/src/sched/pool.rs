@@ -27,7 +27,7 @@ const WORKER_STACK: usize = 8 << 20;
 
 /// State that a machine's parts share.
 pub(crate) struct Shared {
-    pub(crate) vps: Box<[Box<Processor>]>,
+    pub(crate) processors: Box<[Box<Processor>]>,
     pub(crate) config: Config,
     pub(crate) idle: IdleCounts,
     pub(crate) main: MainThread,
@@ -163,7 +163,7 @@ impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         stats.add(&self.outside.counters, self.outside.parasites.get());
-        self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
+        self.processors.iter().for_each(|processor| processor.add_to(&mut stats));
         self.with_arena(|arena| stats.add_frames(arena));
         (stats.hand_offs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.outside.host_bytes.get();
@@ -222,12 +222,12 @@ impl Shared {
 
     /// The processors that lead, one for each regular worker.
     pub(crate) fn leaders(&self) -> impl Iterator<Item = &Processor> {
-        self.vps.iter().take(self.workers.len()).map(|processor| &**processor)
+        self.processors.iter().take(self.workers.len()).map(|processor| &**processor)
     }
 
     /// Whether some workers run several processors in turn.
     pub(super) fn shares_workers(&self) -> bool {
-        self.workers.len() < self.vps.len()
+        self.workers.len() < self.processors.len()
     }
 
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
@@ -293,7 +293,7 @@ impl Shared {
 
     /// The next virtual processor for a thread from outside.
     pub(crate) fn any_vp(&self) -> &Processor {
-        &self.vps[self.next.fetch_add(1, Ordering::Relaxed) % self.vps.len()]
+        &self.processors[self.next.fetch_add(1, Ordering::Relaxed) % self.processors.len()]
     }
 
     /// Calls `f` with the arena for threads from outside, as its owner.
@@ -397,7 +397,7 @@ impl Shared {
         self.end.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Revokes threads for `vp` to end, if no driver runs threads from its queues. `vp` ends its own threads, as the
+    /// Revokes threads for `processor` to end, if no driver runs threads from its queues. `processor` ends its own threads, as the
     /// machine ends, and polls nothing. `each` calls its argument with the frames.
     pub(super) fn revoke_misplaced(
         &self,
@@ -407,7 +407,7 @@ impl Shared {
         // No driver begins meanwhile, and one that begins afterwards sees the threads revoked.
         let pollers = self.pollers();
         if *pollers == 0 {
-            // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
+            // SAFETY: `processor`'s driver calls; the borrow ends here, and nothing below is user code.
             let revoked_threads = unsafe { &mut *worker.bound.revoked.get() };
             // SAFETY: the frame is in use; no driver polls, as the count says.
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, worker) }));
@@ -448,7 +448,7 @@ impl Shared {
         }
         let count = self.workers.len();
         for step in 1..count {
-            let leader = &*self.vps[(busy.seat.index + step) % count];
+            let leader = &*self.processors[(busy.seat.index + step) % count];
             let is_backing_off = leader.steals.is_backing_off() && !busy.forks.has_exposed();
             let is_reserved = self.is_reserved(leader.regular_worker());
             if is_reserved || leader.handed.computes_aside.load(Ordering::Relaxed) || is_backing_off {

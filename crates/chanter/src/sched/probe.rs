@@ -20,8 +20,8 @@ use crate::policy::Ready;
 static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());
 
 unsafe fn clone_masked(data: *const ()) -> RawWaker {
-    if let Some(vp) = Worker::current() {
-        vp.answer(|waits| waits.strangers = true);
+    if let Some(worker) = Worker::current() {
+        worker.answer(|waits| waits.strangers = true);
     }
     // SAFETY: the data is a frame, as for a waker of ours, and the runner's right to the frame
     // stands for its reference. The clone is counted as any other.
@@ -49,45 +49,45 @@ pub(crate) fn unmasked(waker: &Waker) -> Option<ManuallyDrop<Waker>> {
 /// has ended.
 ///
 /// # Safety
-/// `vp` is the current virtual processor.
-pub(crate) unsafe fn probe(vp: &Worker, thread: Ready) -> Option<Ready> {
+/// `worker` is the current virtual processor.
+pub(crate) unsafe fn probe(worker: &Worker, thread: Ready) -> Option<Ready> {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `settle`.
     let header = unsafe { frame.as_ref() };
-    arrive(vp, header);
+    arrive(worker, header);
     match header.state.begin() {
         Begun::Run => (),
         // SAFETY: we are the runner now.
         Begun::Requested => unsafe {
-            if !apply(vp, frame) {
+            if !apply(worker, frame) {
                 return None;
             }
         },
         Begun::Stale | Begun::Free => unreachable!("who blocks has begun, and cannot be demanded"),
     }
     let poll = header.vtable.get().poll;
-    let outer = vp.running.replace(frame.as_ptr());
+    let outer = worker.running.replace(frame.as_ptr());
     // SAFETY: `MASKED`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &MASKED) });
     // SAFETY: we are the runner now; bodies do not unwind.
     let result = unsafe { poll(frame, &mut Context::from_waker(&waker)) };
-    vp.running.set(outer);
+    worker.running.set(outer);
     if result.is_pending() && !header.state.is_notified() {
         // SAFETY: the token is still ours, since no transition of ours has given it up.
         return Some(unsafe { Ready::from_frame(frame) });
     }
     // SAFETY: we are the runner, and do not touch the frame afterwards.
-    unsafe { settle(vp, frame, result) };
+    unsafe { settle(worker, frame, result) };
     None
 }
 
 /// Ends a probe: the thread goes back to its wakers, or is queued if it was woken meanwhile.
 ///
 /// # Safety
-/// `vp` is the current virtual processor, and the token comes from [`probe`].
-pub(crate) unsafe fn let_go(vp: &Worker, thread: Ready) {
+/// `worker` is the current virtual processor, and the token comes from [`probe`].
+pub(crate) unsafe fn let_go(worker: &Worker, thread: Ready) {
     // SAFETY: the token's holder is its runner.
-    unsafe { settle(vp, thread.into_frame(), Poll::Pending) };
+    unsafe { settle(worker, thread.into_frame(), Poll::Pending) };
 }
 
 impl Worker {

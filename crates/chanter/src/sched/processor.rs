@@ -206,7 +206,12 @@ impl Processor {
     /// The processors that this one leads, itself first.
     pub(crate) fn led(&self) -> impl Iterator<Item = &Self> {
         let machine = self.machine();
-        machine.vps.iter().skip(self.index).step_by(machine.workers.len()).map(|processor| &**processor)
+        machine
+            .processors
+            .iter()
+            .skip(self.index)
+            .step_by(machine.workers.len())
+            .map(|processor| &**processor)
     }
 
     /// The worker that runs it, unless it has been handed off.

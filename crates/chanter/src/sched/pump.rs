@@ -46,18 +46,21 @@ pub trait Pump: Send + Sync + 'static {
 /// Has the drivers of the current machine call `pump` from now on. False: it has one already, or the caller is no
 /// thread of a machine.
 pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
-    Worker::current()
-        .is_some_and(|vp| vp.processor().simulated.is_none() && vp.machine().pump.set(pump).is_ok())
+    Worker::current().is_some_and(|worker| {
+        worker.processor().simulated.is_none() && worker.machine().pump.set(pump).is_ok()
+    })
 }
 
 /// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It
 /// has to yield now and then anyway. True if no processor is driven here, or if another owner has it.
 pub fn is_wanted() -> bool {
-    let Some(vp) = Worker::current().filter(|vp| vp.processor().simulated.is_none() && vp.enter()) else {
+    let Some(worker) =
+        Worker::current().filter(|worker| worker.processor().simulated.is_none() && worker.enter())
+    else {
         return true;
     };
-    let is_wanted = vp.has_local_work();
-    vp.exit();
+    let is_wanted = worker.has_local_work();
+    worker.exit();
     is_wanted
 }
 
@@ -77,10 +80,10 @@ pub enum Rest {
 /// is the thread that serves requests, for which other processes wait. After its turn at least one other thread has
 /// its turn.
 pub fn wake_first(wake: impl FnOnce()) {
-    let vp = Worker::current();
-    vp.inspect(|vp| vp.turn.wakes_first.set(true));
+    let worker = Worker::current();
+    worker.inspect(|worker| worker.turn.wakes_first.set(true));
     wake();
-    vp.inspect(|vp| vp.turn.wakes_first.set(false));
+    worker.inspect(|worker| worker.turn.wakes_first.set(false));
 }
 
 impl Shared {
@@ -124,7 +127,8 @@ impl Worker {
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let machine = self.machine();
-        let is_due = |vp: &Processor| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
+        let is_due =
+            |processor: &Processor| processor.timers.next_due().is_some_and(|due| due <= Instant::now());
         let is_over = || {
             self.announcement.get().acknowledge();
             over()

@@ -79,9 +79,9 @@ impl Worker {
     /// Puts the built-in policy in the place of the one in force, if that has panicked. Its threads follow when the
     /// driver next looks around: this may be in the middle of one of its calls.
     fn replace_failed(&self) {
-        let vp = self.processor();
+        let processor = self.processor();
         // SAFETY: we are the driver.
-        if unsafe { vp.policies.is_to_be_replaced() } {
+        if unsafe { processor.policies.is_to_be_replaced() } {
             let (policy, terms) = built_in();
             self.put_in_force(policy, terms);
             self.processor().core.until_look.set(1);
@@ -111,10 +111,10 @@ impl Worker {
 
     #[cold]
     fn replace_now(&self) {
-        let vp = self.processor();
-        if vp.policies.is_asked() {
+        let processor = self.processor();
+        if processor.policies.is_asked() {
             // INV-FAIL: the request first.
-            let request = vp.policies.take_request();
+            let request = processor.policies.take_request();
             self.replace_failed();
             if let Some(mut request) = request
                 && let Some(policy) = request.policy.take()
@@ -176,16 +176,16 @@ impl Worker {
     /// How long the driver may sleep while a policy that it has replaced has
     /// visitors. (What its own calls leave there it finds when they return.)
     pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
-        let vp = self.processor();
+        let processor = self.processor();
         // SAFETY: we are the driver.
-        (unsafe { vp.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
+        (unsafe { processor.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
     }
 
     /// Whether there is something to do for the next driver.
     pub(super) fn has_replacement(&self) -> bool {
-        let vp = self.processor();
+        let processor = self.processor();
         // SAFETY: we are the driver.
-        vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
+        processor.policies.is_asked() || unsafe { processor.policies.has_retired() }
     }
 
     /// Takes every thread out of the policies at shutdown, and puts it on the run-next list.

@@ -20,9 +20,9 @@ pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake,
 /// Polls a thread once, on this stack.
 ///
 /// # Safety
-/// `vp` is the current virtual processor.
+/// `worker` is the current virtual processor.
 #[inline(always)]
-pub(crate) unsafe fn run(vp: &Worker, thread: Ready) {
+pub(crate) unsafe fn run(worker: &Worker, thread: Ready) {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `end` or `complete`, and keeps the frame. A stale one is a
     // reference until `begin`.
@@ -31,23 +31,23 @@ pub(crate) unsafe fn run(vp: &Worker, thread: Ready) {
         Begun::Run => (),
         // SAFETY: we are the runner now.
         Begun::Requested => unsafe {
-            arrive(vp, header);
-            if !apply(vp, frame) {
+            arrive(worker, header);
+            if !apply(worker, frame) {
                 return;
             }
         },
-        Begun::Stale => return vp.was_stale(),
+        Begun::Stale => return worker.was_stale(),
         Begun::Free => {
-            vp.was_stale();
+            worker.was_stale();
             // SAFETY: `Free` says that the frame is ours to drop.
             return unsafe { drop_frame(frame) };
         }
     }
     if header.penalty.get() > 0 {
-        vp.ask_closer_look();
+        worker.ask_closer_look();
     }
     // SAFETY: we are the runner now.
-    unsafe { run_begun(vp, frame) };
+    unsafe { run_begun(worker, frame) };
 }
 
 /// Polls a thread of which the caller is the runner.
@@ -55,15 +55,15 @@ pub(crate) unsafe fn run(vp: &Worker, thread: Ready) {
 /// # Safety
 /// As for [`run`].
 #[inline(always)]
-unsafe fn run_begun(vp: &Worker, frame: NonNull<Header>) {
+unsafe fn run_begun(worker: &Worker, frame: NonNull<Header>) {
     // SAFETY: the caller is the runner.
     let header = unsafe { frame.as_ref() };
-    arrive(vp, header);
+    arrive(worker, header);
     let poll = header.vtable.get().poll;
     // SAFETY: we are the runner now.
     unsafe {
-        let poll = polling(vp, frame, |cx| poll(frame, cx));
-        settle(vp, frame, poll);
+        let poll = polling(worker, frame, |cx| poll(frame, cx));
+        settle(worker, frame, poll);
     }
 }
 
@@ -94,21 +94,21 @@ fn arrive_from(worker: &Worker, header: &Header, from: *const Address) {
 /// Calls `poll` with `frame` as the running thread and its waker.
 ///
 /// # Safety
-/// The caller is the frame's runner, and `vp` the current virtual processor.
+/// The caller is the frame's runner, and `worker` the current virtual processor.
 /// `poll` does not unwind.
 #[inline(always)]
 pub(crate) unsafe fn polling<R>(
-    vp: &Worker,
+    worker: &Worker,
     frame: NonNull<Header>,
     poll: impl FnOnce(&mut Context<'_>) -> R,
 ) -> R {
-    let outer = vp.running.replace(frame.as_ptr());
+    let outer = worker.running.replace(frame.as_ptr());
     // The waker is borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
     // SAFETY: the caller is the frame's runner and keeps the frame, and `poll` does not unwind.
     let result = unsafe { span::within(frame, || poll(&mut Context::from_waker(&waker))) };
-    vp.running.set(outer);
+    worker.running.set(outer);
     result
 }
 
@@ -117,7 +117,7 @@ pub(crate) unsafe fn polling<R>(
 /// # Safety
 /// As for [`polling`]; the frame must not be touched afterwards.
 #[inline(always)]
-pub(crate) unsafe fn settle(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
+pub(crate) unsafe fn settle(worker: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
     match poll {
@@ -125,39 +125,39 @@ pub(crate) unsafe fn settle(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>)
         // it is not, it may be YIELDED.)
         Poll::Pending
             if header.local_refs.get().unsigned_abs() < 1 << 30
-                && header.state.park_local(&header.rest, &vp.home) => {}
+                && header.state.park_local(&header.rest, &worker.home) => {}
         // SAFETY: the caller is the runner, and the thread is not parked locally.
-        Poll::Pending => unsafe { end(vp, frame) },
-        // SAFETY: the body is complete, and we drive `vp`.
-        Poll::Ready(()) => unsafe { complete_here(vp, frame, header.local_refs.replace(0)) },
+        Poll::Pending => unsafe { end(worker, frame) },
+        // SAFETY: the body is complete, and we drive `worker`.
+        Poll::Ready(()) => unsafe { complete_here(worker, frame, header.local_refs.replace(0)) },
     }
 }
 
 /// # Safety
 /// As for [`settle`].
-unsafe fn end(vp: &Worker, frame: NonNull<Header>) {
+unsafe fn end(worker: &Worker, frame: NonNull<Header>) {
     // SAFETY: we are the runner until the transition below.
     let header = unsafe { frame.as_ref() };
     if header.local_refs.get() > i32::MAX / 2 {
         header.local_refs.set(header.local_refs.get() - YIELDED);
         if header.state.end_ready() == Ended::Token {
-            let reason = if vp.budget.get() == 0 && vp.processor().simulated.is_none() {
+            let reason = if worker.budget.get() == 0 && worker.processor().simulated.is_none() {
                 Reason::Spent
             } else {
                 Reason::Yielded
             };
             // SAFETY: `Token` says that the token is ours.
-            vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
+            worker.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
         return;
     }
-    let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
+    let bias = header.state.earn_rest(&header.rest, &worker.home, worker.homes());
     match header.state.end(header.local_refs.replace(0), bias) {
         Ended::Idle => (),
         Ended::Token => {
-            let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
+            let reason = if worker.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
             // SAFETY: `Token` says that the token is ours.
-            vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
+            worker.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
     }
 }
@@ -170,19 +170,19 @@ pub(crate) unsafe fn complete(frame: NonNull<Header>, local_refs: i32) {
     unsafe { complete_and(frame, local_refs, || drop_frame(frame)) };
 }
 
-/// As [`complete`], on the worker that runs `vp`, where most frames come from and return to.
+/// As [`complete`], on the worker that runs `worker`, where most frames come from and return to.
 ///
 /// # Safety
-/// As for [`complete`]; the caller drives `vp`.
+/// As for [`complete`]; the caller drives `worker`.
 #[inline(never)]
-unsafe fn complete_here(vp: &Worker, frame: NonNull<Header>, local_refs: i32) {
-    vp.thread_ends();
-    // SAFETY: the caller is the runner, drives `vp`, and the body is complete. `Free` makes the
+unsafe fn complete_here(worker: &Worker, frame: NonNull<Header>, local_refs: i32) {
+    worker.thread_ends();
+    // SAFETY: the caller is the runner, drives `worker`, and the body is complete. `Free` makes the
     // frame ours.
     unsafe {
         complete_and(frame, local_refs, || {
             if frame.as_ref().vtable.get().needs_no_drop {
-                vp.arena.free_here(frame);
+                worker.arena.free_here(frame);
             } else {
                 drop_frame(frame);
             }
@@ -286,11 +286,11 @@ impl Revoked {
     }
 
     /// As [`take`](Self::take), while other workers end their threads and wait, but run none from
-    /// their queues. Left alone are threads bound to another OS thread than `vp`'s, threads that are parked locally,
+    /// their queues. Left alone are threads bound to another OS thread than `worker`'s, threads that are parked locally,
     /// and stolen ones.
     ///
     /// # Safety
-    /// The frame is in use. The caller drives `vp`, and polls nothing. No worker runs threads,
+    /// The frame is in use. The caller drives `worker`, and polls nothing. No worker runs threads,
     /// except those that it demands.
     pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, worker: &Worker) -> Option<Self> {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and
@@ -399,19 +399,19 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
         is_free && worker.has_stack() && worker.processor().simulated.is_none()
     };
     match here.filter(may_run_here) {
-        Some(vp) => {
-            // SAFETY: the caller has a reference, and drives `vp`.
-            if unsafe { withdraw(vp, frame) } || header.state.demand(true) == Demanded::Stolen {
-                vp.counters().stolen.add_one();
-                // SAFETY: we are the thread's runner, and drive `vp`.
+        Some(worker) => {
+            // SAFETY: the caller has a reference, and drives `worker`.
+            if unsafe { withdraw(worker, frame) } || header.state.demand(true) == Demanded::Stolen {
+                worker.counters().stolen.add_one();
+                // SAFETY: we are the thread's runner, and drive `worker`.
                 unsafe {
                     if header.state.is_requested() {
-                        arrive(vp, header);
-                        if !apply(vp, frame) {
+                        arrive(worker, header);
+                        if !apply(worker, frame) {
                             return;
                         }
                     }
-                    run_begun(vp, frame);
+                    run_begun(worker, frame);
                 }
             }
         }
@@ -420,22 +420,22 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     }
 }
 
-/// Takes the token of a thread that has not run, if `vp` has it at hand. True: the caller is the
+/// Takes the token of a thread that has not run, if `worker` has it at hand. True: the caller is the
 /// thread's runner.
 ///
 /// # Safety
-/// The caller has a reference, and drives `vp`.
+/// The caller has a reference, and drives `worker`.
 #[inline(always)]
-unsafe fn withdraw(vp: &Worker, frame: NonNull<Header>) -> bool {
-    let Some(token) = vp.withdraw(frame) else { return false };
+unsafe fn withdraw(worker: &Worker, frame: NonNull<Header>) -> bool {
+    let Some(token) = worker.withdraw(frame) else { return false };
     // SAFETY: the caller has a reference, which keeps the frame.
-    if unsafe { frame.as_ref() }.state.steal_with_token(vp.turn.nested.get() > 0) {
+    if unsafe { frame.as_ref() }.state.steal_with_token(worker.turn.nested.get() > 0) {
         // The token stands for the runner now.
         token.into_frame();
         return true;
     }
     // Somebody was faster: the token is dead.
-    vp.enqueue(token, Reason::New);
+    worker.enqueue(token, Reason::New);
     false
 }
 
@@ -449,26 +449,26 @@ unsafe fn withdraw(vp: &Worker, frame: NonNull<Header>) -> bool {
 pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let header = unsafe { frame.as_ref() };
-    let Some(vp) = Worker::current() else { return false };
-    if !ptr::eq(header.address(), &vp.processor().address)
-        || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place())
+    let Some(worker) = Worker::current() else { return false };
+    if !ptr::eq(header.address(), &worker.processor().address)
+        || !(worker.may_spawn_in_place() || worker.may_evaluate_in_place())
     {
         // The usual way covers these cases.
         return false;
     }
     header.state.steal_alone();
-    vp.counters().stolen.add_one();
+    worker.counters().stolen.add_one();
     let evaluate = header.vtable.get().evaluate;
-    // SAFETY: we are the runner, and drive `vp`. If the value is there and nobody else knows the
+    // SAFETY: we are the runner, and drive `worker`. If the value is there and nobody else knows the
     // thread, its frame is ours to free.
     unsafe {
-        let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
+        let evaluated = polling(worker, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.local_refs.get() == 0 {
             span::close(frame);
-            vp.arena.free_here(frame);
+            worker.arena.free_here(frame);
             return true;
         }
-        leave_evaluated(vp, frame, evaluated)
+        leave_evaluated(worker, frame, evaluated)
     }
 }
 
@@ -478,7 +478,7 @@ pub(crate) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
 /// # Safety
 /// As for [`settle`].
 #[inline(never)]
-unsafe fn leave_evaluated(vp: &Worker, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
+unsafe fn leave_evaluated(worker: &Worker, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
     let is_over = evaluated != Evaluated::Blocked;
     // SAFETY: the caller is the runner. The handle's reference keeps the frame, and is given up
     // only after the last use.
@@ -487,7 +487,7 @@ unsafe fn leave_evaluated(vp: &Worker, frame: NonNull<Header>, evaluated: Evalua
             // The stealer has the value; the frame does not hold it.
             frame.as_ref().state.take_result();
         }
-        settle(vp, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });
+        settle(worker, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });
         if evaluated == Evaluated::Value {
             release(frame);
         }
@@ -512,7 +512,9 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Processor>) ->
     // SAFETY: `Token` says that the token is ours.
     let thread = unsafe { Ready::from_frame(frame) };
     match Worker::current().filter(|worker| at.is_of_same_machine(worker.processor())) {
-        Some(vp) if on.is_none_or(|on| ptr::eq(on, vp.processor())) => vp.enqueue(thread, Reason::New),
+        Some(worker) if on.is_none_or(|on| ptr::eq(on, worker.processor())) => {
+            worker.enqueue(thread, Reason::New)
+        }
         _ => {
             let there = on.map_or(at, |on| &on.address);
             // The thread must count as one of that processor, or it would be sent home.
@@ -650,22 +652,22 @@ unsafe fn wake_frame<const GIVE_UP: bool>(
     // SAFETY: a frame's machine, and so the virtual processor that it names, lives as long as the
     // frame.
     let last = unsafe { &*header.address() };
-    if let Some(vp) = Worker::current().filter(|vp| last.is_of_same_machine(vp.processor())) {
-        // SAFETY: `vp` is current and of the frame's machine. The token is ours where the state
+    if let Some(worker) = Worker::current().filter(|worker| last.is_of_same_machine(worker.processor())) {
+        // SAFETY: `worker` is current and of the frame's machine. The token is ours where the state
         // word says so, and `Free` makes the frame ours.
         unsafe {
-            if header.state.wake_local(&header.rest, &vp.home) {
+            if header.state.wake_local(&header.rest, &worker.home) {
                 if GIVE_UP {
                     give_back(header);
                 }
-                return submit(vp, Ready::from_frame(frame), turn, attach);
+                return submit(worker, Ready::from_frame(frame), turn, attach);
             }
-            match header.state.wake(GIVE_UP, vp.home.bits()) {
-                Woken::Token => submit(vp, Ready::from_frame(frame), turn, attach),
+            match header.state.wake(GIVE_UP, worker.home.bits()) {
+                Woken::Token => submit(worker, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
                     if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
-                        submit(vp, thread, turn, attach);
+                        submit(worker, thread, turn, attach);
                     }
                 }
                 Woken::Free => drop_frame(frame),
@@ -732,13 +734,13 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
     unsafe {
         let header = frame.as_ref();
         let last = header.address().as_ref()?;
-        let vp = Worker::current().filter(|vp| last.is_of_same_machine(vp.processor()));
-        let claimed = vp.is_some_and(|vp| header.state.wake_local(&header.rest, &vp.home))
+        let worker = Worker::current().filter(|worker| last.is_of_same_machine(worker.processor()));
+        let claimed = worker.is_some_and(|worker| header.state.wake_local(&header.rest, &worker.home))
             || header.state.claim(delayed);
         if claimed {
             return Some(Ready::from_frame(frame));
         }
-        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.home.bits()))?;
+        let home = header.state.begin_claim(worker.map_or(0, |worker| worker.home.bits()))?;
         revoke::<true>(frame, home)
     }
 }
@@ -746,27 +748,27 @@ pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Read
 /// # Safety
 /// As for [`run`].
 #[inline(never)]
-unsafe fn run_attached(vp: &Worker, thread: Ready) {
-    vp.counters().attached.add_one();
-    vp.depth.set(vp.depth.get() + 1);
-    // SAFETY: `vp` is the current virtual processor.
-    unsafe { run(vp, thread) };
-    vp.depth.set(vp.depth.get() - 1);
+unsafe fn run_attached(worker: &Worker, thread: Ready) {
+    worker.counters().attached.add_one();
+    worker.depth.set(worker.depth.get() + 1);
+    // SAFETY: `worker` is the current virtual processor.
+    unsafe { run(worker, thread) };
+    worker.depth.set(worker.depth.get() - 1);
 }
 
 #[inline(always)]
-fn submit(vp: &Worker, thread: Ready, turn: WakePriority, attach: impl FnOnce() -> bool) {
+fn submit(worker: &Worker, thread: Ready, turn: WakePriority, attach: impl FnOnce() -> bool) {
     match thread.kind() {
-        Kind::Parasite if vp.may_attach() && attach() => {
-            // SAFETY: `vp` is current.
-            unsafe { run_attached(vp, thread) };
+        Kind::Parasite if worker.may_attach() && attach() => {
+            // SAFETY: `worker` is current.
+            unsafe { run_attached(worker, thread) };
         }
-        Kind::Parasite | Kind::Host => vp.enqueue_woken(thread, turn),
+        Kind::Parasite | Kind::Host => worker.enqueue_woken(thread, turn),
         Kind::Pinned | Kind::Local => {
             // SAFETY: the token keeps its frame, and the frame keeps its machine.
             let at = unsafe { &*thread.header().address() };
-            if vp.is_at(at) {
-                vp.enqueue_woken(thread, turn);
+            if worker.is_at(at) {
+                worker.enqueue_woken(thread, turn);
             } else {
                 at.push(thread);
             }
@@ -777,7 +779,7 @@ fn submit(vp: &Worker, thread: Ready, turn: WakePriority, attach: impl FnOnce() 
 /// Whether `frame` is the thread that this OS thread polls right now.
 #[inline(always)]
 fn is_running(frame: NonNull<Header>) -> bool {
-    Worker::current().is_some_and(|vp| ptr::eq(vp.running.get(), frame.as_ptr()))
+    Worker::current().is_some_and(|worker| ptr::eq(worker.running.get(), frame.as_ptr()))
 }
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {

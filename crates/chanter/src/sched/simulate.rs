@@ -29,7 +29,7 @@ pub(crate) trait Simulate: fmt::Debug {
     fn is_in_place(&self) -> bool;
 
     /// An operation is about to begin. True: its thread has been woken, and the operation must return `Pending`.
-    fn pause(&self, vp: &Worker, cx: &Context<'_>) -> bool;
+    fn pause(&self, worker: &Worker, cx: &Context<'_>) -> bool;
 
     /// Whether the thread that blocks its processor was told to pause.
     fn take_pause(&self) -> bool;
@@ -38,7 +38,7 @@ pub(crate) trait Simulate: fmt::Debug {
     ///
     /// # Panics
     /// If the schedule ends before.
-    fn step_nested(&self, vp: &Worker);
+    fn step_nested(&self, worker: &Worker);
 
     /// A policy has panicked: the schedule ends.
     fn fail(&self, payload: Payload);
@@ -50,13 +50,19 @@ pub(crate) trait Simulate: fmt::Debug {
     fn takes_notes(&self) -> bool;
 
     /// A thread has been born.
-    fn note_birth(&self, vp: &Worker, thread: u64, site: Site, name: Option<Arc<str>>);
+    fn note_birth(&self, worker: &Worker, thread: u64, site: Site, name: Option<Arc<str>>);
 
     /// The running thread has begun a synchronization, and committed to `winner`.
-    fn note_synchronization(&self, vp: &Worker, waits: Waits, winner: Option<usize>, place: Option<Place>);
+    fn note_synchronization(
+        &self,
+        worker: &Worker,
+        waits: Waits,
+        winner: Option<usize>,
+        place: Option<Place>,
+    );
 
     /// The running thread polls something that says what it waits for.
-    fn note_look(&self, vp: &Worker, waits: Waits);
+    fn note_look(&self, worker: &Worker, waits: Waits);
 
     /// The simulation itself, for the code that has made it.
     fn as_any(&self) -> &dyn Any;

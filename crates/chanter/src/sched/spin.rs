@@ -114,20 +114,20 @@ mod tests {
     fn a_worker_that_was_sent_something_spins_beside_sleepers() {
         let machine = crate::machine::Machine::builder().vps(2).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
-            let vp = Worker::current().unwrap();
-            while vp.machine().idle.awake.load(Relaxed) > 1 {
+            let worker = Worker::current().unwrap();
+            while worker.machine().idle.awake.load(Relaxed) > 1 {
                 std::thread::yield_now();
             }
             let spins = || {
                 let was_asked = Cell::new(false);
-                vp.spin(&|| {
+                worker.spin(&|| {
                     was_asked.set(true);
                     true
                 });
                 was_asked.get()
             };
-            vp.processor().core.spin.was_sent();
-            vp.processor().core.spin.pass.set(0);
+            worker.processor().core.spin.was_sent();
+            worker.processor().core.spin.pass.set(0);
             assert!(spins());
             assert!(!spins(), "nothing was sent since");
         });

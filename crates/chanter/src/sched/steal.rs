@@ -293,8 +293,8 @@ impl Processor {
 
     /// All others of the machine, the next one first.
     pub(super) fn others(&self) -> impl Iterator<Item = &Self> {
-        let vps = &self.machine().vps;
-        (1..vps.len()).map(move |step| &*vps[(self.index + step) % vps.len()])
+        let all = &self.machine().processors;
+        (1..all.len()).map(move |step| &*all[(self.index + step) % all.len()])
     }
 
     /// Takes the last `count` threads of the run-next list, except those that may not move.
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn the_backoff_of_a_worker_with_several_processors_ends() {
         let machine = crate::machine::Machine::builder().vps(4).workers(2).build().unwrap();
-        let backs_off = || machine.shared().vps[1].steals.is_backing_off();
+        let backs_off = || machine.shared().processors[1].steals.is_backing_off();
         let back_off = async { Worker::current().unwrap().processor().steals.back_off(Instant::now()) };
         machine.spawn_on(1, back_off).join().sync_blocking().unwrap();
         let end = Instant::now() + Duration::from_secs(60);

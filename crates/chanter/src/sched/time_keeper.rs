@@ -29,7 +29,7 @@ static ADOPTED: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
 /// Keeps a machine that ends, while some owner will come back to its timers.
 pub(crate) fn adopt(machine: &Arc<Shared>) {
-    if machine.vps.iter().any(|vp| vp.timers.is_lent()) {
+    if machine.processors.iter().any(|processor| processor.timers.is_lent()) {
         ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::clone(machine));
         wake();
     }
@@ -58,13 +58,13 @@ fn fire() -> Option<Instant> {
     let mut next = TIMERS.next_due();
     let mut adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
     let (kept, done): (Vec<_>, Vec<_>) = adopted.drain(..).partition(|machine| {
-        for vp in &machine.vps {
-            vp.timers.fire(now, &mut wakes);
-            if let Some(due) = vp.timers.next_due() {
+        for processor in &machine.processors {
+            processor.timers.fire(now, &mut wakes);
+            if let Some(due) = processor.timers.next_due() {
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
         }
-        machine.vps.iter().any(|vp| vp.timers.is_lent())
+        machine.processors.iter().any(|processor| processor.timers.is_lent())
     });
     *adopted = kept;
     drop(adopted);

@@ -152,7 +152,7 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 thread_local! {
-    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    static CURRENT: std::cell::Cell<*const Worker> = const { std::cell::Cell::new(ptr::null()) };
 }
 
 impl Worker {

@@ -147,16 +147,16 @@ where
     F::Output: Send + 'static,
 {
     let here = Worker::current().filter(|vp| ptr::eq(vp.machine(), machine));
-    let vps = machine.vps.len();
+    let vps = machine.processors.len();
     let near = said.near.filter(|_| said.on.is_none());
-    let near = near.and_then(|near| machine.vps.iter().position(|vp| near.is(vp)));
+    let near = near.and_then(|near| machine.processors.iter().position(|vp| near.is(vp)));
     let home = match (said.on.or(near), here) {
-        (Some(index), _) => machine.vps.get(index).map_or_else(
+        (Some(index), _) => machine.processors.get(index).map_or_else(
             || panic!("no virtual processor {index}: the machine has {vps}"),
             |home| &home.address,
         ),
         (None, Some(vp)) => match vp.place(vps) {
-            Some(index) => &machine.vps[index].address,
+            Some(index) => &machine.processors[index].address,
             None => &vp.processor().address,
         },
         (None, None) => &machine.any_vp().address,
@@ -185,8 +185,8 @@ where
 {
     let here = Worker::current().filter(|vp| ptr::eq(vp.machine(), machine));
     let home = match said.on {
-        Some(index) => machine.vps.get(index).map_or_else(
-            || panic!("no virtual processor {index}: the machine has {}", machine.vps.len()),
+        Some(index) => machine.processors.get(index).map_or_else(
+            || panic!("no virtual processor {index}: the machine has {}", machine.processors.len()),
             |home| &home.address,
         ),
         None => &here.map_or_else(|| machine.any_vp(), Worker::processor).address,

@@ -132,7 +132,7 @@ impl<T> Thread<T> {
     /// STING, section 3.1 (`thread-run`).
     #[track_caller]
     pub fn run_on(&self, vp: usize) -> bool {
-        let vps = &self.header().machine().vps;
+        let vps = &self.header().machine().processors;
         let there = vps.get(vp);
         let there =
             there.unwrap_or_else(|| panic!("no virtual processor {vp}: the machine has {}", vps.len()));

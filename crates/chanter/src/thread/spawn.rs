@@ -114,18 +114,19 @@ where
 /// # Safety
 /// As for [`spawn_borrowing`]; the caller drives `vp`.
 unsafe fn spawn_borrowing_here<F: Future>(vp: &Worker, future: F, site: Site) -> Thread<F::Output> {
-    let vps = vp.machine().vps.len();
+    let vps = vp.machine().processors.len();
     if vps > 1
         && let Some(index) = vp.place(vps).filter(|index| *index != vp.processor().index)
     {
         // SAFETY: the caller drives `vp`, and so owns its arena. The body is `Send`, and what it
         // borrows outlives it.
-        let (frame, thread) =
-            unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index].address, future, Kind::Host) };
+        let (frame, thread) = unsafe {
+            new_host::<false, _>(&vp.arena, &vp.machine().processors[index].address, future, Kind::Host)
+        };
         vp.counters().hosts.add_one();
         vp.machine().spawned(frame, site);
         // SAFETY: this is the only token of the new frame.
-        vp.machine().vps[index].address.push(unsafe { Ready::from_frame(frame) });
+        vp.machine().processors[index].address.push(unsafe { Ready::from_frame(frame) });
         return thread;
     }
     // SAFETY: the caller drives `vp`. The body is `Send`, and what it borrows outlives it.
@@ -173,8 +174,8 @@ unsafe fn spawn_any_in<F: Future>(
     }
     let (home, kind) = match on {
         Some(index) => {
-            let home = machine.vps.get(index).unwrap_or_else(|| {
-                panic!("no virtual processor {index}: the machine has {}", machine.vps.len())
+            let home = machine.processors.get(index).unwrap_or_else(|| {
+                panic!("no virtual processor {index}: the machine has {}", machine.processors.len())
             });
             (&home.address, Kind::Pinned)
         }

@@ -21,8 +21,9 @@ pub(crate) struct Bound {
 #[cfg(feature = "tokio")]
 impl Bound {
     pub(crate) fn new() -> Self {
-        let fiber =
-            Worker::current().and_then(|vp| vp.bound.fibers.current()).map_or(ptr::null(), ptr::from_ref);
+        let fiber = Worker::current()
+            .and_then(|worker| worker.bound.fibers.current())
+            .map_or(ptr::null(), ptr::from_ref);
         Self { outer: BOUND.replace(fiber.cast()) }
     }
 }

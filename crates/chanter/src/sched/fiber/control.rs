@@ -41,7 +41,7 @@ const BESIDE: u32 = 1 << 28;
 /// on that OS thread reads it.
 pub(crate) struct FiberControl {
     frame: NonNull<Header>,
-    vp: *const Worker,
+    worker: *const Worker,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The addresses where the guard begins and ends.
     pub(crate) guard: (usize, usize),
@@ -226,28 +226,29 @@ impl FiberControl {
     /// # Errors
     /// The error of the OS, if it refuses, or if no such large stack is supported.
     pub(crate) fn begin(
-        vp: &Worker,
+        worker: &Worker,
         frame: NonNull<Header>,
         size: usize,
         name: Option<Arc<str>>,
         site: &'static Location<'static>,
     ) -> io::Result<Stack> {
         let os_thread = os_thread();
-        if vp.bound.fibers.prepared.replace(os_thread) != os_thread {
+        if worker.bound.fibers.prepared.replace(os_thread) != os_thread {
             overflow::prepare();
         }
-        // SAFETY: we drive `vp`.
-        let (stack, reused) = unsafe { vp.bound.fibers.pool() }.take(size)?;
-        let counter = if reused { &vp.counters().stacks_reused } else { &vp.counters().stacks_allocated };
+        // SAFETY: we drive `worker`.
+        let (stack, reused) = unsafe { worker.bound.fibers.pool() }.take(size)?;
+        let counter =
+            if reused { &worker.counters().stacks_reused } else { &worker.counters().stacks_allocated };
         counter.add_one();
         let guard = stack.guard();
         let place = stack.head();
-        let next = vp.bound.fibers.first.get();
+        let next = worker.bound.fibers.first.get();
         // SAFETY: the stack's memory is ours, and fibers in the list live.
         unsafe {
             place.write(Self {
                 frame,
-                vp,
+                worker,
                 yielder: Cell::new(ptr::null()),
                 guard,
                 size: stack.size(),
@@ -270,15 +271,15 @@ impl FiberControl {
                 next.prev.set(place.as_ptr());
             }
         }
-        vp.bound.fibers.first.set(place.as_ptr());
+        worker.bound.fibers.first.set(place.as_ptr());
         // The fiber must not leave this OS thread any more, since values on its stack need not be
         // `Send`.
         // SAFETY: we are the thread's runner.
         let header = unsafe { frame.as_ref() };
         header.kind.set(crate::frame::Kind::Local);
         // The fiber stays with a spare worker's virtual processor, if one drives.
-        header.set_address(vp.bound_address());
-        vp.bound.has_locals.set(true);
+        header.set_address(worker.bound_address());
+        worker.bound.has_locals.set(true);
         Ok(stack)
     }
 
@@ -289,21 +290,21 @@ impl FiberControl {
     pub(crate) unsafe fn end(stack: Stack) {
         // SAFETY: the control block is in place and ends here, once. Fibers in the list live. We
         // drive the virtual processor that it names.
-        let (vp, name) = unsafe {
+        let (worker, name) = unsafe {
             let head = stack.head().as_mut();
             let (prev, next) = (head.prev.get(), head.next.get());
-            let vp = &*head.vp;
+            let worker = &*head.worker;
             match prev.as_ref() {
                 Some(prev) => prev.next.set(next),
-                None => vp.bound.fibers.first.set(next),
+                None => worker.bound.fibers.first.set(next),
             }
             if let Some(next) = next.as_ref() {
                 next.prev.set(prev);
             }
-            (vp, head.name.take())
+            (worker, head.name.take())
         };
-        // SAFETY: we drive `vp`.
-        drop(unsafe { vp.bound.fibers.pool() }.put(stack));
+        // SAFETY: we drive `worker`.
+        drop(unsafe { worker.bound.fibers.pool() }.put(stack));
         drop(name);
     }
 
@@ -321,20 +322,20 @@ impl FiberControl {
     pub(crate) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
         debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
-        let vp = unsafe { &*self.vp };
+        let worker = unsafe { &*self.worker };
         // Subscribers of `tracing`, which are user code, are called here and on the way back.
         self.parked.resume();
-        let outer = vp.bound.fibers.current.replace(self);
-        let limit = vp.change_stack(self.nest_limit);
-        let depth = vp.depth.replace(self.depth.get());
+        let outer = worker.bound.fibers.current.replace(self);
+        let limit = worker.change_stack(self.nest_limit);
+        let depth = worker.depth.replace(self.depth.get());
         let locals = stack_local::exchange(self.locals.get());
-        let context = vp.forks.change_context(self.context.get());
+        let context = worker.forks.change_context(self.context.get());
         let result = switch();
-        self.context.set(vp.forks.change_context(context));
+        self.context.set(worker.forks.change_context(context));
         self.locals.set(stack_local::exchange(locals));
-        self.depth.set(vp.depth.replace(depth));
-        vp.change_stack(limit);
-        vp.bound.fibers.current.set(outer);
+        self.depth.set(worker.depth.replace(depth));
+        worker.change_stack(limit);
+        worker.bound.fibers.current.set(outer);
         self.parked.suspend();
         result
     }
@@ -345,12 +346,12 @@ impl FiberControl {
         // No parasite is attached on the stack from now on: see `Worker::end_local_threads`.
         self.depth.set(DEPTH);
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
-        let vp = unsafe { &*self.vp };
-        let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        let worker = unsafe { &*self.worker };
+        let running = Running { worker, outer: worker.running.replace(self.frame.as_ptr()) };
         self.below.set(running.outer);
-        self.outer.set(vp.bound.fibers.ending.replace(self));
+        self.outer.set(worker.bound.fibers.ending.replace(self));
         let unwound = self.run(|| catch_unwind(AssertUnwindSafe(unwind)));
-        vp.bound.fibers.ending.set(self.outer.get());
+        worker.bound.fibers.ending.set(self.outer.get());
         drop(running);
         // The report and the payload's destructor are user code. They run only after the fiber has
         // ceased to be current.
@@ -375,9 +376,9 @@ impl FiberControl {
     pub(crate) fn block<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
-        let vp = unsafe { &*self.vp };
+        let worker = unsafe { &*self.worker };
         // A parasite that is nested on our stack may be the one that blocks.
-        let _running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        let _running = Running { worker, outer: worker.running.replace(self.frame.as_ptr()) };
         if self.ending.get() {
             // Somebody has caught the unwinding, which begins anew.
             self.suspend();
@@ -411,8 +412,8 @@ impl FiberControl {
             // need not change.
             local_refs.set(local_refs.get() + YIELDED);
             // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
-            let vp = unsafe { &*self.vp };
-            let _running = Running { vp, outer: vp.running.get() };
+            let worker = unsafe { &*self.worker };
+            let _running = Running { worker, outer: worker.running.get() };
             self.suspend();
         } else {
             self.block(crate::sched::yield_now());
@@ -422,13 +423,13 @@ impl FiberControl {
 
 /// Restores the running thread when it is dropped, also if the stack unwinds.
 struct Running<'a> {
-    vp: &'a Worker,
+    worker: &'a Worker,
     outer: *mut Header,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.vp.running.set(self.outer);
+        self.worker.running.set(self.outer);
     }
 }
 

@@ -59,7 +59,7 @@ unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, con
     let address = unsafe { (*info).si_addr() } as usize;
     // This reads a thread-local without a destructor. An OS thread that runs a fiber has used it
     // before.
-    let head = Worker::current().and_then(|vp| vp.bound.fibers.running());
+    let head = Worker::current().and_then(|worker| worker.bound.fibers.running());
     if let Some(head) = head
         && (head.guard.0..head.guard.1).contains(&address)
     {

@@ -53,14 +53,14 @@ impl Share {
     /// Makes a thread for `job`, which was forked within `parent`.
     ///
     /// # Safety
-    /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Worker, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
+    /// The caller drives `worker`. The job stays until the thread is determined.
+    pub(super) unsafe fn new(worker: &Worker, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
-        // SAFETY: the caller drives `vp`, and promises that the job stays until the thread is determined.
-        let thread = unsafe { Job::delay(job, vp, Arc::clone(&fork_scope)) };
-        vp.counters().hosts.add_one();
-        vp.counters().shared.add_one();
-        vp.machine().shares.add(&fork_scope, &thread);
+        // SAFETY: the caller drives `worker`, and promises that the job stays until the thread is determined.
+        let thread = unsafe { Job::delay(job, worker, Arc::clone(&fork_scope)) };
+        worker.counters().hosts.add_one();
+        worker.counters().shared.add_one();
+        worker.machine().shares.add(&fork_scope, &thread);
         Self { thread, fork_scope }
     }
 }

@@ -56,9 +56,9 @@ impl Job {
     ///
     /// # Safety
     /// As for [`JobTable::delay`].
-    pub(super) unsafe fn delay(this: *const Self, vp: &Worker, fork_scope: Arc<ForkScope>) -> FrameRef {
-        // SAFETY: the caller drives `vp`, may share the job, and keeps it until the thread has run.
-        unsafe { ((*this).table.delay)(vp, this, fork_scope) }
+    pub(super) unsafe fn delay(this: *const Self, worker: &Worker, fork_scope: Arc<ForkScope>) -> FrameRef {
+        // SAFETY: the caller drives `worker`, may share the job, and keeps it until the thread has run.
+        unsafe { ((*this).table.delay)(worker, this, fork_scope) }
     }
 }
 
@@ -283,16 +283,16 @@ impl Forks {
 /// processor that may steal it.
 #[cold]
 #[inline(never)]
-pub(crate) fn look_closer(vp: &Worker) {
-    if vp.agree_if_asked() || vp.processor().simulated.is_some() || !vp.has_stack() {
+pub(crate) fn look_closer(worker: &Worker) {
+    if worker.agree_if_asked() || worker.processor().simulated.is_some() || !worker.has_stack() {
         return;
     }
-    vp.trust_guard();
+    worker.trust_guard();
     // ORDER: INV-EXPOSED, the owner's side: the request has been taken back.
     fence(Ordering::SeqCst);
-    // SAFETY: we drive `vp`.
-    unsafe { vp.forks.replace_stolen() };
-    vp.machine().wake_one(vp);
+    // SAFETY: we drive `worker`.
+    unsafe { worker.forks.replace_stolen() };
+    worker.machine().wake_one(worker);
 }
 
 /// Steals a job for `stealer`, on which nothing is ready, and schedules it there. Returns whether

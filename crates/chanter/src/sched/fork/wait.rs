@@ -18,10 +18,10 @@ const LONGEST_NAP: Duration = Duration::from_millis(1);
 
 /// The owner of a job that is not its own any more waits until the thread is determined that has it.
 ///
-/// The caller drives `vp`.
-pub(crate) fn wait_for(vp: &Worker, job: &Job) {
+/// The caller drives `worker`.
+pub(crate) fn wait_for(worker: &Worker, job: &Job) {
     let share = until_shared(job);
-    until_determined(vp, &share);
+    until_determined(worker, &share);
 }
 
 /// Waits for the share of a job, which the stealer makes as soon as it has stolen the job.
@@ -41,8 +41,8 @@ fn until_shared(job: &Job) -> Box<Share> {
 
 /// Runs `share`'s job if nobody has begun it. Otherwise waits for its end, and meanwhile runs jobs
 /// that were forked within it.
-fn until_determined(vp: &Worker, share: &Share) {
-    let machine = vp.machine();
+fn until_determined(worker: &Worker, share: &Share) {
+    let machine = worker.machine();
     // SAFETY: the handle holds a reference.
     unsafe { demand(share.thread.frame()) };
     if !share.thread.header().state.is_complete() {
@@ -50,7 +50,7 @@ fn until_determined(vp: &Worker, share: &Share) {
         while !share.thread.header().state.is_complete() {
             let mut part = None;
             if looks % LOOKS_A_STEAL == 0 {
-                part = steal_within(vp, &share.fork_scope);
+                part = steal_within(worker, &share.fork_scope);
             }
             let count = Some(machine.shares.count());
             if part.is_none() && seen != count {
@@ -68,7 +68,7 @@ fn until_determined(vp: &Worker, share: &Share) {
                 std::hint::spin_loop();
                 continue;
             }
-            vp.ask_for_parts();
+            worker.ask_for_parts();
             std::thread::sleep(nap);
             nap = (nap * 2).min(LONGEST_NAP);
         }

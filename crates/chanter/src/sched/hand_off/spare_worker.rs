@@ -86,8 +86,12 @@ impl Worker {
     fn new_spare(leader: &Processor) -> AliasedBox<Self> {
         let machine = leader.machine();
         let regular = leader.regular_worker();
-        let mut worker =
-            Self::new(leader.index, machine.workers.len(), machine.vps.len(), regular.channels.layout());
+        let mut worker = Self::new(
+            leader.index,
+            machine.workers.len(),
+            machine.processors.len(),
+            regular.channels.layout(),
+        );
         worker.home = Home::nowhere();
         worker.spare = Some(Spare::new());
         let worker = AliasedBox::new(worker);
