@@ -128,7 +128,7 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
 /// The body of a `main` is a thread that may move. The result is made into an exit code there, if the function is the
 /// program's own `main`, since errors are seldom `Send`.
 fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, mut sig, block } = function;
+    let ItemFn { attrs, vis, mut sig, block, .. } = function;
     let library = args.krate.clone().unwrap_or_else(|| kind.krate());
     let krate = match kind {
         Kind::ClusterMain => quote!(#library::__main::chanter),

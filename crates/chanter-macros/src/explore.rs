@@ -91,7 +91,7 @@ impl Explore {
 
     /// The test that explores `function`.
     pub(crate) fn test(&self, function: ItemFn) -> TokenStream {
-        let ItemFn { attrs, vis, mut sig, block } = function;
+        let ItemFn { attrs, vis, mut sig, block, .. } = function;
         let (krate, settings) = (&self.krate, &self.settings);
         let depth = self.depth.clone().unwrap_or_else(|| parse_quote!(3));
         let some = self.schedules.clone().unwrap_or_else(|| parse_quote!(1_000));

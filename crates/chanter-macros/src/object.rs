@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
     Attribute, Error, Expr, FnArg, GenericArgument, ImplItem, ImplItemFn, ItemImpl, Pat, Path, PathArguments,
-    Result, ReturnType, Token, Type, parse_quote,
+    ReceiverKind, Result, ReturnType, Safety, Token, Type, parse_quote,
 };
 
 /// Arguments between the parentheses of `#[object(..)]`.
@@ -138,11 +138,10 @@ fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool, Option<Exp
     let Some(receiver) = signature.receiver() else {
         return Err(Error::new(signature.span(), "a method of an object takes `&self` or `&mut self`"));
     };
-    let is_plain = receiver.colon_token.is_none() && matches!(&receiver.reference, Some((_, None)));
-    if !is_plain {
+    let ReceiverKind::Reference(_, None, mutability) = &receiver.kind else {
         return Err(Error::new(receiver.span(), "a method of an object takes `&self` or `&mut self`"));
-    }
-    let writes = receiver.mutability.is_some();
+    };
+    let writes = mutability.is_some();
     let natural = if writes { Mode::Mut } else { Mode::Read };
     let syn::Meta::List(list) = &mark.meta else { return Ok((natural, false, None)) };
     let mut local = false;
@@ -313,10 +312,12 @@ enum Schema {
 fn call(whole: &Whole<'_>, marked: &Marked) -> Result<TokenStream> {
     let Whole { krate, object, .. } = whole;
     let signature = &marked.method.sig;
-    if let Some(token) =
-        signature.unsafety.map(|token| token.span()).or(signature.abi.as_ref().map(Spanned::span))
-    {
-        return Err(Error::new(token, "a method of an object is a safe Rust function"));
+    let marked_unsafe = match signature.safety {
+        Safety::Default => None,
+        _ => Some(signature.safety.span()),
+    };
+    if let Some(span) = marked_unsafe.or(signature.abi.as_ref().map(Spanned::span)) {
+        return Err(Error::new(span, "a method of an object is a safe Rust function"));
     }
     let attrs = marked.method.attrs.iter().filter(|attr| {
         ["doc", "cfg", "cfg_attr", "deprecated", "must_use"].iter().any(|name| attr.path().is_ident(name))

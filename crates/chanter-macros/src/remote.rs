@@ -76,7 +76,7 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
 }
 
 fn describe(kind: Kind, args: Args, function: ItemFn) -> Result<TokenStream> {
-    let ItemFn { attrs, vis, sig, block } = function;
+    let ItemFn { attrs, vis, sig, block, .. } = function;
     check(kind, &sig)?;
     let krate = args.krate.unwrap_or_else(|| parse_quote!(::chanter_cluster));
     let (mut names, mut types, mut context) = (Vec::new(), Vec::new(), None);
