@@ -19,7 +19,6 @@ use crate::event::WakeList;
 use crate::frame::catch_panic;
 use crate::machine::os_threads::os_threads;
 use crate::sched::{Processor, Shared, Worker};
-use crate::sync::atomic::Ordering;
 
 /// Time that a quiet machine waits before it looks, and between looks.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -49,7 +48,7 @@ impl Shared {
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.pump.get().is_none()
-            && self.idle.awake.load(Ordering::SeqCst) == risen as isize
+            && self.idle.awake_in_order() == risen as i64
             && self.processors.iter().all(|processor| idle(processor))
     }
 

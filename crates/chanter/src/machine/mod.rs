@@ -32,9 +32,10 @@ use crate::sched::blocking_pool::BlockingPool;
 use crate::sched::fork::Shares;
 use crate::sched::hand_off;
 use crate::sched::os_threads::{OsThreads, is_waited_for};
+use crate::sched::park::Idle;
 use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{
-    Config, DeadlockReport, End, Entered, HandOffs, IdleCounts, MainThread, Outside, SendArena, SharedRef,
+    Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, SendArena, SharedRef,
 };
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
@@ -112,7 +113,7 @@ impl Machine {
                 reports_deadlocks: builder.reports_deadlocks,
                 is_in_test: builder.is_in_test,
             },
-            idle: IdleCounts::default(),
+            idle: Idle::new(),
             main: MainThread::default(),
             outside: Outside::default(),
             hand_offs: HandOffs::new(builder.hand_off_after, hands_off),

@@ -130,7 +130,7 @@ impl Worker {
     /// Whether a processor is searching, and the heartbeat has passed. The guard has asked for a closer look.
     fn is_to_share(&self) -> bool {
         let now = Instant::now();
-        if self.machine().is_unwatched() {
+        if self.machine().idle.is_unwatched() {
             // Only a processor that stays busy is worth a watch.
             if now.duration_since(self.promotion.busy_since.get()) >= HEARTBEAT {
                 self.machine().wake_one(self);

@@ -6,7 +6,7 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::sleep::{Sleeper, Wake};
+use super::park::{Sleeper, Wake};
 use crate::policy::Slot;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Node, Owned, check, needs};

@@ -1,4 +1,70 @@
-//! Parking: what a worker does that has nothing to run.
+//! Parking: no wake-up is lost, and an idle machine uses no core.
+//!
+//! # The words
+//!
+//! Each worker has a state ([`Sleeper`]). It is that of the first of its processors, or a spare worker's own:
+//!
+//! ```text
+//!   VACANT ──(start)──► AWAKE ◄──(wake, by another)── ASLEEP
+//!      ▲                  │ └────────(announce)──────────▲
+//!      └─────(vacate)─────┘ ◄───────(rise, by itself)────┘
+//! ```
+//!
+//! VACANT means that no OS thread is the worker; a waker must then start one.
+//!
+//! The machine has one idle word ([`Idle`]):
+//!
+//! | part | what it counts |
+//! |---|---|
+//! | awake | the workers that own processors and do not sleep |
+//! | searching | the workers that look through the others' queues at this moment |
+//! | accepting | the processors that have nothing to run, and take what they are given (`steal.rs`) |
+//! | unwatched | set when the last worker has gone to sleep without a timeout |
+//!
+//! # The protocol of sleep
+//!
+//! A worker that finds nothing to run counts itself out, *announces* its sleep, looks at every queue of its own once more,
+//! and only then sleeps in its poller. A waker publishes the ready thread first, and looks at the state afterwards:
+//!
+//! ```text
+//!   sleeper: awake -= 1; state := ASLEEP; FENCE; look at the queues
+//!   waker:   put into a queue; FENCE; look at the state
+//! ```
+//!
+//! INV-SLEEP: either the sleeper sees the thread, or the waker sees ASLEEP, or both.
+//!
+//! *The race.* Without the fences, both looks may come before both stores, and each sees the old value: store buffering.
+//! The thread would lie in the queue of a worker that sleeps.
+//!
+//! *The proof.* Both fences are sequentially consistent, so one of them comes first in their one order. If it is the
+//! sleeper's, the waker's look comes after the sleeper's store, and finds ASLEEP. If it is the waker's, the sleeper's look
+//! comes after the waker's store, and finds the thread. A waker that finds ASLEEP moves the state to AWAKE and notifies the
+//! poller. Only one of several wakers does so, as the move is a swap. The notification sticks, so it does not matter whether
+//! the sleeper has begun to wait.
+//!
+//! # The protocol of watches
+//!
+//! A thread in a processor's own policy may be run by others. Its waker pays no fence: [`Shared::wake_one`] only looks at the
+//! idle word, so it may miss a worker that is falling asleep. Therefore a sleeper *watches* while others are awake: it
+//! sleeps for a heartbeat, then for twice as long, and so on, and looks through the queues of the others each time. The last
+//! one to fall asleep does not watch, as nothing is left to see. It says so with UNWATCHED. The next worker that becomes
+//! busy must then wake another one, once it has been busy for a heartbeat.
+//!
+//! INV-WATCH: while a worker is awake, another one watches, or the awake one knows that none does.
+//!
+//! *The race.* The last worker looks at the count while another one rises: it takes itself for the last, and the other takes
+//! it for a watcher.
+//!
+//! *The proof.* Both change the one word, SeqCst: the last worker sets UNWATCHED with a read-modify-write, which returns the
+//! count before it. A worker that rises counts itself first, and looks for UNWATCHED afterwards. Of the two changes one is
+//! first. If it is the count, the last worker reads it, and watches. If it is UNWATCHED, the risen worker finds it.
+//!
+//! The models of the first protocol are in `models.rs`; those of the second in `park/models.rs`.
+
+mod idle;
+#[cfg(all(test, loom))]
+mod models;
+mod sleeper;
 
 use std::ops::ControlFlow;
 use std::ptr;
@@ -11,6 +77,9 @@ use super::pump::rest_of_pump;
 use super::{Processor, Worker, fork};
 use crate::policy::{Others, Ready};
 use crate::sync::atomic::Ordering;
+
+pub(crate) use idle::Idle;
+pub(crate) use sleeper::{Sleeper, Wake};
 
 impl Worker {
     /// Looks for threads elsewhere, as none is ready here; then parks until woken, until a timer or I/O is due, or until
@@ -78,7 +147,7 @@ impl Worker {
         self.on_each(|_| self.policy().idle());
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
-        machine.idle.awake.fetch_sub(1, Ordering::SeqCst);
+        machine.idle.sink();
         leader.handed.is_down.store(true, Ordering::Relaxed);
         if let Some(spare) = &self.spare {
             spare.sleeper.announce();
@@ -116,7 +185,7 @@ impl Worker {
         self.on_each(|_| self.stop_asking());
         leader.handed.is_down.store(false, Ordering::Relaxed);
         leader.sleeper.rise();
-        machine.idle.awake.fetch_add(1, Ordering::SeqCst);
+        machine.idle.rise();
         self.exit();
         self.begin_to_be_busy();
         if machine.config.reports_deadlocks {
@@ -215,8 +284,7 @@ impl Worker {
 
     /// Asks for a closer look if all workers sleep without a watch. The worker has counted itself as awake.
     fn see_whether_watched(&self) {
-        // ORDER: SeqCst: either `watch_for` sees our count, or we see its flag.
-        if self.machine().idle.unwatched.load(Ordering::SeqCst) {
+        if self.machine().idle.is_found_unwatched() {
             self.ask_closer_look();
         }
     }
@@ -249,15 +317,10 @@ impl Worker {
         }
         let core = &self.leader().core;
         let may_come_back = || core.watch.get() < LONGEST_WATCH && machine.has_spare_workers_at_work();
-        if machine.idle.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
-            // ORDER: SeqCst, as in INV-SLEEP: either we see the worker that has become busy, or it sees that none
-            // watches.
-            machine.idle.unwatched.store(true, Ordering::SeqCst);
-            if machine.idle.awake.load(Ordering::SeqCst) <= 0 {
-                core.watch.set(HEARTBEAT);
-                self.ask_those_away();
-                return None;
-            }
+        if machine.idle.awake_in_order() <= 0 && !may_come_back() && machine.idle.leave_unwatched() {
+            core.watch.set(HEARTBEAT);
+            self.ask_those_away();
+            return None;
         }
         if self.has_enough() {
             return None;
@@ -303,14 +366,13 @@ impl Worker {
         if machine.processors.len() == 1 && !machine.hand_offs.has_spare_workers.load(Ordering::Relaxed) {
             return None;
         }
-        machine.idle.searching.fetch_add(1, Ordering::SeqCst);
-        let found = if may_steal { self.search_policies() } else { None };
-        let found = found.or_else(|| {
-            let has_stolen = self.owner.hold(|| fork::steal(self));
-            has_stolen.then(|| self.next()).flatten()
-        });
-        machine.idle.searching.fetch_sub(1, Ordering::SeqCst);
-        found
+        machine.idle.while_searching(|| {
+            let found = if may_steal { self.search_policies() } else { None };
+            found.or_else(|| {
+                let has_stolen = self.owner.hold(|| fork::steal(self));
+                has_stolen.then(|| self.next()).flatten()
+            })
+        })
     }
 
     fn search_policies(&self) -> Option<Ready> {

@@ -12,13 +12,13 @@ use super::counters::Counters;
 use super::fork::Shares;
 use super::hand_off::{Record, Spare};
 use super::os_threads::OsThreads;
+use super::park::{Idle, Sleeper};
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::run_loop::Driving;
-use super::sleep::{Sleeper, Wake};
 use super::{Processor, Stats, Worker, affinity};
 use crate::frame::{Arena, Header, Home, Observer};
-use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
 
@@ -29,7 +29,7 @@ const WORKER_STACK: usize = 8 << 20;
 pub(crate) struct Shared {
     pub(crate) processors: Box<[Box<Processor>]>,
     pub(crate) config: Config,
-    pub(crate) idle: IdleCounts,
+    pub(crate) idle: Idle,
     pub(crate) main: MainThread,
     pub(crate) outside: Outside,
     pub(crate) hand_offs: HandOffs,
@@ -69,19 +69,6 @@ pub(crate) struct Config {
     pub(crate) reports_deadlocks: bool,
     /// Whether the process's first OS thread is a test harness's.
     pub(crate) is_in_test: bool,
-}
-
-/// The counts by which wakers and sleepers find each other.
-#[derive(Debug, Default)]
-pub(crate) struct IdleCounts {
-    /// The number of regular workers, or of those that stand in for them, that are not asleep.
-    pub(crate) awake: AtomicIsize,
-    /// The number of virtual processors that look for threads of others.
-    pub(crate) searching: AtomicUsize,
-    /// Set when every virtual processor sleeps without a watch: one that becomes busy must wake another to watch.
-    pub(crate) unwatched: AtomicBool,
-    /// Number of virtual processors that have nothing to run, and take what they are given.
-    pub(crate) hungry: AtomicUsize,
 }
 
 /// The callers of `block_on`, which want to drive virtual processor 0.
@@ -413,54 +400,6 @@ impl Shared {
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, worker) }));
         }
         drop(pollers);
-    }
-
-    /// Whether some worker of the machine has nothing to do.
-    pub(crate) fn has_sleepers(&self) -> bool {
-        self.idle.awake.load(Ordering::Relaxed) < self.workers.len() as isize
-    }
-
-    /// Whether all processors slept, and none watches those that are busy since.
-    #[inline(always)]
-    pub(crate) fn is_unwatched(&self) -> bool {
-        self.idle.unwatched.load(Ordering::Relaxed)
-    }
-
-    /// Wakes a sleeping virtual processor for threads that wait on `busy`, which is awake, unless one is on its way
-    /// already.
-    ///
-    /// The usual case, in which none sleeps, costs a look and no fence. A processor that is falling asleep may
-    /// therefore be missed, and may miss the thread that has just been queued. It watches, as another one is awake
-    /// (`Worker::watch_for`), and finds the thread at its next look. INV-SLEEP is for threads that no other processor
-    /// would run.
-    #[inline]
-    pub(crate) fn wake_one(&self, busy: &Worker) {
-        // ORDER: Relaxed: hints: a sleeper that is missed here watches, and looks again.
-        if self.has_sleepers() && self.idle.searching.load(Ordering::Relaxed) == 0 {
-            self.wake_a_sleeper(busy);
-        }
-    }
-
-    #[inline(never)]
-    fn wake_a_sleeper(&self, busy: &Worker) {
-        if self.is_unwatched() {
-            self.idle.unwatched.store(false, Ordering::Relaxed);
-        }
-        let count = self.workers.len();
-        for step in 1..count {
-            let leader = &*self.processors[(busy.seat.index + step) % count];
-            let is_backing_off = leader.steals.is_backing_off() && !busy.forks.has_exposed();
-            let is_reserved = self.is_reserved(leader.regular_worker());
-            if is_reserved || leader.handed.computes_aside.load(Ordering::Relaxed) || is_backing_off {
-                continue;
-            }
-            match leader.sleeper.wake_fenced() {
-                Wake::Nothing => continue,
-                Wake::Notify => leader.reactor.notify(),
-                Wake::Start => self.start_worker(leader.regular_worker()),
-            }
-            return;
-        }
     }
 }
 

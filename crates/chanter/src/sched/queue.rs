@@ -108,7 +108,7 @@ impl Worker {
             return;
         }
         let waiting = self.policy().waiting();
-        if waiting > 1 || (waiting == 1 && machine.is_unwatched()) {
+        if waiting > 1 || (waiting == 1 && machine.idle.is_unwatched()) {
             machine.wake_one(self);
         }
     }

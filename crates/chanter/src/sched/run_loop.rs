@@ -23,7 +23,7 @@ impl<'a> Driving<'a> {
     pub(crate) fn new(worker: &'a Worker) -> Self {
         if !worker.is_spare() {
             // (A spare worker counts as awake while it owns processors.)
-            worker.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
+            worker.machine().idle.rise();
             worker.ownership().assign(&worker.owner);
         }
         worker.begin();
@@ -78,7 +78,7 @@ impl Drop for Driving<'_> {
         worker.home.set_driver(None);
         worker.unbind();
         if !worker.is_spare() {
-            worker.machine().idle.awake.fetch_sub(1, Ordering::SeqCst);
+            worker.machine().idle.sink();
         }
         // SAFETY: the workers of an OS thread nest, so the outer one goes on.
         unsafe { Worker::make_current(self.outer) };

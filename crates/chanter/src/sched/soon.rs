@@ -18,7 +18,6 @@ use super::limits::{AFTER_LONG, SOON_RUNS, TALK};
 use super::worker::{ENDED, STALE};
 use super::{Processor, Worker};
 use crate::policy::{Ready, ReadyQueue};
-use crate::sync::atomic::Ordering;
 
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +87,7 @@ impl Worker {
         let processor = self.processor();
         let is_next = match priority {
             WakePriority::Soon => false,
-            WakePriority::Chosen => self.machine().idle.awake.load(Ordering::Relaxed) > 1,
+            WakePriority::Chosen => self.machine().idle.awake() > 1,
             WakePriority::Given => true,
         };
         let is_next = is_next && (self.is_first() || processor.may_jump());

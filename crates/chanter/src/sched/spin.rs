@@ -9,7 +9,6 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -51,8 +50,8 @@ impl Spin {
 
 impl Shared {
     /// Whether all awake processors, and `more` others, would have a core each. An estimate.
-    pub(super) fn has_cores_for(&self, more: isize) -> bool {
-        u64::try_from(self.idle.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.config.cores)
+    pub(super) fn has_cores_for(&self, more: i64) -> bool {
+        u64::try_from(self.idle.awake() + more).is_ok_and(|awake| awake <= self.config.cores)
     }
 }
 
@@ -115,7 +114,7 @@ mod tests {
         let machine = crate::machine::Machine::builder().vps(2).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
             let worker = Worker::current().unwrap();
-            while worker.machine().idle.awake.load(Relaxed) > 1 {
+            while worker.machine().idle.awake() > 1 {
                 std::thread::yield_now();
             }
             let spins = || {

@@ -186,7 +186,7 @@ impl Worker {
         }
         if !self.processor().steals.has_asked.replace(true) {
             self.processor().steals.is_searching.store(true, Relaxed);
-            machine.idle.hungry.fetch_add(1, Relaxed);
+            machine.idle.accept(true);
         }
     }
 
@@ -204,7 +204,7 @@ impl Worker {
     pub(super) fn share(&self) {
         // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let soon = unsafe { self.processor().soon() };
-        if self.machine().idle.hungry.load(Relaxed) > 0 && soon.len() > 1 {
+        if self.machine().idle.accepts() && soon.len() > 1 {
             self.give_half();
         }
     }
@@ -213,7 +213,7 @@ impl Worker {
     /// searching processor is called to see.
     #[inline(always)]
     pub(super) fn share_woken(&self) {
-        if self.machine().idle.hungry.load(Relaxed) > 0 {
+        if self.machine().idle.accepts() {
             // SAFETY: we are the owner, inside; the borrow lasts for one operation.
             if unsafe { self.processor().soon() }.len() > 1 {
                 self.give_half();
@@ -286,7 +286,7 @@ impl Processor {
     pub(super) fn stop_searching(&self) -> bool {
         let was_searching = self.steals.is_searching.swap(false, Relaxed);
         if was_searching {
-            self.machine().idle.hungry.fetch_sub(1, Relaxed);
+            self.machine().idle.accept(false);
         }
         was_searching
     }

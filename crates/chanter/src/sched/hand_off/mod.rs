@@ -251,7 +251,7 @@ impl Processor {
         if slept {
             self.handed.is_down.store(false, Ordering::Relaxed);
             self.sleeper.rise();
-            self.machine().idle.awake.fetch_add(1, Ordering::SeqCst);
+            self.machine().idle.rise();
         }
         slept
     }

@@ -171,7 +171,7 @@ fn run() {
 fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
     IS_ASLEEP.store(true, process::Ordering::SeqCst);
     // SAFETY: registered machines have not ended.
-    let is_awake = |watched: &Watched| unsafe { &*watched.machine }.idle.awake.load(Ordering::SeqCst) > 0;
+    let is_awake = |watched: &Watched| unsafe { &*watched.machine }.idle.awake_in_order() > 0;
     if watch.machines.iter().any(is_awake) {
         IS_ASLEEP.store(false, process::Ordering::SeqCst);
         return watch;
@@ -203,7 +203,7 @@ impl Watch {
             let machine = unsafe { &*watched.machine };
             let Some(quantum) = machine.hand_offs.after else { continue };
             let sleeps = machine.workers.iter().map(|worker| worker.sleeps()).sum();
-            is_busy |= machine.idle.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
+            is_busy |= machine.idle.awake_in_order() > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
             let mut wait = quantum / 2;
             let Watched { turns, workers, beside, .. } = watched;

@@ -4,9 +4,9 @@ use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
 use super::super::address::Address;
+use super::super::park::{Sleeper, Wake};
 use super::super::reactor::Reactor;
 use super::super::run_loop::Driving;
-use super::super::sleep::{Sleeper, Wake};
 use super::super::{Processor, Worker};
 use super::MOST;
 use crate::frame::{Home, Kind};

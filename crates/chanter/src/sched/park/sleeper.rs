@@ -1,26 +1,4 @@
-//! Sleep and wake: no wake-up is lost, and an idle machine uses no processor.
-//!
-//! ```text
-//!   VACANT ──(start)──► AWAKE ◄──(wake, by another)── ASLEEP
-//!      ▲                  │ └────────(announce)──────────▲
-//!      └─────(vacate)─────┘ ◄───────(rise, by itself)────┘
-//! ```
-//!
-//! A virtual processor that finds nothing to run *announces* its sleep, looks at every queue once more, and only then
-//! sleeps in its poller. A waker publishes the ready thread first and looks at the state afterwards:
-//!
-//! ```text
-//!   sleeper: state := ASLEEP; FENCE; look at the queues
-//!   waker:   put into a queue; FENCE; look at the state
-//! ```
-//!
-//! INV-SLEEP: with both fences sequentially consistent, either the sleeper
-//! sees the thread, or the waker sees ASLEEP (or both): store buffering, the
-//! one pattern that needs SeqCst. The waker that moves the state to AWAKE
-//! notifies the poller; the notification sticks, so it does not matter whether
-//! the sleeper has begun to wait.
-//!
-//! VACANT means that no OS thread drives the virtual processor; a waker must then start one.
+//! The state of a worker: awake, asleep, or without an OS thread. The protocol stands in `park.rs`.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{full_fence, order};
