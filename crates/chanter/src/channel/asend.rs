@@ -23,7 +23,7 @@ use crate::event::{Offered, Offering, Verdict, WakeList};
 use crate::frame::body::fits;
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Header, Kind, catch_panic, header};
+use crate::frame::{Header, Kind, arena, catch_panic};
 use crate::sched::Worker;
 
 /// A reified send: a frame without a body.
@@ -165,7 +165,7 @@ impl<T> Reified<T> {
         // other thread refers to it.
         unsafe {
             if in_arena {
-                header::free(this.cast());
+                arena::free(this.cast());
             } else {
                 drop(Box::from_raw(this.cast::<std::mem::MaybeUninit<Self>>().as_ptr()));
             }

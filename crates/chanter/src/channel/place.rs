@@ -19,8 +19,8 @@ use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeLis
 use crate::frame::Header;
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::WakePriority;
+use crate::sched::demand::demand;
 use crate::sched::release;
-use crate::sched::run::demand;
 use crate::sync::UnsafeCell;
 
 /// A share of a place at which operations wait.

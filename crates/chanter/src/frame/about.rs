@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::arena;
 use super::error::JoinError;
-use super::header::{self, Header, Kind};
+use super::header::{Header, Kind};
 use super::report::Site;
 use super::schedule::scheduler;
 
@@ -26,7 +27,7 @@ pub(crate) struct About {
 pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
     // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
-        let site = header::observer_of(frame).and_then(|observer| observer.site(frame));
+        let site = arena::observer_of(frame).and_then(|observer| observer.site(frame));
         About { name: name_of(frame).cloned(), site, body: body_of(frame) }
     }
 }
@@ -45,7 +46,7 @@ pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
 /// As for [`about`].
 pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
     // SAFETY: the caller keeps the frame, and so its machine and its table.
-    unsafe { header::observer_of(frame)?.id(frame) }
+    unsafe { arena::observer_of(frame)?.id(frame) }
 }
 
 /// The name of the thread in `frame`, if it was given one.
@@ -111,7 +112,7 @@ pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
     };
     // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
-        if let Some(observer) = header::observer_of(frame) {
+        if let Some(observer) = arena::observer_of(frame) {
             observer.add_ancestry(frame, &mut text);
         }
     }

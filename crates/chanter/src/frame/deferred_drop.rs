@@ -13,7 +13,8 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
-use super::header::{self, Header};
+use super::arena;
+use super::header::Header;
 use super::span;
 use crate::sync::Linked;
 
@@ -60,7 +61,7 @@ pub(crate) unsafe fn bury_now(frame: NonNull<Header>) {
     unsafe {
         span::within(frame, || (frame.as_ref().vtable.get().drop_frame)(frame));
         span::close(frame);
-        header::free(frame);
+        arena::free(frame);
     }
 }
 

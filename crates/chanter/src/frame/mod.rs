@@ -5,6 +5,7 @@
 //! code that polls, and `sched/probe.rs` polls for a report.
 
 pub(crate) mod about;
+pub(crate) mod arena;
 mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
@@ -27,12 +28,13 @@ pub(crate) mod span;
 pub(crate) mod span;
 pub(crate) mod state;
 
+pub(crate) use arena::Arena;
 pub(crate) use attributes::attributes_of;
 pub use attributes::{Attributes, set_attributes};
 pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
-pub(crate) use header::{Arena, Header, Kind, OpaqueAddress};
+pub(crate) use header::{Header, Kind, OpaqueAddress};
 pub(crate) use local_park::Home;
 pub(crate) use observer::Observer;
 pub(crate) use report::Site;

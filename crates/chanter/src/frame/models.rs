@@ -11,7 +11,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::Completion;
-use super::header::Missing;
+use super::arena::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
 use crate::event::{Offer, Offered, Offering};

@@ -8,7 +8,8 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-use super::header::{Arena, Header};
+use super::arena::Arena;
+use super::header::Header;
 use crate::sync::atomic::AtomicU64;
 
 const SLAB: usize = 256 * 1024;

@@ -60,6 +60,11 @@
 //! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
 //! polls it.
 
+mod demand;
+mod end;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use super::local_park;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
@@ -409,112 +414,6 @@ impl State {
         }
     }
 
-    /// Demands the value of a thread. With `steals`, steals it if it has not run. Otherwise makes
-    /// its token if it is delayed.
-    pub(crate) fn demand(&self, steals: bool) -> Demanded {
-        let mut word = self.word();
-        while word & FRESH != 0 && (steals || word & ACTIVE == 0) {
-            let mut next = word.wrapping_add(REFERENCE);
-            let is_delayed = word & ACTIVE == 0;
-            if is_delayed {
-                next |= ACTIVE;
-            }
-            if steals {
-                next = (next & !FRESH) | STOLEN | if is_delayed { 0 } else { STALE };
-            }
-            // ORDER: Acquire sees the frame as it was made, since a handle may come from any OS
-            // thread. Release publishes to the next holder of the token, as in `wake`.
-            match self.change(word, next, order::state_wake()) {
-                Ok(()) => return if steals { Demanded::Stolen } else { Demanded::Token },
-                Err(now) => word = now,
-            }
-        }
-        Demanded::Running
-    }
-
-    /// Demands the value of a thread as the holder of its token, and becomes the runner. False: it
-    /// was stolen, and the token is dead. The caller has a reference beside the token, which nobody
-    /// else uses meanwhile. `plainly`: nobody [revokes](State::revoke_thread) the thread meanwhile
-    /// either.
-    pub(crate) fn steal_with_token(&self, plainly: bool) -> bool {
-        // ORDER: Acquire sees the end of all uses by those that have known the thread. Plain stores
-        // may follow, up to the end of the frame.
-        let mut word = self.0.load(order::state_withdraw());
-        if plainly && word == ACTIVE | FRESH | (2 * REFERENCE) {
-            // The caller's two references are the only ones, so nobody can make another.
-            self.steal_alone();
-            return true;
-        }
-        while word & FRESH != 0 {
-            // ORDER: as in `demand`.
-            match self.change(word, (word & !FRESH) | STOLEN, order::state_wake()) {
-                Ok(()) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
-    }
-
-    /// Whether the thread is delayed and the caller's handle is the only reference, so that nobody
-    /// else can make another.
-    #[inline(always)]
-    pub(crate) fn is_delayed_alone(&self) -> bool {
-        // ORDER: Acquire sees the end of all uses by those that have known the thread.
-        self.0.load(order::state_last()) == FRESH | REFERENCE
-    }
-
-    /// Makes the caller, which alone refers to a delayed thread, its runner.
-    #[inline(always)]
-    pub(crate) fn steal_alone(&self) {
-        self.0.store(STOLEN_ALONE, Ordering::Relaxed);
-    }
-
-    /// Whether nobody but its stealer knows the thread.
-    #[inline(always)]
-    pub(crate) fn is_stolen_alone(&self) -> bool {
-        // ORDER: Acquire: the uses by those that gave their references up are over, as in
-        // `is_private`.
-        self.0.load(order::state_private()) == STOLEN_ALONE
-    }
-
-    /// Marks that the thread has pending requests. The caller holds the lock of these. False: the
-    /// thread is complete.
-    pub(crate) fn request(&self) -> bool {
-        let mut word = self.word();
-        while word & COMPLETE == 0 {
-            // ORDER: Relaxed: the lock, and the wake that follows, publish the request.
-            match self.change(word, word | REQUESTED, Ordering::Relaxed) {
-                Ok(()) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
-    }
-
-    /// Marks that the thread has no pending requests. The caller holds the lock of these.
-    pub(crate) fn forget_requests(&self) {
-        if self.is_requested() {
-            self.0.fetch_and(!REQUESTED, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the thread has pending requests.
-    #[inline(always)]
-    pub(crate) fn is_requested(&self) -> bool {
-        self.word() & REQUESTED != 0
-    }
-
-    /// Whether the thread is delayed.
-    pub(crate) fn is_delayed(&self) -> bool {
-        self.word() & (FRESH | ACTIVE) == FRESH
-    }
-
-    /// Whether the thread has not run yet.
-    #[inline(always)]
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.word() & FRESH != 0
-    }
-
     /// The thread's progress.
     pub(crate) fn progress(&self) -> Progress {
         let word = self.word();
@@ -527,31 +426,6 @@ impl State {
         } else {
             Progress::Delayed
         }
-    }
-
-    /// Edges 3 and 4: the poll returned `Pending`. `local_refs` is the number of references that
-    /// were handed out during it. `bias` comes from [`State::earn_rest`].
-    #[inline]
-    pub(crate) fn end(&self, local_refs: i32, bias: u64) -> Ended {
-        let delta = references(local_refs).wrapping_add(bias).wrapping_sub(ACTIVE);
-        // ORDER: Release publishes the frame to the next runner. The `begin` that follows sees the
-        // writes of wakers.
-        let before = self.0.fetch_add(delta, order::state_end());
-        debug_assert!(before & ACTIVE != 0, "INV-RUN: {before:#x}");
-        if before & NOTIFIED == 0 {
-            Ended::Idle
-        } else if before & STALE == 0 {
-            Ended::Token
-        } else {
-            self.revive()
-        }
-    }
-
-    /// Edge 4 of a runner that wants to be polled again: it stays ACTIVE.
-    #[inline]
-    pub(crate) fn end_ready(&self) -> Ended {
-        // STALE is set before a stealer begins, so a runner sees it.
-        if self.word() & STALE == 0 { Ended::Token } else { self.revive() }
     }
 
     /// The runner holds the token of a thread that has a stale one, too: only one of them may
@@ -571,150 +445,6 @@ impl State {
         Ended::Token
     }
 
-    /// Edge 5: the future is gone and the result is in its place.
-    pub(crate) fn complete(&self, local_refs: i32) -> Completed {
-        if local_refs == 0 && self.is_private() {
-            // Nobody else knows the thread, so nothing has to be published. (A claim of a thread
-            // that may rest elsewhere begins without a reference. So a thread with a bias ends by a
-            // read-modify-write.)
-            return Completed::Free;
-        }
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & REQUESTED != 0 {
-                return Completed::Requested;
-            }
-            let awaited = word & AWAITED != 0;
-            let mut next = word.wrapping_add(references(local_refs));
-            next = (next & !(ACTIVE | NOTIFIED)) | COMPLETE;
-            if !awaited {
-                next = next.wrapping_sub(REFERENCE);
-            }
-            // ORDER: Release publishes the result to the joiners. Acquire sees the end of every use
-            // of the frame before it is freed.
-            match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
-                Ok(_) if awaited => return Completed::Awaited { inherited: word & OWNER_WAITER != 0 },
-                // The reference of the handle's owner keeps the frame.
-                Ok(_) if word & OWNER_WAITER != 0 => return Completed::Inherited,
-                Ok(_) if is_free(next) => return Completed::Free,
-                Ok(_) => return Completed::Kept,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// The content of the body of a frame that nobody uses any more.
-    #[inline(always)]
-    pub(crate) fn left(&self) -> Left {
-        match self.word() {
-            word if word & FRESH != 0 => Left::Future,
-            word if word & TAKEN != 0 => Left::Nothing,
-            _ => Left::Result,
-        }
-    }
-
-    /// Counts another handle or waker.
-    pub(crate) fn retain(&self) {
-        // ORDER: Relaxed: the caller has a reference already.
-        bound_references(self.0.fetch_add(REFERENCE, Ordering::Relaxed));
-    }
-
-    /// Checks the number of references: the runner is about to hand one out that it counts in
-    /// `local_refs`.
-    pub(crate) fn bound_references(&self) {
-        bound_references(self.word());
-    }
-
-    /// Whether the thread is complete and the caller's reference is the only one, so that nobody
-    /// else can make another.
-    #[inline]
-    pub(crate) fn is_last(&self) -> bool {
-        // ORDER: Acquire sees the end of the others' uses.
-        let word = self.0.load(order::state_last());
-        word & COMPLETE != 0 && word / REFERENCE == 1
-    }
-
-    /// Gives up one reference. True: the caller must free the frame, whose thread is complete, or
-    /// delayed and never to run.
-    #[must_use]
-    #[inline]
-    pub(crate) fn release(&self) -> bool {
-        if self.is_last() {
-            return true;
-        }
-        let mut word = self.word();
-        while word & (FRESH | ACTIVE) == FRESH {
-            // Delayed. A shutdown may claim it meanwhile, so the last handle is not simply given
-            // up: its holder takes the thread, as the shutdown does.
-            let is_last = word / REFERENCE == 1;
-            // ENDING is set, so that nobody revokes it either.
-            let next = if is_last { word | ACTIVE | ENDING } else { word - REFERENCE };
-            // ORDER: Release ends the caller's use of the frame; Acquire sees the end of the
-            // others' uses.
-            match self.change(word, next, order::state_release()) {
-                Ok(()) => return is_last,
-                Err(now) => word = now,
-            }
-        }
-        // ORDER: Release ends the caller's use of the frame before it is freed. Acquire sees the
-        // end of the others' uses.
-        let before = self.0.fetch_sub(REFERENCE, order::state_release());
-        is_free(before.wrapping_sub(REFERENCE))
-    }
-
-    /// Whether the thread is complete.
-    #[inline]
-    pub(crate) fn is_complete(&self) -> bool {
-        // ORDER: Acquire pairs with `complete`.
-        self.0.load(order::state_observe()) & COMPLETE != 0
-    }
-
-    /// Whether the thread waits for somebody to wake it.
-    pub(crate) fn is_idle(&self) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
-        word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE | FRESH) == 0
-    }
-
-    /// Whether the thread has been woken since its runner took it.
-    pub(crate) fn is_notified(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & NOTIFIED != 0
-    }
-
-    /// A joiner announces that it will wait. False: the thread is complete already.
-    pub(crate) fn await_completion(&self) -> bool {
-        // ORDER: Acquire sees the result if it is there. The queue of joiners is under its own
-        // lock.
-        self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
-    }
-
-    /// The owner of the handle has left its offer, and waits. False: the thread is complete
-    /// already.
-    pub(crate) fn await_inheritance(&self) -> bool {
-        // ORDER: Release publishes the offer to `complete`. Acquire sees the result if it is there.
-        self.0.fetch_or(OWNER_WAITER, order::state_inherit()) & COMPLETE == 0
-    }
-
-    /// The owner of the handle does not wait any more. False: the thread completes, or has
-    /// completed, and its completer uses the offer.
-    pub(crate) fn forgo_inheritance(&self) -> bool {
-        // ORDER: Relaxed: `complete` sees the bit, or does not. Its changes to the offer are
-        // published there.
-        self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
-    }
-
-    /// Claims the right to take the result of a complete thread. False: somebody else has it. The
-    /// caller has a reference.
-    pub(crate) fn take_result(&self) -> bool {
-        if self.is_last() {
-            let word = self.word();
-            self.0.store(word | TAKEN, Ordering::Relaxed);
-            return word & TAKEN == 0;
-        }
-        // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
-        // the result.
-        self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
-    }
-
     /// The word, for decisions that a later operation confirms.
     #[inline(always)]
     pub(super) fn word(&self) -> u64 {
@@ -725,31 +455,6 @@ impl State {
     #[inline(always)]
     pub(super) fn change(&self, word: u64, next: u64, order: Ordering) -> Result<(), u64> {
         self.0.compare_exchange_weak(word, next, order, Ordering::Relaxed).map(drop)
-    }
-
-    /// Claims the token of an idle thread, or with `delayed` also that of a delayed one. For a
-    /// thread that rests there are [`State::wake_local`] and [`State::revoke`].
-    pub(crate) fn claim(&self, delayed: bool) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        while (delayed || word & FRESH == 0) && word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
-            // ORDER: Release publishes to the next holder of the token, and Acquire lets the caller
-            // use the frame, as in `wake`.
-            let mut next = word | ACTIVE;
-            if word & FRESH != 0 {
-                // A delayed thread gets a reference of its own.
-                next = (next & !FRESH).wrapping_add(REFERENCE);
-            }
-            if word & STALE != 0 {
-                // The finder of the token has one.
-                next = (next & !STALE).wrapping_sub(REFERENCE);
-            }
-            match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
-                Ok(_) if word & STALE != 0 => return false,
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
     }
 }
 
@@ -778,38 +483,6 @@ fn bound_references(word: u64) {
 
 fn is_free(word: u64) -> bool {
     word & (ACTIVE | COMPLETE) == COMPLETE && word / REFERENCE == 0
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::{ACTIVE, REFERENCE, State};
-    use crate::child::aborts;
-    use crate::sync::atomic::{AtomicU64, Ordering};
-
-    fn with_references(count: i64) -> State {
-        State(AtomicU64::new((count * REFERENCE as i64) as u64 | ACTIVE))
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri starts no processes")]
-    fn leaked_references_end_the_process_before_their_count_wraps() {
-        let state = with_references((1 << 38) - 1);
-        state.bound_references();
-        state.retain();
-        assert_eq!(state.0.load(Ordering::Relaxed) / REFERENCE, 1 << 38);
-        // The count is negative when others have given up references that a runner has handed out
-        // but not yet added.
-        with_references(-(1 << 30)).retain();
-        let name = "frame::state::tests::leaked_references_end_the_process_before_their_count_wraps";
-        aborts(name, || with_references(1 << 38).retain());
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri starts no processes")]
-    fn references_that_a_runner_leaks_end_the_process_as_well() {
-        let name = "frame::state::tests::references_that_a_runner_leaks_end_the_process_as_well";
-        aborts(name, || with_references(1 << 38).bound_references());
-    }
 }
 
 /// The dynamic state of a thread, as far as it can be seen from outside. It may change at any

@@ -3,7 +3,7 @@
 
 use std::task::Context;
 
-use super::{Worker, run};
+use super::{Worker, wake};
 use crate::frame::report::Waits;
 
 /// Operations for each entry to the scheduler, where no policy is asked.
@@ -60,7 +60,7 @@ fn look_up(worker: &Worker, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) ->
         }
         return pauses;
     }
-    if !run::is_own(cx.waker()) {
+    if !wake::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
         worker.budget.set(OPERATIONS);

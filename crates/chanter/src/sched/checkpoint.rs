@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::{Worker, run};
+use super::{Worker, wake};
 use crate::frame::{Header, Kind};
 use crate::sync::atomic::Ordering;
 use crate::sync::process;
@@ -125,7 +125,7 @@ impl Future for Checkpoint {
             return Poll::Ready(());
         }
         self.done = true;
-        if run::is_own(cx.waker())
+        if wake::is_own(cx.waker())
             && let Some(worker) = Worker::current()
         {
             worker.end_long_turn(true);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::counters::Counters;
 use super::fork::Shares;
 use super::hand_off::{Record, Spare};
 use super::os_threads::OsThreads;
-use super::park::{Idle, Sleeper};
+use super::park::Idle;
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::run_loop::Driving;
@@ -380,7 +380,7 @@ impl Shared {
         }
     }
 
-    fn pollers(&self) -> MutexGuard<'_, usize> {
+    pub(super) fn pollers(&self) -> MutexGuard<'_, usize> {
         self.end.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -400,126 +400,6 @@ impl Shared {
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, worker) }));
         }
         drop(pollers);
-    }
-}
-
-/// The result of [`Worker::begin_polls`].
-pub(super) struct Polls<'a>(&'a Worker);
-
-impl Drop for Polls<'_> {
-    fn drop(&mut self) {
-        self.0.turn.nested.set(self.0.turn.nested.get() - 1);
-        *self.0.machine().pollers() -= 1;
-    }
-}
-
-impl Worker {
-    /// Counts the worker as one that runs threads from its queues, until the result is dropped. Meanwhile no thread
-    /// whose token others have is revoked.
-    pub(super) fn begin_polls(&self) -> Polls<'_> {
-        *self.machine().pollers() += 1;
-        self.turn.nested.set(self.turn.nested.get() + 1);
-        Polls(self)
-    }
-
-    /// What tells those that wake this worker whether it sleeps.
-    pub(crate) fn sleeper(&self) -> &Sleeper {
-        self.spare.as_ref().map_or(&self.leader().sleeper, |spare| &spare.sleeper)
-    }
-
-    /// Ends the role of a regular worker; another OS thread takes over if there is anything to do. The caller is inside.
-    pub(crate) fn leave(&self) {
-        let machine = self.machine();
-        let leader = self.leader();
-        self.bound.fibers.shrink();
-        let mut is_busy = false;
-        self.on_each(|_| is_busy |= self.is_busy());
-        // The next OS thread is assigned the ownership.
-        leader.ownership.vacate();
-        self.end_use();
-        leader.sleeper.vacate();
-        if machine.is_closing() || machine.is_reserved(self) {
-            return;
-        }
-        let is_needed = |led: &Processor| !led.address.inbox.is_empty() || led.policies.is_asked();
-        if (is_busy || leader.led().any(is_needed)) && leader.sleeper.occupy() {
-            machine.start_worker(self);
-        }
-    }
-
-    /// Whether there is anything to do on the processor for the next OS thread.
-    fn is_busy(&self) -> bool {
-        let processor = self.processor();
-        match self.policy().next() {
-            Some(thread) => {
-                processor.address.push(thread);
-                true
-            }
-            None => {
-                self.has_soon()
-                    || self.has_replacement()
-                    || !processor.timers.is_empty()
-                    || processor.reactor.has_sources()
-            }
-        }
-    }
-
-    /// Ends the threads in the queues, at shutdown; false: there were none. The caller is the worker, inside, or none is
-    /// left.
-    pub(crate) fn drop_queued(&self) -> bool {
-        let mut any = false;
-        match &self.spare {
-            Some(spare) => any |= spare.drop_own(),
-            None => self.on_each(|_| any |= self.drop_queued_here()),
-        }
-        while self.end_one_revoked() {
-            any = true;
-        }
-        any
-    }
-
-    fn drop_queued_here(&self) -> bool {
-        let processor = self.processor();
-        for thread in processor.address.take_all() {
-            // SAFETY: we are the owner, inside, or no worker is left; the borrow ends here.
-            unsafe { processor.soon() }.push_back(thread);
-        }
-        self.drain_policies();
-        let mut any = false;
-        // One by one: the end of a thread may wait until another thread ends.
-        for queue in [processor.core.soon.get(), processor.handed.kept.get()] {
-            // SAFETY: we are the owner, inside, or no worker is left; the borrow ends with the call.
-            while let Some(thread) = unsafe { &mut *queue }.pop_front() {
-                any = true;
-                if ptr::eq(thread.header().machine(), self.machine()) {
-                    drop(thread);
-                } else {
-                    // It was misplaced: it belongs to another machine, which goes on.
-                    Self::send_home(thread);
-                }
-            }
-        }
-        any
-    }
-}
-
-impl Processor {
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        let mut add = |worker: &Worker| {
-            let (counters, parasites) = worker.counts_for(self);
-            stats.add(counters, parasites);
-            // A worker's frames count where its processors begin.
-            if ptr::eq(self.leader(), self) {
-                stats.add_frames(&worker.arena);
-            }
-        };
-        add(self.regular_worker());
-        let leader = self.leader();
-        let spare_workers = self.machine().spare_workers();
-        spare_workers.iter().filter(|other| ptr::eq(other.leader(), leader)).for_each(|other| add(other));
-        drop(spare_workers);
-        stats.dispatched += self.core.turns.get();
-        stats.policies_failed += self.policies_failed.get();
     }
 }
 

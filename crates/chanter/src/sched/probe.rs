@@ -11,7 +11,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::Worker;
 use super::apply::apply;
-use super::run::{WAKER, arrive, settle};
+use super::run::{arrive, settle};
+use super::wake::WAKER;
 use crate::frame::report::Waits;
 use crate::frame::state::Begun;
 use crate::policy::Ready;

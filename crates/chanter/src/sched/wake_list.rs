@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-use super::{WakePriority, run};
+use super::{WakePriority, wake};
 use crate::frame::catch_panic;
 
 /// The wakers of the owners of completed offers, to be woken when no lock is held.
@@ -58,7 +58,7 @@ impl WakeList {
     fn queue_now(&mut self) {
         match self.turn {
             WakePriority::Soon => self.each(Waker::wake),
-            turn => self.each(|waker| run::wake_next(waker, turn)),
+            turn => self.each(|waker| wake::wake_next(waker, turn)),
         }
     }
 
@@ -75,10 +75,10 @@ impl WakeList {
     fn deliver_now(&mut self, owner: &Waker) {
         if self.rest.is_none() {
             if let Some(only) = self.first.take() {
-                run::wake_at(only, owner, self.turn);
+                wake::wake_at(only, owner, self.turn);
             }
-        } else if run::is_own(owner) {
-            self.each(run::wake_attached);
+        } else if wake::is_own(owner) {
+            self.each(wake::wake_attached);
         } else {
             // The caller has a result to deliver, so a panic of a foreign waker goes no further.
             catch_panic(|| self.each(Waker::wake));

@@ -22,7 +22,7 @@ use super::replace::WakeSource;
 use super::run::{self, Revoked};
 use super::{Processor, Shared};
 use crate::frame::report::Waits;
-use crate::frame::{Arena, Header, Home, header};
+use crate::frame::{Arena, Header, Home, arena};
 use crate::policy::Ready;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
@@ -220,7 +220,7 @@ impl Worker {
     /// The worker lives until the next call.
     pub(super) unsafe fn make_current(worker: *const Self) -> *const Self {
         // SAFETY: the caller promises that the worker lives until the next call.
-        header::change_own(unsafe { worker.as_ref() }.map(|worker| &worker.arena));
+        arena::change_own(unsafe { worker.as_ref() }.map(|worker| &worker.arena));
         CURRENT.replace(worker)
     }
 

@@ -10,7 +10,7 @@ use super::join::{Join, Thread};
 use crate::event::{Event, Sync};
 use crate::frame::JoinError;
 use crate::sched::budget;
-use crate::sched::run::evaluate;
+use crate::sched::demand::evaluate;
 
 /// The future of awaiting a [`Thread`]: it demands the thread's value, and then joins the thread.
 ///

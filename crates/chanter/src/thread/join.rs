@@ -13,8 +13,9 @@ use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue
 use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
+use crate::sched::demand::{demand, schedule};
 use crate::sched::release;
-use crate::sched::run::{FrameRef, demand, schedule};
+use crate::sched::run::FrameRef;
 use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.

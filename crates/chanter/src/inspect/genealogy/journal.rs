@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::tree::{Birth, Node, Tree};
 use super::{NAMED, ancestors};
-use crate::frame::{Header, Observer, Site, header};
+use crate::frame::{Header, Observer, Site, arena};
 use crate::sched::Worker;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Guard, Lock};
@@ -154,7 +154,7 @@ impl Observer for Genealogy {
         let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
         let parent = spawner.map(|spawner| {
             // SAFETY: we poll the spawner, so its frame is alive.
-            let number = unsafe { header::number(spawner) };
+            let number = unsafe { arena::number(spawner) };
             // ORDER: Relaxed: only its runner, and the one that frees it, look at the flag.
             let id = number.load(Ordering::Relaxed);
             if id != 0 {
@@ -169,7 +169,7 @@ impl Observer for Genealogy {
         // under the lock, so that a journal is in order.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the new frame is ours, since nobody else knows it.
-        unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
+        unsafe { arena::number(frame) }.store(id, Ordering::Relaxed);
         journal.push(Entry::Spawned(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
         let is_full = journal.len() >= FULL;
         drop(journal);
@@ -182,7 +182,7 @@ impl Observer for Genealogy {
     /// Records that the thread in `frame` is no more, and that nobody refers to it.
     fn died(&self, frame: NonNull<Header>) {
         // SAFETY: the dead frame is ours, since nobody refers to it.
-        let number = unsafe { header::number(frame) };
+        let number = unsafe { arena::number(frame) };
         let number = number.swap(0, Ordering::Relaxed);
         let id = number & !IS_PARENT;
         if id == 0 {
@@ -212,7 +212,7 @@ impl Observer for Genealogy {
     /// The caller keeps the frame, which is of this machine.
     unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
         // SAFETY: the caller keeps the frame.
-        let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
+        let id = unsafe { arena::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
         (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
     }
 

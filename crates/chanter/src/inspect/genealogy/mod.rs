@@ -16,7 +16,7 @@ mod tree;
 use std::ptr::NonNull;
 
 use crate::frame::about::{body_of, name_of};
-use crate::frame::{Header, Kind, Observer, Progress, Site, header};
+use crate::frame::{Header, Kind, Observer, Progress, Site, arena};
 use crate::machine::{Machine, MachineHandle};
 use crate::sched::{Shared, Worker};
 use crate::thread::{ScopedThread, Thread};
@@ -179,7 +179,7 @@ impl Shared {
 /// The caller keeps the frame, and so its machine.
 unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
     // SAFETY: the caller keeps the frame, and so its machine.
-    unsafe { header::observer_of(frame)?.as_any().downcast_ref() }
+    unsafe { arena::observer_of(frame)?.as_any().downcast_ref() }
 }
 
 /// # Safety

@@ -21,7 +21,8 @@ use crate::policy::Ready;
 use crate::sched::Worker;
 use crate::sched::fork::ForkScope;
 use crate::sched::limits::DEPTH;
-use crate::sched::run::{Revoked, claim, waker_of};
+use crate::sched::run::Revoked;
+use crate::sched::wake::{claim, waker_of};
 use crate::sync::{os_thread, stack_local};
 use std::cell::{Cell, UnsafeCell};
 

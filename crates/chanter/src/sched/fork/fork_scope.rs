@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::job::Job;
 use crate::sched::Worker;
-use crate::sched::run::{self, FrameRef};
+use crate::sched::demand;
+use crate::sched::run::FrameRef;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -68,7 +69,7 @@ impl Share {
 /// Schedules the thread of a shared job here, unless a waiter has taken it already.
 pub(super) fn enqueue(thread: &FrameRef) {
     // SAFETY: the handle holds a reference.
-    unsafe { run::schedule(thread.frame(), None) };
+    unsafe { demand::schedule(thread.frame(), None) };
 }
 
 /// The shared jobs of a machine.

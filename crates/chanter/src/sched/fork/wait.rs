@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fork_scope::Share;
 use super::job::{Job, steal_within};
 use crate::sched::Worker;
-use crate::sched::run::demand;
+use crate::sched::demand::demand;
 
 /// The number of looks of a waiter before it sleeps between them.
 const LOOKS: u32 = 2_048;

@@ -20,8 +20,9 @@ use crate::event::{Event, into_future};
 use crate::frame::Activity;
 use crate::frame::state::State;
 use crate::sched::Shared;
+use crate::sched::demand::schedule;
 use crate::sched::pending_requests::{Ask, Hold, Pending, Rank, Why, refuse};
-use crate::sched::run::{schedule, wake_by};
+use crate::sched::wake::wake_by;
 
 /// A request to a thread, and the event of its answer.
 ///
