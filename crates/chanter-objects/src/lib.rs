@@ -52,7 +52,6 @@
 //!
 //! A panic of a method unwinds into its caller, as with any call. If the method may write, its panic leaves the
 //! object *poisoned*: further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
-//! further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 
 mod apart;
 mod call;

@@ -8,7 +8,6 @@
 //!
 //! * INV-KIN: a dead node has at least two children. So there are fewer dead nodes than living ones: in a tree there
 //!   are fewer branchings than leaves, and every leaf lives.
-//!   every leaf lives.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
