@@ -1,4 +1,4 @@
-//! `chanter launch`: starts the processes of a job, and sees to their end.
+//! `chanter launch`: starts the processes of a job, and waits until all have ended.
 
 mod addresses;
 mod input;
