@@ -126,7 +126,7 @@ enum What {
 
 #[derive(Args)]
 struct MicroArgs {
-    /// Which benchmarks: `pingpong` with its peers, `tokio-pingpong` alone; all when none is named
+    /// Benchmarks: `pingpong` with its peers, `tokio-pingpong` alone; all when none is named
     names: Vec<String>,
     /// Virtual processors, or a peer's worker threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
 
-/// Why a message was not sent. The sender still has the value.
+/// The reason why a message was not sent. The sender still has the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -59,7 +59,7 @@ fn no_such_process(f: &mut fmt::Formatter<'_>, peer: ProcessId) -> fmt::Result {
 
 impl std::error::Error for SendError {}
 
-/// Why nothing was received.
+/// The reason why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -104,7 +104,7 @@ impl fmt::Display for RecvError {
 
 impl std::error::Error for RecvError {}
 
-/// Why a thread has no name.
+/// The reason why a thread has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -133,7 +133,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Why a name was not found.
+/// The reason why a name was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {

@@ -49,7 +49,7 @@ pub const TLS_NAME: &str = "CHANTER_TLS_NAME";
 /// The most processes of a job.
 pub const MOST: u32 = 4096;
 
-/// Where a process listens.
+/// The address at which a process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A Unix socket's path; or `@` and an abstract name (Linux).
@@ -115,7 +115,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a process finds what it needs for mutual TLS, in PEM.
+/// The files that a process needs for mutual TLS, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The chain of its certificate.
@@ -153,7 +153,7 @@ impl std::error::Error for BadEnvironment {}
 pub struct Launched {
     /// This process's number.
     pub number: u32,
-    /// Where each process listens, this one among them.
+    /// The addresses of all processes, this one among them.
     pub addresses: Vec<Address>,
     /// The socket that listens at this process's address.
     pub listener: OwnedFd,

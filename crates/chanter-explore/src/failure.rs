@@ -29,7 +29,7 @@ pub struct Failure {
     pub is_reproduced: bool,
 }
 
-/// How a program fails.
+/// The way in which a program fails.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FailureKind {

@@ -43,7 +43,7 @@ const MARKS: usize = 48;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+_";
 
 impl Marks {
-    /// Of all the marks of a run, those that are kept.
+    /// Keeps some of all the marks of a run, at equal distances.
     fn of(all: &[u8]) -> Self {
         let spacing = all.len().div_ceil(MARKS).max(1).next_power_of_two().trailing_zeros();
         let marks = all.chunks_exact(1 << spacing).map(|part| part[part.len() - 1]).collect();

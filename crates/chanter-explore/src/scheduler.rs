@@ -23,9 +23,9 @@ pub(crate) struct Scheduler {
 #[derive(Default)]
 struct State {
     strategy: Option<Box<dyn Strategy>>,
-    /// In the order of their ids.
+    /// Threads that are ready, in the order of their ids.
     ready: Vec<Ready>,
-    /// By id.
+    /// All threads, by id.
     threads: Vec<Known>,
     /// The thread that runs, and has been told to pause.
     pausing: Option<u64>,
@@ -73,7 +73,7 @@ pub(crate) struct Run {
     pub(crate) is_redundant: bool,
     /// Panics that nobody saw.
     pub(crate) panics: Vec<String>,
-    /// When each thread ran last, by id.
+    /// The step at which each thread ran last, by id.
     pub(crate) ran: Vec<u64>,
     /// Threads that were ready at the end.
     pub(crate) ready: Vec<u64>,

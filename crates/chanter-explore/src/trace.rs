@@ -13,7 +13,7 @@ use chanter::simulation::Note;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
-    /// How many turns and operations there had been.
+    /// Number of turns and operations before it.
     pub step: u64,
     /// The thread that did it, or that it happened to; `None`: the clock.
     pub thread: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Step {
     pub name: Option<Arc<str>>,
     /// Kind of the step.
     pub what: What,
-    /// Where in the program, if that is known.
+    /// Place in the program, if it is known.
     pub place: Option<&'static Location<'static>>,
 }
 

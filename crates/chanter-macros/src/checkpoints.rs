@@ -41,7 +41,7 @@ pub(crate) fn expand(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Where the library is.
+/// Path of the library.
 struct Args(Path);
 
 impl Parse for Args {

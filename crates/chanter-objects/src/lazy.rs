@@ -37,7 +37,7 @@ impl<T> fmt::Debug for Lazy<'_, T> {
     }
 }
 
-/// Where a caller finds its answer.
+/// The place where a caller finds its answer.
 #[doc(hidden)]
 pub enum Answer<T> {
     None,
@@ -232,7 +232,8 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
     /// Pinned. It uses the place. When that has ended, so has the method.
     call: ManuallyDrop<MayBlock<T, I, A, F>>,
-    /// Where the method answers, if the call is awaited rather than forwarded to. There while the call is neither fresh nor over.
+    /// The place of the answer, if the call is awaited rather than forwarded to. It is initialized while the call is
+    /// neither fresh nor over.
     answer: UnsafeCell<MaybeUninit<Answer<R>>>,
     _pinned: PhantomPinned,
 }
@@ -430,8 +431,8 @@ where
 }
 
 impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
-    /// How far the call is. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the method's future,
-    /// which may have borrows of itself.)
+    /// The progress of the call. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the
+    /// method's future, which may have borrows of itself.)
     #[inline(always)]
     fn progress(&mut self) -> &mut Progress<T> {
         let call: *mut MayBlock<T, I, A, F> = (&raw mut self.call).cast();

@@ -17,11 +17,11 @@ use crate::hold::{Hold, Last, Marked};
 use crate::progress::{Progress, Stage};
 use crate::{ObjectError, Ref};
 
-/// Beside others that read.
+/// Inside beside others that read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared;
 
-/// With nobody else.
+/// Inside alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alone;
 

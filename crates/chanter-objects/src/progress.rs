@@ -9,7 +9,7 @@ use crate::Ref;
 use crate::hold::Marked;
 use crate::slot::Slot;
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Fresh,

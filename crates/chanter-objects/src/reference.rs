@@ -238,7 +238,7 @@ impl<T: Send + 'static> Ref<T> {
     }
 }
 
-/// With methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
+/// Calls of methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls a method that reads, and answers by a [`Lazy`] continuation.
     ///

@@ -26,7 +26,7 @@ use crate::mailbox::Mailbox;
 /// News of a token: it is there, or not any more.
 type Heard = (Token, bool);
 
-/// How long each of the other processes has been silent, as far as something was heard of it.
+/// Number of intervals for which each other process has been silent, once something was heard of it.
 type Silences = Arc<Mutex<BTreeMap<(ProcessId, Once), Arc<AtomicU32>>>>;
 
 /// Zenoh says no: why, in its words.

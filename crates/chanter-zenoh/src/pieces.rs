@@ -33,7 +33,7 @@ const POLLS: u32 = 64;
 pub(crate) struct Pieces<E> {
     engine: E,
     peers: BTreeMap<ProcessId, [Mutex<Outgoing>; 3]>,
-    /// How many lanes hold a frame.
+    /// Number of lanes that hold a frame.
     held: AtomicUsize,
     /// The bodies that are not whole yet. Held by the poller.
     coming: Mutex<BTreeMap<(ProcessId, u8), Vec<u8>>>,
@@ -151,7 +151,7 @@ struct Gather<'a, E> {
     engine: &'a E,
     coming: &'a mut BTreeMap<(ProcessId, u8), Vec<u8>>,
     sink: &'a mut dyn Sink,
-    /// How often it was told something.
+    /// Number of times that it was told something.
     told: u32,
 }
 

@@ -22,9 +22,9 @@ pub(crate) enum Content {
     Whole(Bytes),
     /// Chunks from a file processor, `left` bytes in all; it blocks until each is taken.
     Chunks {
-        /// Where they come from.
+        /// The channel from which they come.
         chunks: Receiver<io::Result<Bytes>>,
-        /// How many bytes are still to come.
+        /// Number of bytes that are still to come.
         left: u64,
         /// That of the processor: a connection that is stalled gives it up.
         turn: Turn,

@@ -13,7 +13,7 @@ use chanter::prelude::*;
 /// Lines on their way to the writer; more are lost, and counted.
 const QUEUE: usize = 256;
 
-/// Where to tell of errors. Cheap to clone; every clone writes to the same place.
+/// The log of errors. Cheap to clone; every clone writes to the same place.
 ///
 /// To tell an error neither blocks nor fails. When the place takes no lines (a pipe that nobody reads, a full disk),
 /// those that find no room are lost. Their number is told when it takes lines again.

@@ -26,7 +26,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::facts::Facts;
 use crate::identity::Identity;
 
-/// How long what was read is answered with before it is read again.
+/// Time that the content which was read answers requests. Then it is read again.
 const AGE: Duration = Duration::from_secs(1);
 /// Rough memory of a file beside its bytes and its name.
 const OVERHEAD: u64 = 1536;
@@ -37,17 +37,17 @@ const TYPICAL: u64 = 16 * 1024;
 pub(crate) struct KeptFiles {
     /// `None`: nothing is.
     files: Option<Cache<Box<[u8]>, Arc<Kept>, Weight>>,
-    /// How long a look at a file is good for.
+    /// Time that a look at a file is good for.
     good_for: Duration,
 }
 
-/// One of them.
+/// A kept file.
 pub(crate) struct Kept {
     identity: Identity,
-    /// Before it was read.
+    /// Time just before it was read.
     read: Instant,
-    /// When it was last found unchanged: nanoseconds after it was read. Alone and relaxed: nothing is read
-    /// by its leave but what was there before it was kept.
+    /// Time when it was last found unchanged, in nanoseconds after it was read. Relaxed accesses suffice: what is
+    /// read because of it was there before the file was kept.
     looked: AtomicU64,
     pub(crate) facts: Facts,
     pub(crate) bytes: Bytes,
@@ -63,7 +63,7 @@ impl Weighter<Box<[u8]>, Arc<Kept>> for Weight {
 }
 
 impl Kept {
-    /// How long ago it was read; `None` if that is too long.
+    /// Time since it was read; `None` if that is too long.
     fn age(&self, now: Instant) -> Option<Duration> {
         Some(now.saturating_duration_since(self.read)).filter(|age| *age < AGE)
     }

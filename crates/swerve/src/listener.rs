@@ -10,10 +10,10 @@ use chanter::prelude::*;
 use crate::errors::ErrorLog;
 use crate::stop::Stop;
 
-/// How long to leave the kernel alone when it has no descriptor for a new connection.
+/// Pause after the kernel had no descriptor for a new connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How long until the error log is told again that the kernel has none.
+/// Time until the error log is told again that the kernel has no descriptor.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
 
 /// As many clients as may be in the kernel's queue at the order to stop, and one that was taken ahead. They

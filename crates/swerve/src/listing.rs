@@ -27,7 +27,7 @@ use crate::tree::{Entry, Refusal, Tree};
 const MOST_ROWS: usize = 50_000;
 /// A chunk of a page, in rows: some 50 kB of text.
 const ROWS: usize = 256;
-/// How many bytes of names are read from the directory at a time. For each such part the directory is read
+/// Number of bytes of names that are read from the directory at a time. For each such part the directory is read
 /// once from beginning to end.
 const NAMES: usize = 128 * 1024;
 
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// Where the directory lies.
+    /// Path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -20,7 +20,7 @@ use crate::occupancy::Presence;
 use crate::pace::Turn;
 use crate::record::Record;
 
-/// How long each phase may last.
+/// Times that the phases may last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     keep_alive: Duration,
@@ -33,7 +33,7 @@ impl Patience {
         Patience { keep_alive: config.keep_alive, head: config.head_timeout, stall: config.stall_timeout }
     }
 
-    /// How long a connection may stay silent before its first byte. A client that connects means to ask.
+    /// Time that a connection may stay silent before its first byte. A client that connects means to ask.
     pub(crate) fn before_first_byte(&self) -> Duration {
         self.keep_alive.max(self.head)
     }
@@ -69,15 +69,15 @@ pub(crate) struct Meter {
     /// Is told when the connection is idle.
     presence: Arc<Presence>,
     phase: AtomicU8,
-    /// How many phases there have been.
+    /// Number of phases that there have been.
     phases: AtomicU32,
     /// The last bytes end no head: a request has been read in part, perhaps behind others.
     has_begun: AtomicBool,
     is_stalled: AtomicBool,
-    /// How many stalls have begun or ended.
+    /// Number of stalls that have begun or ended.
     stalls: AtomicU32,
     has_finished: AtomicBool,
-    /// Of the large file that is being sent.
+    /// Turn of the large file that is being sent.
     turn: Mutex<Option<Turn>>,
     /// Boxed, as an exchange without a log should not carry the room for one.
     finished: Mutex<VecDeque<Box<Record>>>,

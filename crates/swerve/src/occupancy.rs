@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use chanter::prelude::*;
 
-/// How many of the longest idle are remembered from one look at all connections.
+/// Number of the longest idle connections that are remembered from one look at all.
 const REMEMBERED: usize = 64;
 
 /// A message from a connection to the manager.
@@ -124,7 +124,7 @@ impl Occupancy {
         self.present.len()
     }
 
-    /// How many have ever come.
+    /// Number of connections that have ever come.
     pub(crate) fn entered(&self) -> u64 {
         self.entered
     }

@@ -20,7 +20,7 @@ use crate::platform::Links;
 use crate::stop::Stop;
 use crate::tree::Tree;
 
-/// Why a server could not be made.
+/// The reason why a server could not be made.
 #[derive(Debug)]
 pub enum StartError {
     /// The folder to be served is not there, is not a directory, or may not be read.
@@ -99,7 +99,7 @@ impl Server {
         Ok(Server { config, tree, listener, addr, stop: Stop::new() })
     }
 
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }

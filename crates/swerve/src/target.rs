@@ -23,7 +23,7 @@ pub(crate) struct Target {
     pub(crate) directory: bool,
 }
 
-/// Why a request path names nothing that could be served.
+/// The reason why a request path names nothing that could be served.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadTarget {
     /// Not a path at all: 400.

@@ -16,12 +16,12 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use crate::meter::Meter;
 use crate::stop::Stop;
 
-/// How long a client has to close after us, and how much it may still say. Closing over bytes that
+/// Time that a client has to close after us, and number of bytes that it may still say. Closing over bytes that
 /// were not read resets the connection, and a reset that overtakes our last answer destroys it.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_SWALLOWED: usize = 1 << 20;
 
-/// How much is read at a time.
+/// Number of bytes that are read at a time.
 const AT_ONCE: usize = 4096;
 
 /// See the module.

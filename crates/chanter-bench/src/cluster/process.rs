@@ -49,7 +49,7 @@ pub(crate) enum What {
     EmptyPoll,
     /// A step of a token from process to process.
     TokenRing,
-    /// How often a byte of a large message was copied, by the layers above MPI.
+    /// Number of times that the layers above MPI copied a byte of a large message.
     Copies,
     /// MPI alone, beside the rows as shipped, and these: on one node, with the memory that processes share.
     ShippedProcess,

@@ -121,7 +121,7 @@ impl Text {
     }
 }
 
-/// How many words end in `text`, behind which lies `next`.
+/// Number of words that end in `text`, where `next` follows it.
 fn count(text: &[u8], next: Option<&u8>) -> u64 {
     let ends = |(byte, next): (&u8, Option<&u8>)| {
         u64::from(!byte.is_ascii_whitespace() && next.is_none_or(u8::is_ascii_whitespace))

@@ -65,7 +65,7 @@ fn answer(came: Instant) -> Duration {
     came.elapsed()
 }
 
-/// When each request is to come; waits until then.
+/// Times at which requests are to come. The iterator waits until each of them.
 fn arrivals(n: u64) -> impl Iterator<Item = Instant> {
     let begin = Instant::now();
     (0..n).map(move |number| {

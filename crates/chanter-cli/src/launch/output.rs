@@ -14,7 +14,7 @@ const WAITING: usize = 64;
 /// Bytes that are read at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// Which of the launcher's streams.
+/// One of the launcher's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
@@ -27,7 +27,7 @@ struct Block {
     lines: Vec<u8>,
 }
 
-/// Where lines go. The writer ends when all clones have been dropped.
+/// The writer of lines. It ends when all clones have been dropped.
 #[derive(Clone)]
 pub(super) struct Output {
     blocks: Sender<Block>,

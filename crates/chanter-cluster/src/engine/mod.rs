@@ -136,7 +136,7 @@ pub enum Order {
     None,
 }
 
-/// When an engine may lose frames that it has taken.
+/// The case in which an engine may lose frames that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Never, while both processes live.
@@ -182,7 +182,7 @@ pub enum Polled {
     More,
 }
 
-/// How long a processor may sleep.
+/// The time that a processor may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "Rest")]
 pub enum Idle {

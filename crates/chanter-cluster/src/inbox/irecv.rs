@@ -20,9 +20,9 @@ use crate::node::{Node, Tests};
 /// The way in which a message is brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
-    /// By a poll of the engine, which a round follows; see `node/waiting.rs`.
+    /// A poll of the engine, which a round follows; see `node/waiting.rs`.
     Poll,
-    /// By a thread.
+    /// A thread.
     Thread,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Eager {
     pub(super) comm: Comm,
     /// Bytes of a piece.
     pub(super) piece: usize,
-    /// Of a frame that goes in pieces, at most.
+    /// Largest number of bytes of a frame that goes in pieces.
     pub(super) most: usize,
 }
 
@@ -228,7 +228,7 @@ impl Lanes {
     }
 }
 
-/// Where something is sent.
+/// The place to which a frame is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
     pub(super) comm: Comm,

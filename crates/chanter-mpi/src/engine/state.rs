@@ -85,7 +85,7 @@ pub(super) struct State {
     rings: [Ring; 2],
     lanes: Lanes,
     fills: Fills,
-    /// Which large frame each of them is for.
+    /// The large frame that each of these receives is for.
     expected: Expected,
     buffer_pool: BufferPool,
     /// Counted round.
@@ -548,7 +548,7 @@ impl State {
     }
 }
 
-/// How long frames may be that go with a lane's ring.
+/// The length that frames may have which go with a lane's ring.
 fn eager(lane: usize, piece: usize) -> Eager {
     if lane == Lane::Control as usize {
         Eager { comm: Comm::Control, piece: CONTROL_EAGER, most: CONTROL_EAGER }

@@ -46,7 +46,7 @@ const AT_A_TIME: usize = 16;
 /// Leases that this process has, and owner tables of others in it.
 pub(super) struct OwnerTables {
     leases: Mutex<Leases>,
-    /// By process and lease.
+    /// Owner tables, by process and lease.
     owner_tables: Mutex<HashMap<(u32, u64), OwnerTable>>,
     /// Number of bytes of objects that each process has here.
     taken: Mutex<HashMap<u32, u64>>,

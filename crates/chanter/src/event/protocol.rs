@@ -226,7 +226,8 @@ impl Group {
         matches!(self.kind.get(), Kind::Counted | Kind::Detached)
     }
 
-    /// When the owner runs after one of its offers was given a message. Asked under the queue's lock.
+    /// The priority with which the owner is woken after one of its offers was given a message. Asked under the
+    /// queue's lock.
     #[inline(always)]
     pub(crate) fn turn_if_given(&self) -> Turn {
         if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }

@@ -42,7 +42,7 @@ impl TimerOffer {
     }
 }
 
-/// Which timers an offer was set with, and has not been removed from.
+/// The timers with which an offer was set, and from which it has not been removed.
 pub(super) enum TimerPlace {
     None,
     /// Those of a virtual processor; they are there while the offer is lent.

@@ -27,7 +27,7 @@ pub(crate) trait Observer: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Where the thread in `frame` was spawned.
+    /// The place where the thread in `frame` was spawned.
     ///
     /// # Safety
     /// As for [`Observer::id`].

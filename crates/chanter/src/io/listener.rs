@@ -24,7 +24,7 @@ use crate::event::after::after;
 use crate::event::{Branch, Event, Offered, Offering, WakeList, choose, into_future};
 use crate::thread::spawn_parasite;
 
-/// How many connections the OS keeps for us.
+/// Number of connections that the OS keeps for us.
 const BACKLOG: i32 = 4096;
 
 /// A TCP socket that listens.

@@ -157,7 +157,7 @@ pub(crate) struct Source<S: AsFd> {
     away: AtomicU32,
 }
 
-/// Where a socket is watched.
+/// The poller by which a socket is watched.
 struct Home {
     vp: usize,
     key: usize,

@@ -51,7 +51,7 @@ use crate::sync::random::random;
 /// Operations of a turn, unless the policy says otherwise: about ten microseconds.
 pub(crate) const QUANTUM: u32 = 256;
 
-/// Why a thread became ready.
+/// The reason why a thread became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -280,7 +280,7 @@ impl Others<'_> {
         all.filter(|index| !self.vps.is_asleep(*index)).find_map(|index| self.ask(index))
     }
 
-    /// How many virtual processors the machine has.
+    /// Number of virtual processors of the machine.
     pub fn len(&self) -> usize {
         self.vps.count()
     }

@@ -59,7 +59,7 @@ impl ReadyQueue {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
-    /// How many threads are in it.
+    /// Number of threads in the queue.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -33,7 +33,7 @@ pub struct WorkStealing {
     /// The ids of the threads at the queue's ends: hints, written under the lock.
     first: AtomicU64,
     last: AtomicU64,
-    /// How many threads were withdrawn, modulo 2^32; written under the lock.
+    /// Number of threads that were withdrawn, modulo 2^32; written under the lock.
     withdrawn: AtomicU32,
     /// The value of `withdrawn` that the last stealer saw that found one thread alone (low half), and when (high
     /// half).

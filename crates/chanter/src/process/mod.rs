@@ -71,7 +71,7 @@ impl Command {
         self
     }
 
-    /// Where it runs.
+    /// Sets the folder in which the child runs.
     pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.command.current_dir(directory);
         self
@@ -166,7 +166,7 @@ impl Child {
         self.reaped.exit.get().wrap(|exit| exit.map_err(|error| io::Error::new(error.kind(), error)))
     }
 
-    /// How the child has ended, if it has. Never blocks.
+    /// The exit status of the child, if it has ended. Never blocks.
     ///
     /// # Errors
     /// The OS could not say.

@@ -10,10 +10,10 @@ use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
 use super::{const_unless_loom, fence_pair, os_thread};
 
-/// How many OS threads have an announcement. A model has few OS threads, and no time for more.
+/// Number of OS threads that can have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 
-/// How an OS thread is reminded, if that is known here.
+/// The function that reminds an OS thread, once it was set.
 static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 
 /// The announcement of one OS thread, alone on its cache line.
@@ -23,7 +23,7 @@ pub(crate) struct Announcement {
     /// The lock that it is inside of by its bias, or looks whether it may be.
     mark: Mark,
     consent: Consent,
-    /// How many biases of its locks others have revoked.
+    /// Number of biases of its locks that others have revoked.
     revoked: AtomicU32,
 }
 
@@ -78,7 +78,7 @@ impl Announcement {
         unsafe { ANNOUNCEMENTS.get_unchecked(number as usize) }
     }
 
-    /// Where it announces its locks.
+    /// The mark by which it announces its locks.
     #[inline(always)]
     pub(super) fn mark(&self) -> &Mark {
         &self.mark
@@ -91,7 +91,8 @@ impl Announcement {
         self.consent.give(|| self.mark.is_free());
     }
 
-    /// From now on `remind` is called for an OS thread that was asked, and does not answer at once. It may do nothing.
+    /// Sets the function that is called for an OS thread that was asked, and does not answer at once. It may do
+    /// nothing.
     pub(crate) fn set_reminder(remind: fn(&'static Self)) {
         let _ = REMINDER.set(remind);
     }
@@ -133,7 +134,7 @@ impl Announcement {
         self.revoked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many biases of its locks others have revoked, modulo 2^32.
+    /// Number of biases of its locks that others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: Relaxed: only a statistic.

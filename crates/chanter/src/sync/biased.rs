@@ -52,7 +52,7 @@ pub struct BiasedLock<T> {
     held: AtomicBool,
     /// A byte that belongs to the value, in what would be padding. It is written under the lock, and read by anyone.
     hint: AtomicU8,
-    /// How often `owner` must still be inside to have the bias; see [`REST`]. Guarded by `held`.
+    /// Number of times that `owner` must still enter to have the bias; see [`REST`]. Guarded by `held`.
     streak: AtomicU16,
     /// The OS thread that the lock is biased to; with [`UNBIASED`], the one that was inside last. It is written under
     /// `held`, and read by anyone.

@@ -50,7 +50,7 @@ use std::ptr;
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use super::{const_unless_loom, fence_pair, full_fence, order, pause, spin};
 
-/// Where one owner announces which of its things it is at. The owner alone writes.
+/// The word in which an owner announces the thing that it is using. Only the owner writes it.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicPtr<()>);
 
@@ -104,12 +104,12 @@ impl Mark {
     }
 }
 
-/// Where an OS thread is asked to agree that something is not its own any more.
+/// The counts by which an OS thread is asked to agree that something is not its own any more.
 #[derive(Debug)]
 pub(super) struct Consent {
-    /// How often it was asked.
+    /// Number of times that it was asked.
     asked: AtomicU64,
-    /// How many of these questions it has agreed to.
+    /// Number of these questions that it has agreed to.
     agreed: AtomicU64,
     /// [`SILENT`], [`RESPONSIVE`] or [`PARKED`].
     presence: AtomicU8,

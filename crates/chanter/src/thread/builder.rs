@@ -125,7 +125,7 @@ impl ThreadBuilder {
 }
 
 impl Thread<()> {
-    /// How a thread is to be spawned: with a name, attributes, or a place. The thread's type comes from its future.
+    /// A builder that spawns a thread with a name, attributes, or a place. The thread's type comes from its future.
     pub fn builder() -> ThreadBuilder {
         ThreadBuilder::new()
     }

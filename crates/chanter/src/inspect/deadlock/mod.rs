@@ -78,10 +78,10 @@ pub struct ThreadReport {
     pub parent: Option<u64>,
     /// The thread's name, if it was given one.
     pub name: Option<Arc<str>>,
-    /// Where it was spawned, if that was recorded.
+    /// The place where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
-    /// Where it awaits what it waits on, if that is known: the place of an `.await` of an event. (In builds without
-    /// debug assertions, this is known only for a send, a receive, a join and a lock.)
+    /// The place of the `.await` of the event that it waits on, if that is known. (In builds without debug
+    /// assertions, this is known only for a send, a receive, a join and a lock.)
     pub place: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
     pub is_parasite: bool,

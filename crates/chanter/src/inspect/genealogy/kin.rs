@@ -35,7 +35,7 @@ impl Kin {
         self.name.as_deref()
     }
 
-    /// Where it was spawned, if that is known.
+    /// The place where it was spawned, if that is known.
     pub fn site(&self) -> Option<Site> {
         self.site
     }
@@ -47,7 +47,7 @@ impl Kin {
         self.body
     }
 
-    /// How many ancestors the thread has had: 0 if it was spawned from outside of the machine's threads. A gap
+    /// Number of ancestors that the thread has had: 0 if it was spawned from outside of the machine's threads. A gap
     /// between two [`ancestors`](crate::Thread::ancestors) means that some of them have been forgotten.
     pub fn generation(&self) -> Option<u32> {
         self.generation

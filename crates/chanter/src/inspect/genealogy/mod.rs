@@ -82,7 +82,7 @@ impl<T> Thread<T> {
         unsafe { name_of(self.frame()) }.map(|name| &**name)
     }
 
-    /// Where it was spawned, if its machine keeps genealogy.
+    /// The place where it was spawned, if its machine keeps genealogy.
     pub fn site(&self) -> Option<Site> {
         self.look(|_, _, node| node.site)
     }

@@ -50,7 +50,7 @@ pub(super) struct Node {
     pub(super) frame: Option<NonNull<Header>>,
     /// The thread that spawned it.
     pub(super) parent: Option<Parent>,
-    /// How many ancestors the thread has had.
+    /// Number of ancestors that the thread has had.
     pub(super) generation: u32,
     children: u32,
     /// The nearest ancestor that has a node.

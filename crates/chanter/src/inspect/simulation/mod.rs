@@ -96,7 +96,7 @@ pub trait Simulation: Policy {
     fn end(&self);
 }
 
-/// How a simulated schedule ended.
+/// The end of a simulated schedule.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<T> {
