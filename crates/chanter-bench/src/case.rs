@@ -101,7 +101,7 @@ pub(crate) struct Case {
     pub(crate) vps: usize,
     pub(super) most_rounds: usize,
     pub(super) isolated: bool,
-    /// No uncounted run comes first.
+    /// Whether the first run counts, too.
     pub(super) is_cold: bool,
     body: Body,
 }

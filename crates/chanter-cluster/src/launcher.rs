@@ -46,7 +46,7 @@ pub const TLS_CA: &str = "CHANTER_TLS_CA";
 /// See the table of this module.
 pub const TLS_NAME: &str = "CHANTER_TLS_NAME";
 
-/// The most processes of a job.
+/// Largest number of processes of a job.
 pub const MOST: u32 = 4096;
 
 /// The address at which a process listens.

@@ -74,15 +74,15 @@ impl Process {
     /// engine may lose or reorder them go through a [link](crate::engine::Reliable).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     pub fn start(engine: impl Engine) -> Self {
         Self { node: Node::start(reliable(engine), false) }
     }
 
-    /// As [`start`](Self::start), with an engine that wakes nobody, or not at once: the machine polls it by `pump`.
+    /// Like [`start`](Self::start), with an engine that wakes nobody, or not at once: the machine polls it by `pump`.
     ///
     /// # Panics
-    /// As [`local`]; or the pump serves an engine already.
+    /// In the cases of [`local`]; or the pump serves an engine already.
     pub fn start_polled(engine: impl Engine, pump: &Pump) -> Self {
         Self::polled(Arc::new(engine), pump)
     }
@@ -100,21 +100,21 @@ impl Process {
     /// [`StartError`](crate::engine::socket::StartError).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     #[cfg(unix)]
     pub async fn launched() -> Result<Self, StartError> {
         Self::launched_with(Config::default()).await
     }
 
-    /// As [`launched`](Self::launched), with other limits of the sockets, such as the number of missed heartbeats
+    /// Like [`launched`](Self::launched), with other limits of the sockets, such as the number of missed heartbeats
     /// after which a process is given up. (One that dies on the same node, or whose connection breaks, is known at
     /// once.)
     ///
     /// # Errors
-    /// As [`launched`](Self::launched).
+    /// The errors of [`launched`](Self::launched).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     #[cfg(unix)]
     pub async fn launched_with(config: Config) -> Result<Self, StartError> {
         let Some(launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };

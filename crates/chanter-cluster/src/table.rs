@@ -87,7 +87,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As `raw`, for requests that come directly from their callers: forwarded ones are refused.
+/// Like `raw`, for requests that come directly from their callers: forwarded ones are refused.
 pub fn raw_here<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ where
     Begin(raw::start_here(Number::of(name), false, route, handler))
 }
 
-/// As `raw`, for requests that may arrive forwarded, and are not forwarded once they have begun.
+/// Like `raw`, for requests that may arrive forwarded, and are not forwarded once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,

@@ -137,7 +137,7 @@ impl Explorer {
         self
     }
 
-    /// Most schedules of an exhaustive search; 100,000 if not set.
+    /// Sets the largest number of schedules of an exhaustive search; 100,000 if not set.
     pub fn schedules(mut self, most: u64) -> Self {
         self.schedules = most;
         self

@@ -36,7 +36,7 @@ struct Marks {
     marks: Vec<u8>,
 }
 
-/// Most marks in a schedule.
+/// Largest number of marks in a schedule.
 const MARKS: usize = 48;
 
 /// The digits of marks.

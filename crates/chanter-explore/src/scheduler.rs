@@ -14,9 +14,9 @@ use crate::trace::{Step, Trace};
 pub(crate) struct Scheduler {
     state: Mutex<State>,
     parasites: Parasites,
-    /// Timers may fire while threads are ready.
+    /// Whether timers may fire while threads are ready.
     early_timers: bool,
-    /// More steps than this are too many.
+    /// Largest number of steps of a schedule.
     steps: u64,
 }
 
@@ -31,12 +31,12 @@ struct State {
     pausing: Option<u64>,
     /// The thread that was chosen instead, or to be next.
     chosen: Option<u64>,
-    /// A timer is set.
+    /// Whether a timer is set.
     has_timer: bool,
-    /// The clock has jumped early, and these have not run since: it lets them go
-    /// first, or a thread that ticks would starve them.
+    /// Threads that have not run since the clock jumped early. The clock lets them go first, or a thread that ticks
+    /// would starve them.
     clock_yields_to: Vec<u64>,
-    /// The schedule is told step by step.
+    /// Record of the schedule, step by step, if one is wanted.
     trace: Option<Trace>,
     /// Description of the program so far.
     shape: u64,
@@ -50,9 +50,9 @@ struct State {
 /// The scheduler's record of a thread.
 #[derive(Clone, Default)]
 struct Known {
-    /// It was told to pause: its next operation goes ahead.
+    /// Whether it was told to pause: its next operation goes ahead.
     is_paused: bool,
-    /// It has yielded to these, which have not run since.
+    /// Threads to which it has yielded, and that have not run since.
     yields_to: Vec<u64>,
     /// The step at which it ran last.
     ran: u64,
@@ -62,14 +62,14 @@ struct Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) decisions: Vec<u32>,
-    /// Description of the program at each of them.
+    /// Description of the program at each decision.
     pub(crate) marks: Vec<u8>,
     /// The threads that ran, turn by turn.
     pub(crate) turns: Vec<u64>,
-    /// Turns, and operations.
+    /// Number of turns and operations.
     pub(crate) steps: u64,
     pub(crate) is_too_long: bool,
-    /// Like a schedule that has been run.
+    /// Whether the schedule is equivalent to one that has been run.
     pub(crate) is_redundant: bool,
     /// Panics that nobody saw.
     pub(crate) panics: Vec<String>,

@@ -59,9 +59,9 @@ pub enum What {
     Woken,
     /// The clock has jumped to the next timer.
     Jumped {
-        /// So far.
+        /// Length of the jump.
         by: Duration,
-        /// Although threads were ready.
+        /// Whether threads were ready nevertheless.
         is_early: bool,
     },
     /// The thread has ended.
@@ -171,7 +171,7 @@ pub(crate) struct Trace {
     names: BTreeMap<u64, Arc<str>>,
     /// The wait that each thread has begun and not ended. It is empty for a thread that has run since.
     waiting: BTreeMap<u64, Vec<Waiting>>,
-    /// The thread that has begun to wait in its present turn.
+    /// The thread that has begun to wait in its current turn.
     blocks: Option<u64>,
     /// The thread whose turn it is.
     running: Option<u64>,

@@ -13,9 +13,9 @@ use syn::{
 struct Args {
     krate: Path,
     name: Option<Ident>,
-    /// Other processes call the methods, too.
+    /// Whether other processes call the methods, too.
     remote: bool,
-    /// Its objects are made in other processes, and migrate.
+    /// Whether its objects are made in other processes, and migrate.
     moves: bool,
     /// The function that decides which other processes the objects serve.
     allow: Option<Expr>,
@@ -76,7 +76,7 @@ enum Mode {
 /// A method that is marked.
 struct Marked {
     mode: Mode,
-    /// Only this process calls it.
+    /// Whether only this process calls it.
     local: bool,
     /// The function that decides which other processes the method serves, if it differs from the object's.
     allow: Option<Expr>,

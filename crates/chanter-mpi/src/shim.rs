@@ -402,7 +402,7 @@ impl Requests {
         Ok(is_done != 0)
     }
 
-    /// Those that are done, of all that are under way.
+    /// The requests that are done, of all that are under way.
     pub(crate) fn test_some<'a>(
         &mut self,
         _: &mut MpiToken,

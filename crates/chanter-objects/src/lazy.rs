@@ -106,8 +106,8 @@ impl<'a, T> Lazy<'a, T> {
         Forwarding { call, answer: self.answer }
     }
 
-    /// As [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may call the
-    /// method that forwards. (A frame cannot be a part of itself.)
+    /// Like [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may
+    /// call the method that forwards. (A frame cannot be a part of itself.)
     #[inline(always)]
     pub fn forward_boxed<C: Forward<Answer = T>>(self, call: C) -> Forwarding<'a, Pin<Box<C::IntoFuture>>> {
         Forwarding { call: Box::pin(call.into_future()), answer: self.answer }
@@ -372,7 +372,7 @@ where
     A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
-    /// As `poll_for`, for calls that no bias lets in.
+    /// Like `poll_for`, for calls that no bias lets in.
     ///
     /// # Safety
     /// Pinned; and as for `poll_for`.
@@ -389,7 +389,7 @@ where
         unsafe { self.call.poll_slowly(cx, answer) }
     }
 
-    /// As `poll`, for calls that no bias lets in. A value is put into `late`.
+    /// Like `poll`, for calls that no bias lets in. A value is put into `late`.
     ///
     /// # Safety
     /// Pinned.

@@ -221,6 +221,6 @@ pub use reference::Ref;
 /// }
 /// ```
 ///
-/// All that the attribute writes can be written by hand; without `__with_mut_async` and its like, a call costs a
+/// All that the attribute writes can be written by hand; without `__with_mut_async` and similar methods, a call costs a
 /// little more.
 pub use chanter_macros::object;

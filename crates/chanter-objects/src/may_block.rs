@@ -189,8 +189,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         self.progress.set(Stage::Running);
     }
 
-    /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
-    /// stays in registers.
+    /// Like [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual
+    /// way yields stays in registers.
     ///
     /// # Safety
     /// Pinned.

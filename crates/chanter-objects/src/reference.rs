@@ -193,7 +193,8 @@ impl<T> Ref<T> {
     }
 }
 
-/// As [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
+/// Like [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*,
+/// section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that reads: beside other methods that read, until it ends.
     ///

@@ -176,7 +176,7 @@ impl Slot {
         ObjectError::Ended
     }
 
-    /// As [`gone`](Self::gone), with the present value of `live`.
+    /// Like [`gone`](Self::gone), with the current value of `live`.
     #[cfg(feature = "cluster")]
     pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
         self.gone(self.live.load(Ordering::Relaxed), generation)

@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     /// Liveliness token of this process; dropped when it leaves.
     tokens: Mutex<Vec<LivelinessToken>>,
     is_leaving: AtomicBool,
-    /// It has left, and Zenoh has nothing more to do for it.
+    /// Whether this process has left, and Zenoh has nothing more to do for it.
     has_left: AtomicBool,
 }
 

@@ -46,7 +46,7 @@ struct Inside {
     known: Option<BTreeMap<ProcessId, Once>>,
     /// Peers that have gone: nothing comes from them any more.
     gone: Vec<ProcessId>,
-    /// Nothing is taken in any more.
+    /// Whether nothing is taken in any more.
     is_closed: bool,
 }
 

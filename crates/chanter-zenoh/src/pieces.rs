@@ -39,7 +39,7 @@ pub(crate) struct Pieces<E> {
     coming: Mutex<BTreeMap<(ProcessId, u8), Vec<u8>>>,
     notifier: OnceLock<Notifier>,
     is_leaving: AtomicBool,
-    /// The engine below has been told to leave.
+    /// Whether the engine below has been told to leave.
     has_left: AtomicBool,
 }
 

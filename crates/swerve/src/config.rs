@@ -28,9 +28,9 @@ pub enum Mode {
     /// blocks.
     #[default]
     Parasites,
-    /// As `Parasites`, but a message is never left in a channel. A parasite of its own sends each answer and each log
-    /// record, and blocks until it is received (section 2.3 of the paper). It is slower than
-    /// `Parasites`, and there to be measured.
+    /// Like `Parasites`, but a message is never left in a channel. A parasite of its own sends each answer and each log
+    /// record, and blocks until it is received (section 2.3 of the paper). It is slower than `Parasites`, and there to
+    /// be measured.
     PaperParasites,
 }
 

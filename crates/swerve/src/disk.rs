@@ -85,7 +85,7 @@ struct Beyond {
 #[derive(Default)]
 struct Unclosed {
     files: Vec<File>,
-    /// Those on the list, and the one that is being closed.
+    /// Number of files on the list, with the one that is being closed.
     count: usize,
     has_thread: bool,
 }

@@ -96,7 +96,7 @@ impl ErrorLog {
 /// The body of the OS thread.
 struct Writer {
     sink: Box<dyn Write + Send>,
-    /// A line was begun and could not be ended.
+    /// Whether a line was begun and could not be ended.
     torn: bool,
     lost: Arc<AtomicU64>,
 }
@@ -187,7 +187,7 @@ mod tests {
         let (allow, allowed) = mpsc::channel();
         let (taken, took) = mpsc::channel();
         let errors = ErrorLog::to(Box::new(Sink { allowed, taken })).unwrap();
-        // Nobody reads: this returns all the same.
+        // Nobody reads: this returns nevertheless.
         let many = 10 * QUEUE;
         (0..many).for_each(|i| errors.tell(i));
         errors.flush(Duration::ZERO);

@@ -150,7 +150,7 @@ impl Page {
         Ok(Part { rows, is_last })
     }
 
-    /// Those of a part that lie elsewhere; none if there are none. Their details come into the list.
+    /// The entries of a part that lie elsewhere, if there are any. Their details come into the list.
     pub(crate) fn details(&self, part: &Part) -> Option<(Details, Arc<Mutex<Vec<State>>>)> {
         let unseen = part.rows.iter().filter(|row| row.is_unseen());
         let paths: Vec<_> = unseen.map(|row| self.path.join(&row.entry.name)).collect();

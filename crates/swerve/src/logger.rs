@@ -165,7 +165,7 @@ struct Batch {
 /// Events that the logger waits for.
 enum Next {
     Record(Box<Record>),
-    /// No more records will come.
+    /// Whether no more records will come.
     End,
     /// The scribe has nothing to do.
     Idle(Sender<Batch>),
@@ -197,15 +197,15 @@ struct Logger {
     /// Requests of the scribe for lines: it sends the channel on which it waits.
     asks: Receiver<Sender<Batch>>,
     given_up: IVar<()>,
-    /// A sender of a record waits until it is received, so none is left for later.
+    /// Whether the sender of a record waits until it is received, so that none is left for later.
     each: bool,
     errors: ErrorLog,
     writer: LineWriter,
     batch: Batch,
     phase: Phase,
-    /// No more records will come.
+    /// Whether no more records will come.
     ended: bool,
-    /// The scribe has gone: whatever comes is lost.
+    /// Whether the scribe has gone: all that comes is lost then.
     alone: bool,
     /// Records lost since the log is stuck, and how many of them have been told of.
     lost: u64,

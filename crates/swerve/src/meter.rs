@@ -71,7 +71,7 @@ pub(crate) struct Meter {
     phase: AtomicU8,
     /// Number of phases that there have been.
     phases: AtomicU32,
-    /// The last bytes end no head: a request has been read in part, perhaps behind others.
+    /// Whether a request has been read in part, perhaps after others: the last bytes end no head.
     has_begun: AtomicBool,
     is_stalled: AtomicBool,
     /// Number of stalls that have begun or ended.
@@ -83,8 +83,8 @@ pub(crate) struct Meter {
     finished: Mutex<VecDeque<Box<Record>>>,
 }
 
-/// The thread's own note of when it first saw the present phase, and the present stall. The clock is read
-/// once for all that happens in a turn.
+/// The thread's own note of the times at which it first saw the current phase, and the current stall. The clock is
+/// read once for all that happens in a turn.
 #[derive(Debug)]
 pub(crate) struct Watch {
     phases: u32,
@@ -149,7 +149,7 @@ impl Meter {
 
     /// The body: a large file is sent, in turns, or (`None`) no more.
     pub(crate) fn sends(&self, turn: Option<Turn>) {
-        // The answer before this one may be stalled still.
+        // The answer before this one may still be stalled.
         if let Some(turn) = &turn
             && self.is_stalled.load(Relaxed)
         {

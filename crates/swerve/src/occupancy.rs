@@ -101,8 +101,8 @@ pub(crate) struct Occupancy {
     entered: u64,
     is_wanted: Arc<AtomicBool>,
     notes: Sender<Note>,
-    /// Those that had been idle for longest at the last look, the longest first. A connection that has become idle since
-    /// has been so for less long than all of them.
+    /// Connections that had been idle for longest at the last look, the longest first. A connection that has become
+    /// idle since then has been idle for less long than all of these.
     longest_idle: VecDeque<(Instant, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl Occupancy {
         self.is_wanted.store(false, Relaxed);
     }
 
-    /// Asks the first of the remembered that is idle still. `false`: none is.
+    /// Asks the first of the remembered connections that is still idle. `false`: none is.
     fn ask_remembered(&mut self) -> bool {
         while let Some((since, id)) = self.longest_idle.pop_front() {
             let Some(presence) = self.present.get(&id) else { continue };

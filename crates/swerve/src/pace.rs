@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Default)]
 struct State {
     taken: Option<Taken>,
-    /// The client takes no more. The processor gets no further than its next chunk, which needs no turn.
+    /// Whether the client takes no more. The processor then gets no further than its next chunk, which needs no turn.
     is_stalled: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::tree::Tree;
 pub enum StartError {
     /// The folder to be served is not there, is not a directory, or may not be read.
     Directory(PathBuf, io::Error),
-    /// The address could not be had.
+    /// The server could not listen at the address.
     Address(SocketAddr, io::Error),
     /// It may hold no connection at all.
     NoConnections,
@@ -85,7 +85,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when either cannot be had, or `max_connections` is 0.
+    /// [`StartError`] if the directory or the address cannot be used, or `max_connections` is 0.
     pub fn bind(config: Config) -> Result<Server, StartError> {
         if config.max_connections == 0 {
             return Err(StartError::NoConnections);

@@ -19,7 +19,7 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 pub(crate) struct Target {
     /// Only ordinary components; empty for the served directory itself.
     pub(crate) path: PathBuf,
-    /// The request ended in a slash, so only a directory will do.
+    /// Whether the request ended in a slash, so that only a directory will do.
     pub(crate) directory: bool,
 }
 

@@ -86,7 +86,7 @@ impl From<NotFound> for Refusal {
 /// The entry of a directory, as a scan finds it. In the order of a listing: directories first, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
-    /// As far as the directory itself says so: a link to a directory is none.
+    /// Whether it is no directory, as its directory says: a link to a directory is none.
     pub(crate) is_no_directory: bool,
     pub(crate) name: OsString,
     /// Whether it may be a link, so that only a look can tell whether it is served.

@@ -23,7 +23,7 @@ pub(super) const PROCESSES: u32 = 4;
 /// Messages that a process sends in a round. The first of them are not counted: caches are cold after a sleep.
 const BURST: usize = 32;
 const COLD: usize = 8;
-/// Most iterations between two messages.
+/// Largest number of iterations between two messages.
 const COMPUTE: u64 = 1000;
 /// Time from the begin of a round to its bursts, and from there to the receives.
 const LEAD: Duration = Duration::from_millis(4);

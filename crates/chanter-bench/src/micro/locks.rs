@@ -44,7 +44,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     cases
 }
 
-/// A lock, and a number that counts how often it was had.
+/// A lock, and the number of times that it was taken.
 trait Lock: Default + Send + std::marker::Sync + 'static {
     /// Takes the lock, counts, and gives it back.
     fn turn(&self) -> impl Future<Output = ()> + Send;

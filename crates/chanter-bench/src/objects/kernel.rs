@@ -98,7 +98,7 @@ pub(crate) struct ProcessArgs {
     cells: Cells,
     #[arg(long)]
     rounds: usize,
-    /// The processes share memory.
+    /// Whether the processes share memory.
     #[arg(long)]
     pull: bool,
 }

@@ -276,7 +276,7 @@ impl Process {
         self.offer_if(function, |_| true, body)
     }
 
-    /// As [`offer`](Self::offer), to processes that `allow` accepts; all others get
+    /// Like [`offer`](Self::offer), to processes that `allow` accepts; all others get
     /// [`SpawnError::Refused`](crate::SpawnError::Refused).
     ///
     /// The threads obey processes that `allow` accepts, their spawners, and this process. If another process asks to
@@ -285,7 +285,7 @@ impl Process {
     /// [`Down::Refused`](crate::Down::Refused).
     ///
     /// # Errors
-    /// As [`offer`](Self::offer).
+    /// The errors of [`offer`](Self::offer).
     pub fn offer_if<Q, T, F, R>(
         &self,
         function: Function<Q, T>,

@@ -88,7 +88,7 @@ impl At {
     /// The event of spawning a thread there: it runs a function that the process [offers](Process::offer).
     ///
     /// The request is sent when the event is synchronized on, and the event commits when the thread is there. If the
-    /// event is not chosen, or dropped before, a thread that is spawned all the same is cancelled.
+    /// event is not chosen, or dropped before, a thread that is spawned nevertheless is cancelled.
     ///
     /// # Errors
     /// See [`SpawnError`].

@@ -51,9 +51,9 @@ pub(super) struct Entry {
     hosted: Arc<Hosted>,
     /// Bytes of its arguments, or, when it has ended, of its value.
     bytes: usize,
-    /// No request for the value will come.
+    /// Whether no request for the value will come.
     is_detached: bool,
-    /// Its body was dropped, and a thread waits for its end.
+    /// Whether its body was dropped, and a thread waits for its end.
     is_joined: bool,
 }
 

@@ -175,7 +175,7 @@ impl At {
         self.call_or(ask, Unwanted::Withdraw).wrap(|outcome| outcome.and_then(|body| read(&body)))
     }
 
-    /// As [`call`](Self::call), with the bytes of the answer. `unwanted` is the fate of a call that is not chosen.
+    /// Like [`call`](Self::call), with the bytes of the answer. `unwanted` is the fate of a call that is not chosen.
     pub(crate) fn call_or<A>(
         &self,
         ask: Ask<A>,

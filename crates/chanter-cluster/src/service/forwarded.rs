@@ -55,7 +55,7 @@ pub(super) enum Heard {
     /// The named process has the call. The caller checks, after its own lock, whether that process has gone. Either
     /// it sees that, or the handler of the process's end finds the call.
     Look,
-    /// As `Look`, but the caller does not check.
+    /// Like `Look`, but the caller does not check.
     Has,
 }
 

@@ -255,10 +255,10 @@ impl Process {
         self.serve_if(service, |_| true, handler)
     }
 
-    /// As [`serve`](Self::serve), for callers that `allow` accepts; all others get [`CallError::Refused`].
+    /// Like [`serve`](Self::serve), for callers that `allow` accepts; all others get [`CallError::Refused`].
     ///
     /// # Errors
-    /// As [`serve`](Self::serve).
+    /// The errors of [`serve`](Self::serve).
     pub fn serve_if<Q, A, F, R>(
         &self,
         service: Service<Q, A>,

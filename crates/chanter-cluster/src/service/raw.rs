@@ -166,7 +166,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
     }
 }
 
-/// As [`start`], for requests that are not forwarded once they have begun. `takes_forwarded` is true if they may have
+/// Like [`start`], for requests that are not forwarded once they have begun. `takes_forwarded` is true if they may have
 /// been forwarded before.
 pub(crate) fn start_here<R>(
     number: Number,
@@ -219,7 +219,7 @@ impl Duty {
     }
 }
 
-/// As `registry::run`, for requests that may be forwarded meanwhile.
+/// Like `registry::run`, for requests that may be forwarded meanwhile.
 async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
     let ended = {
         let mut work = pin!(work);

@@ -11,7 +11,7 @@ use super::in_flight::{Sends, Sent};
 use super::peer::LANES;
 use crate::shim::{Comm, MpiToken, Result};
 
-/// Most sends of a lane that may be on their way, and most large bodies.
+/// Largest numbers of sends of a lane, and of large bodies, that are on their way.
 const SENDS: usize = 64;
 const BULK: usize = 32;
 

@@ -30,7 +30,7 @@ use state::{LONGEST, State};
 use crate::detect::{Detected, StartError, detect};
 use crate::shim::{MpiError, MpiToken, library, processors};
 
-/// Most that may be handed in while another thread is inside.
+/// Largest number of frames that are handed in while another thread is inside.
 const OUTBOX: usize = 256;
 /// Time for which an idle processor tests, if something has come since the last time. The long one is longer than a
 /// pause and the way out of it: otherwise two processes that both sleep would miss each other's answers for ever. It
@@ -93,7 +93,7 @@ impl Mpi {
         Self::start_anyway()
     }
 
-    /// As [`start`](Self::start); without `mpirun`, this process is a job of its own.
+    /// Like [`start`](Self::start); without `mpirun`, this process is a job of its own.
     ///
     /// # Errors
     /// As for `start`.
@@ -326,7 +326,7 @@ impl Engine for Mpi {
 }
 
 impl Mpi {
-    /// As `has_work`, but nothing is left to a later look.
+    /// Like `has_work`, but nothing is left to a later look.
     fn has_any_work(&self) -> bool {
         self.lock
             .try_enter()

@@ -26,11 +26,11 @@ pub(super) struct ProcessId {
     /// Frames that were sent to it, and frames of it that have come.
     pub(super) sent: u64,
     arrived: u64,
-    /// It has said that it leaves, with the number of frames that it has sent.
+    /// Number of frames that the peer has sent, once it has said that it leaves.
     goodbye: Option<u64>,
-    /// We have said so to it.
+    /// Whether this process has said to it that it leaves.
     pub(super) was_told: bool,
-    /// It has gone.
+    /// The reason why it has gone, if it has.
     pub(super) down: Option<Why>,
 }
 

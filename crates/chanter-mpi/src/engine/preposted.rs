@@ -26,9 +26,9 @@ use std::collections::VecDeque;
 
 use super::class::Class;
 
-/// Most announced bodies that may be received at a time.
+/// Largest number of announced bodies that are received at a time.
 pub(super) const FILLS: usize = if cfg!(test) { 2 } else { 16 };
-/// Most receives that may be preposted, and the most bytes of their room.
+/// Largest number of preposted receives, and of bytes of their room.
 pub(super) const PREPOSTED: usize = if cfg!(test) { 2 } else { 16 };
 const AHEAD_BYTES: usize = 16 << 20;
 

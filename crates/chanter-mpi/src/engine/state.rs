@@ -28,7 +28,7 @@
 //!
 //! A process that leaves says so to each other one, and how many frames it has sent to it. A process that has got it,
 //! and all these frames, answers with a goodbye of its own, unless it has sent one, and sends nothing more. So when a
-//! process has the farewells of all, nothing is on its way in either direction, and MPI may be finalized.
+//! process has the goodbyes of all, nothing is on its way in either direction, and MPI may be finalized.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,9 +108,9 @@ pub(super) struct State {
     gone: VecDeque<(u32, Why)>,
     living: usize,
     has_left: bool,
-    /// A goodbye is outstanding, as there was no room.
+    /// Whether a goodbye is outstanding, as there was no room.
     owes_farewell: bool,
-    /// The end of everything has been told.
+    /// Whether the sink knows that everything has ended.
     pub(super) is_end_told: bool,
     is_closed: bool,
     pub(super) broken: Option<MpiError>,

@@ -230,7 +230,7 @@ pub fn enter<F: Future>(here: &Process, future: F) -> Entered<F> {
     Entered { here: here.clone(), future }
 }
 
-/// As [`enter`], with an owned handle.
+/// Like [`enter`], with an owned handle.
 pub(super) fn entered<F: Future>(here: Process, future: F) -> Entered<F> {
     Entered { here, future }
 }

@@ -94,7 +94,7 @@ impl<A, R> Key<A, R> {
 
 impl<T> Ref<T> {
     /// A call that may be made from any process: the method by its key, and its arguments as data. The method's body
-    /// is given by one of the methods of [`Named`], as with [`with`](Ref::with) and its like.
+    /// is given by one of the methods of [`Named`], as with [`with`](Ref::with) and similar methods.
     #[inline(always)]
     pub fn named<A, R>(self, key: Key<A, R>, arguments: A) -> Named<T, A, R> {
         Named { to: self, key, arguments }
@@ -128,7 +128,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         (self.to, Carried { key: self.key, arguments: self.arguments, method })
     }
 
-    /// As [`Ref::with`].
+    /// Like [`Ref::with`].
     #[inline(always)]
     pub fn with<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
     where
@@ -139,7 +139,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         Call::new(to, Reading(carried))
     }
 
-    /// As [`Ref::with_mut`].
+    /// Like [`Ref::with_mut`].
     #[inline(always)]
     pub fn with_mut<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
     where
@@ -149,7 +149,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         Call::new(to, Writing(carried))
     }
 
-    /// As [`Ref::with_async`].
+    /// Like [`Ref::with_async`].
     #[inline(always)]
     pub fn with_async<M>(
         self,
@@ -170,7 +170,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { may_block(to, Shared, carried) }
     }
 
-    /// As [`Ref::with_mut_async`].
+    /// Like [`Ref::with_mut_async`].
     #[inline(always)]
     pub fn with_mut_async<M>(
         self,
@@ -190,7 +190,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { may_block(to, Alone, carried) }
     }
 
-    /// As [`Ref::with_lazily`].
+    /// Like [`Ref::with_lazily`].
     #[inline(always)]
     pub fn with_lazily<M>(
         self,
@@ -214,7 +214,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { lazy_call(to, Shared, carried) }
     }
 
-    /// As [`Ref::with_mut_lazily`].
+    /// Like [`Ref::with_mut_lazily`].
     #[inline(always)]
     pub fn with_mut_lazily<M>(
         self,

@@ -17,7 +17,7 @@ pub struct SendSink<T> {
 }
 
 impl<T> Sender<T> {
-    /// This sender as a [`Sink`], for `forward` and its like.
+    /// This sender as a [`Sink`], for `forward` and similar functions.
     ///
     /// One item is taken beyond what the channel has room for: it is offered
     /// at once, and is sent when a receiver takes it, whether anybody polls the

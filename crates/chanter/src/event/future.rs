@@ -228,7 +228,7 @@ impl<P: Place> FutureBranch<P> {
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<P: Place> Branch for FutureBranch<P> {
     type Output = <P::Future as Future>::Output;
-    /// Not single: it commits by its owner's claim.
+    /// False: it commits by its owner's claim.
     const SINGLE: bool = false;
     const WALKED: bool = true;
 

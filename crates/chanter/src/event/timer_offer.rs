@@ -45,13 +45,13 @@ impl TimerOffer {
 /// The timers with which an offer was set, and from which it has not been removed.
 pub(super) enum TimerPlace {
     None,
-    /// Those of a virtual processor; they are there while the offer is lent.
+    /// The timers of a virtual processor, which are there while the offer is lent.
     Vp(NonNull<Timers>),
     Keeper,
 }
 
 impl TimerPlace {
-    /// The timers of the present driver.
+    /// The timers of the current driver.
     pub(super) fn here() -> Self {
         match Vp::current() {
             Some(vp) => Self::Vp(NonNull::from(&vp.principal().timers)),

@@ -43,11 +43,11 @@ pub(crate) struct Vtable {
     pub(crate) holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
-    /// Those who wait for the result, if the body can have any: a [`Completion`].
+    /// The waiters for the result, if the body can have any: a [`Completion`].
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<()>>,
-    /// [`Completion::complete_owner`] of those.
+    /// [`Completion::complete_owner`] of these waiters.
     pub(crate) complete_owner: unsafe fn(NonNull<Header>),
-    /// [`Completion::complete_all`] of those.
+    /// [`Completion::complete_all`] of these waiters.
     pub(crate) complete_all: unsafe fn(NonNull<Header>, bool),
     /// The size of the frame in bytes. Data inside the frame belongs to the thread.
     pub(crate) size: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Vtable {
     pub(crate) body: fn() -> &'static str,
 }
 
-/// Those who wait for the end of a host. They lie in its frame.
+/// The waiters for the end of a host. They lie in its frame.
 pub(crate) trait Completion {
     /// Nobody.
     fn new() -> Self;

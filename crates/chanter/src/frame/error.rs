@@ -31,7 +31,7 @@ impl JoinError {
         Self::panicked_in(payload, About::default())
     }
 
-    /// As [`panicked`](Self::panicked), for the thread that `about` describes.
+    /// Like [`panicked`](Self::panicked), for the thread that `about` describes.
     #[cold]
     pub(crate) fn panicked_in(payload: Box<dyn Any + Send>, about: About) -> Self {
         let place = panic_place::of(&*payload);

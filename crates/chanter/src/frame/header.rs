@@ -37,8 +37,7 @@ pub(crate) struct Header {
     pub(crate) vp: AtomicPtr<OpaqueVp>,
     /// The word that the policy keeps for the thread.
     pub(crate) tag: Cell<u64>,
-    /// The number of references that the runner has handed out during the present poll, less those
-    /// it got back.
+    /// The number of references that the runner has handed out during the current poll, less those it got back.
     pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
     /// The number of parasites that this thread must still spawn as hosts (its penalty count).
@@ -273,7 +272,7 @@ impl Arena {
         self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
     }
 
-    /// As [`free`], for the owner, from whom most frames come.
+    /// Like [`free`], for the owner, from whom most frames come.
     ///
     /// # Safety
     /// As for [`free`] and [`Arena::take`].
@@ -561,7 +560,7 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
     }
 }
 
-/// As [`free`], for a frame whose thread's end is recorded first.
+/// Like [`free`], for a frame whose thread's end is recorded first.
 ///
 /// # Safety
 /// As for [`free`].

@@ -148,7 +148,7 @@ impl TcpListener {
     /// The address that it listens on.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.source.socket().local_addr()
     }

@@ -164,7 +164,7 @@ struct Home {
 }
 
 impl<S: AsFd> Source<S> {
-    /// Registers a non-blocking socket with the present virtual processor.
+    /// Registers a non-blocking socket with the current virtual processor.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let (machine, vp) = match Vp::current() {
             Some(vp) => (vp.machine_ref(), vp.index),

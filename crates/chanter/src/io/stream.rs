@@ -61,7 +61,7 @@ macro_rules! stream {
             /// Shuts one direction down, or both.
             ///
             /// # Errors
-            /// Those of the OS.
+            /// Errors of the OS.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.source.socket().shutdown(how)
             }
@@ -183,7 +183,7 @@ impl TcpStream {
     /// Address of the other end.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.as_std().peer_addr()
     }
@@ -191,7 +191,7 @@ impl TcpStream {
     /// This end's address.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.as_std().local_addr()
     }
@@ -199,7 +199,7 @@ impl TcpStream {
     /// Sends small writes at once (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.as_std().set_nodelay(nodelay)
     }

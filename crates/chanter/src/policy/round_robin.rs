@@ -5,7 +5,7 @@ use crate::sync::Lock;
 
 /// Runs every thread in its turn, for a quantum at most.
 ///
-/// As [`Fifo`](super::Fifo), but with a given number of operations for a turn. With few of them threads share the
+/// Like [`Fifo`](super::Fifo), but with a given number of operations for a turn. With few of them threads share the
 /// processor finely. With many of them threads stay in its cache for longer.
 ///
 /// ```

@@ -177,7 +177,7 @@ impl Child {
     /// Kills the child (SIGKILL). Does nothing if it has ended.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn kill(&self) -> io::Result<()> {
         self.reaped.kill()
     }

@@ -279,7 +279,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
     thread
 }
 
-/// As [`spawn_body`], for a delayed host.
+/// Like [`spawn_body`], for a delayed host.
 ///
 /// # Safety
 /// As for [`spawn_body`].

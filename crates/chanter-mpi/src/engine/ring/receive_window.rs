@@ -8,20 +8,20 @@
 
 use std::collections::VecDeque;
 
-/// Least posted receives.
+/// Least number of posted receives.
 const FEW: usize = 2;
 /// Messages in a row that came alone, after which one receive less is posted.
 const ALONE: u32 = 8;
 
 pub(super) struct ReceiveWindow {
-    /// Those that are posted, the first first.
+    /// Receives that are posted, in order.
     posted: VecDeque<usize>,
-    /// Those that are not, the one that was read last last: its memory is the warmest.
+    /// Receives that are not posted. The one that was read last stands last, since its memory is the warmest.
     idle: Vec<usize>,
-    /// Number to be posted.
+    /// Number of receives that should be posted.
     many: usize,
     most: usize,
-    /// The last look has found a message.
+    /// Whether the last look has found a message.
     has_found: bool,
     /// Messages that came alone, one after the other.
     alone: u32,

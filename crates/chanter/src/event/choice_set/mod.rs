@@ -205,7 +205,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// if there is no such member any more.
     ///
     /// # Panics
-    /// Resumes panics of destructors. The member is gone all the same.
+    /// A panic of a destructor is resumed. The member is gone nevertheless.
     pub fn remove(&mut self, key: Key) -> bool {
         self.recover();
         let Some(mut member) = self.vacate(key) else { return false };

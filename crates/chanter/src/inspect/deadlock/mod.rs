@@ -121,7 +121,7 @@ impl Deadlock {
         Self::numbered(threads, holders, &mut Numbers::default())
     }
 
-    /// As [`new`](Self::new); channels and locks may have numbers already.
+    /// Like [`new`](Self::new); channels and locks may have numbers already.
     pub(crate) fn numbered(
         mut threads: Vec<ThreadReport>,
         holders: &[Holder],

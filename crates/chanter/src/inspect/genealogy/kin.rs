@@ -19,7 +19,7 @@ pub struct Kin {
     pub(super) progress: Progress,
     /// Whether it was a parasite, and had not ended.
     pub(super) is_parasite: bool,
-    /// It is known for the present thread and for handles, whose frame can be asked.
+    /// It is known for the current thread and for handles, whose frame can be asked.
     pub(super) body: Option<&'static str>,
 }
 

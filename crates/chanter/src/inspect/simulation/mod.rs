@@ -120,7 +120,7 @@ pub(crate) struct Simulated {
     /// Whether it has panicked in this schedule.
     has_failed: Cell<bool>,
     now: Cell<Instant>,
-    /// The thread that the present turn began with. Others that run are nested in it.
+    /// The thread with which the current turn began. Others that run are nested in it.
     turn: Cell<*const Header>,
     /// The number of that thread.
     turn_of: Cell<Option<u64>>,

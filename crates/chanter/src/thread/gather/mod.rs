@@ -44,7 +44,7 @@ use crate::sched::Vp;
 /// There are no parasites if all events are sends and receives, without `wrap`s or guards that a thread would have to
 /// run. Then the partner that completes the last event wakes the gatherer. That costs no more than to receive from
 /// one after the other, and tuples and arrays are not allocated. (On a machine that an explorer drives there are
-/// threads all the same, so that each is a step of its own.)
+/// threads nevertheless, so that each is a step of its own.)
 ///
 /// **Commit point**: when the last result is there. What is gathered begins
 /// when somebody synchronizes, as a [`guard`](crate::event::guard) does.
