@@ -3,7 +3,7 @@
 //! | variable | value |
 //! |---|---|
 //! | `CHANTER_NUMBER` | this process's number, from 0 |
-//! | `CHANTER_COUNT` | how many processes there are |
+//! | `CHANTER_COUNT` | the number of processes |
 //! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH`, `unix:@NAME` or `tcp:IP:PORT` |
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
@@ -24,26 +24,26 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// See the table of this module.
+/// Name of the variable with this process's number.
 pub const NUMBER: &str = "CHANTER_NUMBER";
-/// See the table of this module.
+/// Name of the variable with the number of processes.
 pub const COUNT: &str = "CHANTER_COUNT";
-/// See the table of this module.
+/// Name of the variable with the addresses of all processes.
 pub const ADDRESSES: &str = "CHANTER_ADDRESSES";
-/// See the table of this module.
+/// Name of the variable with the descriptor that listens at this process's address.
 pub const LISTENER: &str = "CHANTER_LISTENER";
-/// See the table of this module.
+/// Name of the variable with the descriptor of the shared memory.
 pub const SEGMENT: &str = "CHANTER_SEGMENT";
-/// See the table of this module.
+/// Name of the variable with the job's secret.
 pub const SECRET: &str = "CHANTER_SECRET";
 
-/// See the table of this module.
+/// Name of the variable with the file of this process's certificate.
 pub const TLS_CERT: &str = "CHANTER_TLS_CERT";
-/// See the table of this module.
+/// Name of the variable with the file of the certificate's key.
 pub const TLS_KEY: &str = "CHANTER_TLS_KEY";
-/// See the table of this module.
+/// Name of the variable with the file of the certificate authority of the job.
 pub const TLS_CA: &str = "CHANTER_TLS_CA";
-/// See the table of this module.
+/// Name of the variable with the name for which the certificates are.
 pub const TLS_NAME: &str = "CHANTER_TLS_NAME";
 
 /// Largest number of processes of a job.

@@ -47,7 +47,7 @@ impl<R> Future for RemoteCall<R> {
     }
 }
 
-/// One of the two.
+/// A call that waits: for its object, or for another process.
 pub(crate) enum Apart<T, R> {
     Waiting(Pin<Box<Waiting<T>>>),
     Away(Remote<R>),
@@ -55,7 +55,7 @@ pub(crate) enum Apart<T, R> {
 
 /// The result of waiting, or of the remote call.
 pub(crate) enum Ended<T, R> {
-    /// It may go in, unless the object is gone.
+    /// The call may enter, unless the object is gone.
     In(Result<Hold<T>, ObjectError>),
     /// The call is over.
     Over(Result<R, ObjectError>),

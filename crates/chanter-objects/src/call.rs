@@ -196,7 +196,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         })
     }
 
-    /// Polls a call that no bias lets in: tries the other ways in, and waits.
+    /// Polls a call that no bias lets in: tries to enter in other ways, and waits.
     ///
     /// # Safety
     /// Pinned.

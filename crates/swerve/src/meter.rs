@@ -59,7 +59,7 @@ pub(crate) enum Overdue {
     Taking,
 }
 
-/// See the module.
+/// The meter of a connection.
 ///
 /// The thread of the connection runs the wire, the service, the bodies and itself. So nothing here is ever used by
 /// two at once. The atomics are there for `Sync`, and all relaxed.

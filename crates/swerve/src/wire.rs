@@ -24,7 +24,7 @@ const MOST_SWALLOWED: usize = 1 << 20;
 /// Number of bytes that are read at a time.
 const AT_ONCE: usize = 4096;
 
-/// See the module.
+/// A TCP stream that tells a [`Meter`] what passes.
 pub(crate) struct Wire {
     stream: TcpStream,
     /// Bytes that were read before hyper came.

@@ -51,7 +51,7 @@ impl ServerNotifier {
     }
 }
 
-/// See [`ServerNotifier::notified`].
+/// The event of [`ServerNotifier::notified`].
 #[must_use = "events do nothing unless synchronized"]
 pub(super) struct Notified<'a>(&'a ServerNotifier);
 

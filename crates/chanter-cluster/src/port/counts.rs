@@ -47,8 +47,8 @@ pub(super) const MOST_PARCELS: usize = 1 << 16;
 /// Largest number of holds that wait for their homes' answers. Further senders that arrive meanwhile do not count.
 pub(super) const MOST_UNANSWERED: usize = 1 << 16;
 
-/// See the module. A `C` keeps a sender counted in another process as long as it lives. A `P` holds the senders that
-/// a message carries.
+/// The counts of a process, by the rules of this module. A `C` keeps a sender counted in another process as long as it
+/// lives. A `P` holds the senders that a message carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
     me: ProcessId,

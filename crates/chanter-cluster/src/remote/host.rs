@@ -137,7 +137,7 @@ fn panics(payload: Box<dyn std::any::Any + Send>) -> Work {
 }
 
 impl State {
-    /// See [`Hosts::has_ended`]. Returns an entry that the caller drops without the lock.
+    /// Notes the end of a thread, for [`Hosts::has_ended`]. Returns an entry that the caller drops without the lock.
     fn has_ended(&mut self, slot: Slot, value: usize) -> Option<Entry> {
         let entry = self.threads.get_mut(&slot)?;
         if entry.is_detached {

@@ -180,7 +180,7 @@ pub(super) fn for_hosted<F: Future>(hosted: Option<Hosted>, future: F) -> ForHos
     ForHosted { hosted, future }
 }
 
-/// See [`for_hosted`].
+/// The future of [`for_hosted`].
 pub(super) struct ForHosted<F> {
     hosted: Option<Hosted>,
     future: F,
@@ -235,7 +235,7 @@ pub(super) fn entered<F: Future>(here: Process, future: F) -> Entered<F> {
     Entered { here, future }
 }
 
-/// See [`enter`].
+/// The future of [`enter`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct Entered<F> {

@@ -101,7 +101,7 @@ impl<T> Ref<T> {
     }
 }
 
-/// See [`Ref::named`].
+/// A call that may be made from any process, still without its method's body; see [`Ref::named`].
 #[must_use = "it is no call yet"]
 pub struct Named<T, A, R> {
     to: Ref<T>,

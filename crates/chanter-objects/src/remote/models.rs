@@ -85,7 +85,7 @@ impl Home {
         self.slot.left(self.generation);
     }
 
-    /// Like `migrate` in `moves.rs`, once the new place has a copy. True if it went in.
+    /// Like `migrate` in `moves.rs`, once the new place has a copy. True if it has entered.
     fn moves_away(&self) -> bool {
         let Some(hold_kind) = self.enter() else { return false };
         if self.slot.is_over(self.generation) {
@@ -95,7 +95,7 @@ impl Home {
         let owner = RemoteOwner(Arc::clone(&self.ended_there));
         let over = put_away(&mut self.table.lock().unwrap(), self.slot, self.name(), owner);
         drop(over);
-        // SAFETY: alone inside, and nobody comes in by that generation.
+        // SAFETY: this thread is alone inside, and no thread enters by that generation.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
         self.leave(hold_kind);
         drop(value);
@@ -180,7 +180,7 @@ impl Hosted {
             }
         };
         self.slot.set_away();
-        // SAFETY: alone inside, and nobody comes in any more.
+        // SAFETY: this thread is alone inside, and no thread enters any more.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
         self.slot.gate.leave(Mode::Alone, hold_kind);
         self.slot.left(self.generation);

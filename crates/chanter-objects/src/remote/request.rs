@@ -140,8 +140,7 @@ impl<'a> Asked<'a> {
         body
     }
 
-    /// The object, if it is of type `T`. Also a hosted object of any type that has left: no call comes in by its
-    /// name.
+    /// The object, if it is of type `T`. Also a hosted object of any type that has left: no call enters by its name.
     pub(super) fn object<T: 'static>(&self, context: &ProcessContext) -> Result<Ref<T>, ObjectError> {
         let (number, generation) = self.name;
         let slot = slot::by_number(number).ok_or(ObjectError::Ended)?;

@@ -105,7 +105,7 @@ impl Order for &mut Ageing {
     }
 }
 
-/// See [`Ageing::choose`].
+/// The event of [`Ageing::choose`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Aged<'a, C> {
     events: C,

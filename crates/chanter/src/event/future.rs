@@ -128,7 +128,7 @@ impl<F: Future> Resumable<F> {
     }
 }
 
-/// See [`from_cancel_safe`].
+/// The event of [`from_cancel_safe`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct FromCancelSafe<F: Future> {
     future: Resumable<F>,
@@ -142,7 +142,7 @@ impl<F: Future> fmt::Debug for FromCancelSafe<F> {
     }
 }
 
-/// See [`Resumable::event`].
+/// The event of [`Resumable::event`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Resume<'a, F: Future> {
     place: Pin<&'a mut Resumable<F>>,

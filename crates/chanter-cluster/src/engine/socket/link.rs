@@ -86,7 +86,7 @@ impl Link {
         }
     }
 
-    /// See [`Engine::try_send`](crate::engine::Engine::try_send).
+    /// Sends a frame, or refuses it, as [`Engine::try_send`](crate::engine::Engine::try_send) says.
     pub(super) fn try_send(
         &self,
         inbox: &Inbox,

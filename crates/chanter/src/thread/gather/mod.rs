@@ -119,7 +119,7 @@ where
     Gather { events: Alone(future), reclaim: Discard, kind: Kind::Host }
 }
 
-/// See [`gather`] and [`from_future`].
+/// The event of [`gather`] and [`from_future`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Gather<P, R = Discard> {
