@@ -45,7 +45,7 @@ pub enum Answer<T> {
     /// The object to which the continuation was forwarded could not be called.
     Failed(ObjectError),
     Kept(Promise<T>),
-    /// It was kept, the method has ended, and the caller waits.
+    /// The continuation was kept, the method has ended, and the caller waits.
     Awaited(Pin<Box<Sync<Touch<T>>>>),
     /// The caller is another process. The duty to answer may pass to a third process.
     #[cfg(feature = "cluster")]
@@ -85,7 +85,7 @@ impl<T> Answer<T> {
 
 impl<'a, T> Lazy<'a, T> {
     /// # Safety
-    /// The answer is there, and nobody else's, as long as this is.
+    /// The answer lives, and no other code uses it, as long as this value lives.
     #[inline(always)]
     pub(crate) unsafe fn new(answer: *mut Answer<T>) -> Self {
         // SAFETY: the caller keeps the answer alive, and lends it to nobody else, while this lives.
@@ -98,7 +98,8 @@ impl<'a, T> Lazy<'a, T> {
         self.answer.fill(value);
     }
 
-    /// Lets another call answer in its place, on this stack: `k.forward(other.method(..)).await`. Ends when that method does.
+    /// Lets another call answer in place of this method, on this stack: `k.forward(other.method(..)).await`. The future
+    /// is ready when the other method has ended.
     ///
     /// If the other object cannot be called, that is the answer.
     #[inline(always)]
@@ -193,7 +194,7 @@ impl<'a, C: Forward> IntoFuture for Forwarding<'a, C> {
 /// The future of a continuation that is forwarded.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Forwarded<'a, F, T> {
-    /// Pinned. Before the place that it uses.
+    /// The call, which is pinned. It stands before the place that it uses, and so is dropped first.
     call: F,
     answer: &'a mut Answer<T>,
 }
@@ -230,7 +231,7 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 /// The stage says which parts are initialized, so one test is all that the drop of an ended call costs.
 #[repr(C)]
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
-    /// Pinned. It uses the place. When that has ended, so has the method.
+    /// The method's future, which is pinned and uses the place. When the future has ended, so has the method.
     call: ManuallyDrop<MayBlock<T, I, A, F>>,
     /// The place of the answer, if the call is awaited rather than forwarded to. It is initialized while the call is
     /// neither fresh nor over.

@@ -218,7 +218,7 @@ impl<R> RemoteCall<R> {
         }
         let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
         let (value, placed) = answered(&answer);
-        // INV-ASKED 3.
+        // INV-REQUEST 3.
         if let Some((object, place)) = placed
             && object == self.name
             && self.here.number() != self.name.0

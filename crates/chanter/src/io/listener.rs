@@ -131,8 +131,8 @@ impl TcpListener {
 
     /// The event of a new connection.
     ///
-    /// Commits to an error if the OS cannot accept (out of descriptors, say);
-    /// the listener goes on. Not chosen: no connection is lost.
+    /// Commits to an error if the OS cannot accept (out of descriptors, say); the listener goes on. If
+    /// it is not chosen, no connection is lost.
     pub fn accept(&self) -> Accept<(TcpStream, SocketAddr)> {
         Accept { connection: self.inner.connections.recv() }
     }

@@ -318,8 +318,8 @@ impl<S: AsFd> Drop for Source<S> {
     }
 }
 
-/// The event that a socket is ready to be read or written: the next operation
-/// will probably not block. Not chosen: nothing happens.
+/// The event that a socket is ready to be read or written: the next operation will probably not block. If it is not
+/// chosen, nothing happens.
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Readiness {

@@ -160,8 +160,8 @@ pub struct Child {
 impl Child {
     /// The event of the child's exit. Any number may wait, and it stays ready.
     ///
-    /// Not chosen: nothing happens to the child. Its standard input is not
-    /// closed: drop it, if the child waits for the end of it.
+    /// If it is not chosen, nothing happens to the child. Its standard input is not closed: drop it, if the child waits
+    /// for the end of it.
     pub fn exit(&self) -> impl Event<Output = io::Result<ExitStatus>> + Clone + Send + use<> {
         self.reaped.exit.get().wrap(|exit| exit.map_err(|error| io::Error::new(error.kind(), error)))
     }
