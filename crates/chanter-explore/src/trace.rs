@@ -194,7 +194,7 @@ impl Trace {
         }
     }
 
-    /// A thread's turn begins.
+    /// Notes that a turn of a thread begins.
     pub(crate) fn turn(&mut self, step: u64, thread: u64) {
         self.blocks = None;
         let before = self.waiting.insert(thread, Vec::new());
@@ -208,7 +208,7 @@ impl Trace {
         }
     }
 
-    /// A thread's turn ends, and it is still ready.
+    /// Notes that a turn of a thread ends, and that the thread is still ready.
     pub(crate) fn pause(&mut self, step: u64, thread: u64, is_preempted: bool) {
         let what = if is_preempted { What::Preempted } else { What::Yields };
         self.push(step, Some(thread), what, None);

@@ -35,7 +35,7 @@ pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Resu
     if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
 }
 
-/// A program without MPI does not care, as long as `mpirun` has not started it.
+/// Detects the launcher. A program that was built without MPI runs alone, as long as `mpirun` has not started it.
 fn detect_launcher() -> Result<Detected, StartError> {
     match detect() {
         Err(StartError::Missing(_)) if !crate::detect::is_launched() => Ok(Detected::Alone),

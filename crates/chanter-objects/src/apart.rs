@@ -62,7 +62,7 @@ pub(crate) enum Ended<T, R> {
 }
 
 impl<T, R> Apart<T, R> {
-    /// The object is in this process, and does not let it in.
+    /// A call that waits for an object of this process, which does not let it enter.
     pub(crate) fn waiting(at: Ref<T>, mode: Mode) -> Self {
         Self::Waiting(Box::pin(Waiting::new(at, mode)))
     }

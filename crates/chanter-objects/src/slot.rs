@@ -277,7 +277,7 @@ impl Slot {
         self.sweep();
     }
 
-    /// The caller was inside by `generation`, or has waited: frees the object if it is over, and nobody else is inside.
+    /// Frees the object if it is over, and no thread is inside. The caller was inside by `generation`, or has waited.
     #[inline(always)]
     pub(crate) fn left(&self, generation: u32) {
         // ORDER: Relaxed: see `BiasedGate::try_shut`.

@@ -241,7 +241,7 @@ unsafe impl<T: Tuple> Place for TupleSpace<T> {
         state.demanded(note).map(demanded)
     }
 
-    /// A tuple goes back. A read or a put stays done.
+    /// Puts back the tuple of a take. A read or a put stays done.
     fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         if let Kind::Take { got, .. } = &mut note.0
             && let Some(stored) = got.take()

@@ -118,7 +118,7 @@ impl<E: Engine> Pieces<E> {
         }
     }
 
-    /// The engine below may take more.
+    /// Sends waiting pieces, as the engine below may take more.
     fn flush_all(&self) {
         // ORDER: Acquire: as in `flush`. A sender that makes it more than 0 flushes first, and is notified.
         if self.held.load(Ordering::Acquire) == 0 {

@@ -46,7 +46,7 @@ impl Exchange {
         Exchange { meter, record }
     }
 
-    /// The status is decided.
+    /// Notes the status, which is decided now.
     pub(crate) fn answer_with(&mut self, status: u16) {
         if let Some(record) = &mut self.record {
             record.status = status;

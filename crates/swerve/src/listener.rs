@@ -68,7 +68,7 @@ pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, sto
     }
 }
 
-/// The client left before it was let in; the next one may be better.
+/// Whether the error is one of a client that left before it was let in; the next one may be better.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

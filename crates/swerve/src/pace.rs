@@ -97,7 +97,7 @@ impl Turn {
         drop(taken);
     }
 
-    /// The client has begun to take nothing, or to take more.
+    /// Notes that the client has begun to take nothing, or to take more.
     pub(crate) fn stall(&self, is_stalled: bool) {
         let mut state = self.state();
         state.is_stalled = is_stalled;

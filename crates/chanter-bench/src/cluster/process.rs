@@ -230,7 +230,7 @@ impl Measured {
         Ok(clock.elapsed())
     }
 
-    /// A large message, in its own buffer, and how often it was copied.
+    /// Sends a large message in its own buffer, and counts its copies.
     async fn large(&self, bytes: usize) -> Result<(), Failure> {
         let trips = (self.trips as usize * 1024 / bytes).max(100) as u32;
         let copied = || self.engine.counts().copied + chanter_cluster::wire::moved();

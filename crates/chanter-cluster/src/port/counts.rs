@@ -224,12 +224,12 @@ impl<C, P> State<C, P> {
         self.transfers.range((by, 0)..=(by, u64::MAX)).count()
     }
 
-    /// The message was unpacked, or has not left.
+    /// Ends a transfer: its message was unpacked, or has not left.
     pub(super) fn is_unpacked(&mut self, by: ProcessId, number: u64) {
         self.leftover.transfers.extend(self.transfers.remove(&(by, number)));
     }
 
-    /// The senders of a message of `from` are counted for this process, or dropped.
+    /// Tells `from` that the senders in its message are counted for this process, or dropped.
     pub(super) fn unpack(&mut self, from: ProcessId, number: u64) {
         if !self.lost.contains(&from) {
             self.say(from, PortMessage::Unpacked { transfer: number });
@@ -319,7 +319,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// A process has gone, and all its messages have been heard.
+    /// Forgets a process that has gone, once all its messages have been heard.
     pub(super) fn lose(&mut self, peer: ProcessId) {
         if !self.lost.insert(peer) {
             return;

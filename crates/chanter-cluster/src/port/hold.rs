@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// No sender is left: nothing comes to the inbox any more.
+    /// Ends a port without senders: nothing comes to its inbox any more.
     fn end_port(&self, port: Slot) {
         self.seal(port);
         let ended = {

@@ -250,7 +250,7 @@ enum Untaken {
 }
 
 impl Node {
-    /// A process has gone: detaches its threads, and opens its gates.
+    /// Detaches the threads of a process that has gone, and opens its gates.
     pub(crate) fn lose_spawner(&self, peer: ProcessId) {
         let theirs: Vec<Slot> = {
             let state = self.hosts.state.lock();

@@ -157,7 +157,7 @@ impl Expected {
         false
     }
 
-    /// The frame of a receive is handed out: its number.
+    /// Removes a receive, and returns the number of its frame.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<u64> {
         let at = self.posted.iter().position(|posted| posted.ticket == ticket)?;
         self.posted.remove(at).owner

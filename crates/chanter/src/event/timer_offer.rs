@@ -99,7 +99,7 @@ impl TimerPlace {
         }
     }
 
-    /// The offer leaves, if it was set, and with it the place.
+    /// Removes the offer from its timers, if it was set, and gives up the place.
     #[inline]
     pub(super) fn remove(&mut self, offer: &TimerOffer) {
         let Some(timers) = self.timers() else { return };

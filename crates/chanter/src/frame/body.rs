@@ -64,13 +64,13 @@ pub(crate) trait Completion {
     /// Nobody.
     fn new() -> Self;
 
-    /// The thread is complete: wakes the owner waiter, who alone waits.
+    /// Wakes the owner waiter, the only waiter of a thread that is complete.
     ///
     /// # Safety
     /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the frame may be gone.
     unsafe fn complete_owner(this: NonNull<Self>);
 
-    /// The thread is complete: wakes all who wait.
+    /// Wakes all waiters of a thread that is complete.
     ///
     /// # Safety
     /// As for `complete_owner` if `inherited`; the caller has a reference.

@@ -94,7 +94,7 @@ async fn accept_all<S: AsFd + AsRawFd, C>(
     }
 }
 
-/// The connection failed before it was accepted: not the listener's trouble.
+/// Whether the connection failed before it was accepted, which is no failure of the listener.
 fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

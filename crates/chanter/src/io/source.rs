@@ -194,8 +194,8 @@ impl<S: AsFd> Source<S> {
         })
     }
 
-    /// Somebody waits for the socket by polling. A thread that stays on
-    /// another virtual processor takes the socket along.
+    /// Notes that a thread waits for the socket by polling. A thread that stays on another virtual processor takes
+    /// the socket along.
     #[inline]
     fn waited_for(&self) {
         let Some(vp) = Vp::current() else { return };

@@ -84,8 +84,8 @@ impl Announcement {
         &self.mark
     }
 
-    /// The OS thread's own, often, between two turns or while it waits for another one: agrees to the end of each bias
-    /// that it was asked about, if it is inside of no lock.
+    /// Agrees to the end of each bias about which this OS thread was asked, if it is inside of no lock. It calls this
+    /// often: between two turns, and while it waits for another thread.
     #[inline(always)]
     pub(crate) fn acknowledge(&self) {
         self.consent.give(|| self.mark.is_free());
@@ -102,13 +102,13 @@ impl Announcement {
         self.consent.set_responsive(is_responsive);
     }
 
-    /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
+    /// Waits for something. This OS thread calls it, inside of no lock. Nobody need ask it meanwhile.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.consent.while_parked(wait)
     }
 
-    /// A heavy fence of the caller's. It takes long, so an OS thread that asks the caller meanwhile need not wait for its
-    /// end: two that revoke each other's biases would else time out, in turns.
+    /// Makes a heavy fence for the caller. It takes long, so an OS thread that asks the caller meanwhile need not wait
+    /// for its end. Otherwise two that revoke each other's biases would time out, in turns.
     pub(crate) fn heavy_fence() {
         match Self::mine().filter(|mine| mine.consent.is_responsive() && mine.mark.is_free()) {
             Some(mine) => mine.while_parked(fence_pair::heavy),
@@ -116,8 +116,8 @@ impl Announcement {
         }
     }
 
-    /// The caller has taken a bias of this OS thread's away. True: the OS thread is not inside by it, and will not be.
-    /// False: it does not answer.
+    /// Asks this OS thread to agree, after the caller has taken a bias away from it. True: the OS thread is not inside
+    /// by the bias, and will not be. False: it does not answer.
     pub(crate) fn request_release(&'static self) -> bool {
         let mine = Self::mine();
         let remind = || {

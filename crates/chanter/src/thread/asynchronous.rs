@@ -243,8 +243,8 @@ where
         .wrap(move |()| kind.spawn(thread))
     }
 
-    /// The operation is ready at once, so there is nothing to synchronize on. It counts against the budget all the
-    /// same, so that a thread that initiates one after the other yields now and then.
+    /// The operation is ready at once, so there is nothing to synchronize on. It counts against the budget
+    /// nevertheless, so that a thread that initiates one after the other yields now and then.
     #[inline(always)]
     async fn async_sync(self) {
         Kind::Parasite.check(WHAT);

@@ -293,8 +293,8 @@ impl Link {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }
 
-    /// The other end leaves. Frames that were not sent to it are dropped, unless this end leaves too: then the other
-    /// one still reads.
+    /// Notes that the other end leaves. Frames that were not sent to it are dropped, unless this end leaves too: then
+    /// the other one still reads.
     fn part(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         if outbox.phase == Phase::Open {

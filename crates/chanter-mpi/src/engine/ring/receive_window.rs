@@ -46,25 +46,25 @@ impl ReceiveWindow {
         self.posted.front().copied()
     }
 
-    /// One that is to be posted now.
+    /// A receive that is to be posted now, if one is wanted.
     #[inline]
     pub(super) fn wanted(&self) -> Option<usize> {
         if self.posted.len() < self.many { self.idle.last().copied() } else { None }
     }
 
-    /// The one that was wanted is posted.
+    /// Notes that the receive that was wanted is posted.
     #[inline]
     pub(super) fn post(&mut self) {
         self.posted.extend(self.idle.pop());
     }
 
-    /// The first was read, or taken back.
+    /// Notes that the first receive was read, or cancelled.
     #[inline]
     pub(super) fn take(&mut self) {
         self.idle.extend(self.posted.pop_front());
     }
 
-    /// The first was tested.
+    /// Adapts the number of receives, after a test of the first one.
     #[inline]
     pub(super) fn saw(&mut self, is_done: bool) {
         if is_done && self.has_found {
