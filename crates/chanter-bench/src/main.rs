@@ -327,7 +327,7 @@ fn names_of(case: &Case) -> impl Iterator<Item = String> + use<> {
     [case.bench.to_owned(), case.name()].into_iter()
 }
 
-/// Peers have one kind of thread, and are of every kind.
+/// Whether a case is of a kind of thread. Peers have one kind of thread, and count as every kind.
 fn is_of(kind: Kind, case: &Case) -> bool {
     let parasite = case.variant.starts_with("parasite") || case.bench == "parasite";
     case.system != "chanter" || parasite == (kind == Kind::Parasite)

@@ -24,7 +24,7 @@ pub enum Mode {
     /// own from the start, queued and scheduled. An answer that is ready is left for the connection to
     /// find, small files and all.
     Hosts,
-    /// As before, but they are parasites: each is a call on its starter's stack, and becomes a thread only if it
+    /// Like `Hosts`, but they are parasites: each is a call on its starter's stack, and becomes a thread only if it
     /// blocks.
     #[default]
     Parasites,

@@ -16,8 +16,8 @@ const BREATH: Duration = Duration::from_millis(50);
 /// Time until the error log is told again that the kernel has no descriptor.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
 
-/// As many clients as may be in the kernel's queue at the order to stop, and one that was taken ahead. They
-/// have connected, and may have asked; those that come later may be turned away.
+/// Number of clients that may be in the kernel's queue at the order to stop, with one that was taken ahead. They have
+/// connected, and may have asked; clients that come later may be turned away.
 const QUEUE: usize = 4096 + 1;
 
 /// A connection on its way to the manager.

@@ -274,8 +274,8 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Characters that order text, end lines, or are not there to see. Not the joiners (U+200C, U+200D), which
-/// names in some scripts need.
+/// Whether a character orders text, ends a line, or is not there to see. The joiners (U+200C, U+200D) do not count:
+/// names in some scripts need them.
 fn is_format(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -120,7 +120,7 @@ fn has_good_host(parts: &Parts) -> bool {
     }
 }
 
-/// `uri-host [ ":" port ]` of RFC 9110, 7.2. It may be empty: so is the host of some URIs.
+/// Whether a value is a `uri-host [ ":" port ]` of RFC 9110, 7.2. It may be empty: so is the host of some URIs.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|b| *b == b':') {
         // A colon within brackets belongs to an address.

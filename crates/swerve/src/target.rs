@@ -91,7 +91,7 @@ pub(crate) fn can_be_asked_for(directory: &Path, name: &[u8], hidden: bool) -> b
     hidden || !is_hidden(directory.as_os_str().is_empty(), name)
 }
 
-/// A name that begins with a dot is hidden, except for the one that RFC 8615 gives to the top of a server.
+/// Whether a name is hidden: it begins with a dot. The one that RFC 8615 gives to the top of a server is not hidden.
 fn is_hidden(at_top: bool, name: &[u8]) -> bool {
     name.starts_with(b".") && !(at_top && name == b".well-known")
 }

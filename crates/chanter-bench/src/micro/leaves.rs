@@ -19,7 +19,7 @@ const STEPS: u64 = 200_000_000;
 const TEXT: u64 = 200_000_000;
 /// Texts that are shorter are counted by a loop.
 const GRAIN: usize = 64 << 10;
-/// As many as a program has that makes a thread for each file, say.
+/// Number of threads of a program that makes a thread for each file, say.
 const THREADS: usize = 16;
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {

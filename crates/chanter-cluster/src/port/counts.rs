@@ -350,7 +350,7 @@ impl<C, P> State<C, P> {
         self.see_who_has_ended();
     }
 
-    /// True if no answer, transfer or message is outstanding.
+    /// Whether no answer, transfer or message is outstanding.
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
         self.unanswered.is_empty() && self.transfers.is_empty() && self.outbox.is_empty()

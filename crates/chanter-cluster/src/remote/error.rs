@@ -76,7 +76,7 @@ impl EndError {
         *self == Self::Cancelled
     }
 
-    /// The thread panicked.
+    /// Whether the thread panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self, Self::Panicked(_))
     }

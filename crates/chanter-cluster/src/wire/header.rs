@@ -65,7 +65,7 @@ pub enum Kind {
     Gone = 9,
     /// Asks a service of the process for an answer; the service's number stands where a thread's name would be.
     Call = 10,
-    /// As a call, for no answer but that it is done.
+    /// Like a call, but the only answer is that it is done.
     Post = 11,
     /// Answers a call or a post.
     Answer = 12,

@@ -326,7 +326,7 @@ impl Engine for Mpi {
 }
 
 impl Mpi {
-    /// Like `has_work`, but nothing is left to a later look.
+    /// Whether there is work, like `has_work`, but nothing is left to a later look.
     fn has_any_work(&self) -> bool {
         self.lock
             .try_enter()

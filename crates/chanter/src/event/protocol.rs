@@ -101,7 +101,7 @@ enum Kind {
     Kept,
     /// A share in a [`GatherLatch`].
     Counted,
-    /// As for `Single`. The owner never looks again, and leaves its share to its partner.
+    /// Like `Single`. The owner never looks again, and leaves its share to its partner.
     Detached,
 }
 
