@@ -234,7 +234,7 @@ impl Explorer {
     /// Explores `program` and panics if a schedule fails; `#[chanter::test(explore)]` calls it. If the environment
     /// variable `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics with the failure if a schedule fails. Panics if the variable holds no schedule, and on a thread of a
     /// machine.
     #[track_caller]

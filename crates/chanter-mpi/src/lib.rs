@@ -37,7 +37,7 @@
 //! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
 //! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
 //!
-//!  # Polling
+//! # Polling
 //!
 //! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
 //! before they sleep (Chant, section 4.2: the scheduler polls). An idle processor tests for 20 us, if that has paid

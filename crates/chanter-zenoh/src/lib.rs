@@ -30,7 +30,7 @@
 //! $ CHANTER_ZENOH_NUMBER=1 target/release/examples/zenoh_hello
 //! ```
 //!
-//!  # Layers
+//! # Layers
 //!
 //! | layer | gives |
 //! |---|---|
@@ -44,7 +44,7 @@
 //! lost by that: its link sends it again. A link has a window, which a peer that takes nothing does not open. So
 //! further frames to that peer are refused, and cost others nothing.
 //!
-//!  # Deaths
+//! # Deaths
 //!
 //! Three signs tell of the death of a process, and the first one that is seen counts. One is a link's goodbye
 //! ([`Why::Left`](chanter_cluster::engine::Why)). Another is the end of a process's liveliness token, milliseconds

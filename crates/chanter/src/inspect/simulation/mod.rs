@@ -175,7 +175,7 @@ struct Ended;
 /// A number below `alternatives` that the simulation chooses; `None`: the calling OS thread drives no simulated
 /// machine.
 ///
-///  # Panics
+/// # Panics
 /// Panics if there are no alternatives.
 pub fn choose(alternatives: usize) -> Option<usize> {
     assert!(alternatives > 0, "a choice has alternatives");
@@ -494,7 +494,7 @@ impl Machine {
     /// `explains`: if the schedule fails, finds out also which threads could have helped (it costs microseconds for
     /// each).
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if the machine was not built with a simulation, if it is running one, or on a thread of a machine. If
     /// the simulation panics, this panics with the same payload.
     #[track_caller]
