@@ -265,7 +265,7 @@ impl Shared {
     fn close(self: &Arc<Self>) {
         // Frames whose drop was deferred would be waited for, so they are dropped first.
         deferred_drop::before_a_wait();
-        // Nothing is handed over from now on.
+        // No processor is handed off from now on.
         hand_off::monitor::forget(self);
         self.pool.close();
         for vp in &self.vps {
