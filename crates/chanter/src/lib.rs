@@ -89,8 +89,8 @@ pub mod event {
     //!
     //! * when an event is not chosen: [`on_abort`](Event::on_abort);
     //! * over many events, again and again: [`ChoiceSet`];
-    //! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
-    //!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
+    //! * which of several events is chosen: [`choose_biased`], [`Ageing`], [`choose_earliest`], [`by`](Event::by) a
+    //!   deadline, [`optional`], [`select!`](crate::select);
     //! * all of several, or the first few: [`gather`], [`gather_k`];
     //! * two results, now and later: [`AsyncEvent`];
     //! * futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`];

@@ -14,10 +14,10 @@ use crate::frame::report::{Waiting, Waits};
 /// The event that commits when `future` is ready, and yields its output. The future is polled in place.
 ///
 /// It needs no thread, no machine and no allocation, and may borrow. If the event is not chosen, the future is
-/// dropped where it is. So it must be *cancel safe*: dropping it loses nothing. It must also stand one more case. It
-/// may become ready in the very moment in which another branch commits. Then its output is dropped. Timers,
-/// notifications and reads of a state are such futures. A receive of another library's channel is not: use
-/// [`resumable`], whose output waits for the next choice.
+/// dropped where it is. So it must be *cancel safe*: dropping it loses nothing. It must also tolerate one more case:
+/// it becomes ready at the moment at which another branch commits, and its output is dropped. Timers, notifications
+/// and reads of a state are such futures. A receive of another library's channel is not: use [`resumable`], whose
+/// output waits for the next choice.
 ///
 /// The future is polled when the search of the choice reaches it, and whenever the synchronization is woken.
 ///

@@ -182,8 +182,7 @@ impl Child {
         self.reaped.kill()
     }
 
-    /// The child's process number. Once it has ended, another process may get
-    /// the same.
+    /// The child's process number. Once the child has ended, another process may get the same number.
     pub fn id(&self) -> u32 {
         self.id
     }

@@ -63,8 +63,8 @@ impl ThreadBuilder {
         self
     }
 
-    /// Begins near `thread`: on the virtual processor on which that ran last, or is to run. The new thread may move
-    /// later; [`on`](Self::on) keeps it. A `thread` of another machine means nothing.
+    /// Lets the new thread begin near `thread`: on the virtual processor on which `thread` ran last, or is to run. The
+    /// new thread may move later; [`on`](Self::on) keeps it. A `thread` of another machine is ignored.
     ///
     /// ```
     /// # use chanter::prelude::*;

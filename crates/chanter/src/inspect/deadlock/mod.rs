@@ -111,8 +111,8 @@ pub struct Deadlock {
     /// The threads that have not ended, by id.
     pub threads: Vec<ThreadReport>,
     /// Threads that wait for each other in a circle, each for the next one and the last for the first. It is empty if
-    /// there is none, or none is known. Main, and others that only join, are in it for the handles that they hold
-    /// only if there is no cycle without them.
+    /// there is no such circle, or none is known. Main, and others that only join, are in it for the handles that
+    /// they hold only if there is no cycle without them.
     pub cycle: Vec<u64>,
 }
 

@@ -7,9 +7,9 @@ use super::tree::{Node, Parent};
 use super::{Genealogy, Progress};
 use crate::frame::{Kind, Site};
 
-/// A description of a thread, as it was at the moment of the question. The thread may be a parent, a child, a
-/// sibling, or [the one that runs](crate::thread::current_thread). The description is a value: it keeps nothing alive, and
-/// may be kept for as long as one likes.
+/// A description of a thread, as it was at the moment of the question. The thread may be a parent, a child, a sibling,
+/// or [the one that runs](crate::thread::current_thread). The description is a value: it keeps nothing alive, and may
+/// itself be kept for any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kin {
     pub(super) id: Option<u64>,

@@ -58,8 +58,8 @@ pub trait Simulation: Policy {
     /// Chooses a number below `alternatives`: the alternative where a fair choice begins to look.
     fn choose(&self, alternatives: usize) -> usize;
 
-    /// Tells that the alternative that [`choose`](Simulation::choose) has chosen last was not ready. The next one
-    /// that was ready, counted round, has been taken instead; `None`: none was ready.
+    /// Tells that the alternative which [`choose`](Simulation::choose) has chosen last was not ready. The next ready
+    /// one was taken instead, with a wrap to the first; `None`: none was ready.
     fn came_to(&self, _alternative: Option<usize>) {}
 
     /// Tells whether a timer is set. It is called before a [`point`](Simulation::point), if this has changed since
@@ -77,7 +77,7 @@ pub trait Simulation: Policy {
         false
     }
 
-    /// Tells what has happened.
+    /// Tells the simulation of a step that has happened.
     fn note(&self, _note: Note) {}
 
     /// Whether a parasite starts in its spawner's place; otherwise it starts as a host.

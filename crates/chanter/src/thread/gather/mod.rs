@@ -46,15 +46,15 @@ use crate::sched::Vp;
 /// one after the other, and tuples and arrays are not allocated. (On a machine that an explorer drives there are
 /// threads nevertheless, so that each is a step of its own.)
 ///
-/// **Commit point**: when the last result is there. What is gathered begins
-/// when somebody synchronizes, as a [`guard`](crate::event::guard) does.
+/// **Commit point**: when the last result is there. The gathered events begin when a thread synchronizes, as a
+/// [`guard`](crate::event::guard) does.
 ///
 /// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
 /// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
-/// Events that have committed have happened: a message was taken, a `wrap` has run, and no rule could undo that for
-/// every event. A channel does not count such an event as a sender or receiver any more, whether or not the gatherer
-/// has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs.
-/// For the first few only, with nothing to undo, see [`gather_k`].
+/// Events that have committed have happened. A message was taken, or a `wrap` has run, and no rule could undo that
+/// for every event. A channel does not count such an event as a sender or receiver any more, whether or not the
+/// gatherer has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it
+/// belongs. For the first few only, with nothing to undo, see [`gather_k`].
 ///
 /// **Panics** of an event's guard or `wrap` are resumed in the gatherer. The other events are retracted. Outside of a
 /// machine, synchronizing panics before anything has happened.
