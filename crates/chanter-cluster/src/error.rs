@@ -15,7 +15,7 @@ pub enum SendError {
     Lost(ProcessId, Why),
     /// The thread's inbox is closed, or there never was one.
     Gone(ThreadName),
-    /// The value cannot be written: what its serializer says.
+    /// The value cannot be written. The text is what its serializer says.
     Encode(String),
     /// The value takes more bytes than the engine carries in one message: send it in parts.
     TooLong {
@@ -63,11 +63,11 @@ impl std::error::Error for SendError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// The process of the thread from which a message was wanted has gone, and none is left.
+    /// The process of the thread from which a message was wanted has gone, and no message of the thread is left.
     Lost(ProcessId, Why),
     /// No sender of the [port](crate::port) is left, and no message.
     Closed,
-    /// A message has come whose bytes are no such value. It has been taken out; here it is.
+    /// A message has come whose bytes are no such value. It has been taken out of the inbox, and is returned here.
     Decode(Box<Undecoded>),
 }
 
@@ -143,7 +143,7 @@ pub enum LookupError {
     NoSuchProcess(ProcessId),
     /// The process has gone.
     Lost(ProcessId, Why),
-    /// Too many wait for names there.
+    /// Too many requests wait for names there.
     Full,
 }
 
@@ -172,7 +172,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Any error of this crate, for those who pass all of them on with `?`.
+/// Any error of this crate, for code that passes all of them on with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterError {

@@ -90,10 +90,9 @@ impl Direction {
         let _ = self.word.compare_exchange(seen, seen & !READY, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// A read that began when the word was `seen` took less than it had room
-    /// for. So it took all that the edges until then told of, unless one of them
-    /// said that something outlasts a short read. Whatever came later is an edge
-    /// of its own, after which `clear` fails or readiness is set again.
+    /// A read that began when the word was `seen` took less than it had room for. So it took all that the edges until
+    /// then told of, unless one of them said that something outlasts a short read. Bytes that came later are an edge
+    /// of their own, after which `clear` fails or readiness is set again.
     fn drained(&self, seen: usize) {
         if seen & OUTLASTS_SHORT_READ == 0 {
             self.clear(seen);

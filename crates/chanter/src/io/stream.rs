@@ -21,7 +21,7 @@ macro_rules! stream {
         }
 
         impl $name {
-            /// Takes a connected socket over; makes it non-blocking.
+            /// Takes over a connected socket, and makes it non-blocking.
             ///
             /// # Errors
             /// Outside of a machine, or if the OS refuses.
@@ -43,8 +43,7 @@ macro_rules! stream {
             /// Reads what is there.
             ///
             /// # Errors
-            /// `WouldBlock` if nothing is; then wait for
-            /// [`readable`](Self::readable).
+            /// `WouldBlock` if nothing is there; then wait for [`readable`](Self::readable).
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.source.try_read_bytes(buffer.len(), $drains, || self.source.socket().read(buffer))
             }
@@ -52,8 +51,7 @@ macro_rules! stream {
             /// Writes what fits.
             ///
             /// # Errors
-            /// `WouldBlock` if nothing does; then wait for
-            /// [`writable`](Self::writable).
+            /// `WouldBlock` if nothing fits; then wait for [`writable`](Self::writable).
             pub fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
                 self.source.try_io(true, || self.source.socket().write(buffer))
             }
@@ -148,7 +146,7 @@ stream! {
 impl TcpStream {
     /// Connects to `address`.
     ///
-    /// **Cancel safety.** Dropped, the attempt is abandoned.
+    /// **Cancel safety.** If the future is dropped, the attempt is abandoned.
     ///
     /// # Errors
     /// Outside of a machine, or if the connection fails.

@@ -85,7 +85,7 @@ impl WorkStealing {
 /// Microseconds for which one thread alone is left to its spawner.
 const AWAITED_SOON: u32 = 5;
 
-/// Microseconds since some moment, modulo 2^32.
+/// Number of microseconds since a fixed moment, modulo 2^32.
 fn microseconds() -> u32 {
     static BASE: OnceLock<Instant> = OnceLock::new();
     BASE.get_or_init(Instant::now).elapsed().as_micros() as u32
