@@ -1,4 +1,4 @@
-//! The environment in which a launcher tells the processes that it starts.
+//! The environment variables by which a launcher informs the processes that it starts.
 //!
 //! | variable | value |
 //! |---|---|
@@ -8,11 +8,13 @@
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
-//! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and who signs those of the job; without them there is no TLS |
-//! | `CHANTER_TLS_NAME` | for whom the certificates are; without it, for the processes' addresses |
+//! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and
+//! the certificates of the job's authorities; without them there is no TLS |
+//! | `CHANTER_TLS_NAME` | the name for which the certificates are; without it, they are for the processes' addresses
+//! |
 //!
-//! `@NAME` is an abstract name of Linux: it is in no folder, and ends with its socket. Any user may connect to it; so a process that
-//! listens there closes what does not come from its own user, or from root.
+//! `@NAME` is an abstract name of Linux: it is in no folder, and ends with its socket. Any user may connect to it. So a
+//! process that listens there closes connections that come neither from its own user nor from root.
 //!
 //! All listen before the first process starts. So nobody has to try twice to connect.
 
@@ -86,7 +88,7 @@ impl FromStr for Address {
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// The secret of these bytes, which nobody can guess.
+    /// Makes a secret of bytes that nobody can guess.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -120,15 +122,15 @@ impl fmt::Debug for Secret {
 pub struct TlsFiles {
     /// The chain of its certificate.
     pub certificate: PathBuf,
-    /// The key of that.
+    /// The key of the certificate.
     pub key: PathBuf,
-    /// The certificates of those who sign the job's.
+    /// The certificates of the authorities that sign the job's certificates.
     pub authority: PathBuf,
-    /// For whom the certificates are; `None`: for the addresses.
+    /// Name for which the certificates are; `None`: they are for the addresses.
     pub name: Option<String>,
 }
 
-/// A variable of the environment is missing, or says what no launcher says.
+/// The error of a variable of the environment that is missing, or has a value that no launcher sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEnvironment {
     /// Which.

@@ -12,7 +12,7 @@ use crate::hold::{Hold, Waiting};
 use crate::remote::RemoteCall;
 use crate::{ObjectError, Ref};
 
-/// A call that is made in another process. Dropped, it is withdrawn.
+/// A call that is made in another process. When it is dropped, it is withdrawn.
 #[doc(hidden)]
 pub struct Remote<R>(Pin<Box<RemoteCall<R>>>);
 

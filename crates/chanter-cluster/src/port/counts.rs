@@ -20,10 +20,10 @@
 //!    as any other owner does.
 //! 2. The messages between two processes keep their order. So a home hears *hold* before *release* of the same process. It
 //!    hears *release* after all messages that the process has sent: these are in the port when it ends.
-//! 3. When a process X has died, its share is gone. But X may have passed senders on to a process that is not counted yet. So
-//!    the home asks all others whether they know that X has gone (*sees*). It does not end a port before they have said so
-//!    (*seen*) or have gone themselves. A process that says so has read everything of X (D3), and has said *hold* for all
-//!    senders that it got. The home has heard that before.
+//! 3. When a process X has died, its share is gone. But X may have passed senders on to a process that is not counted
+//!    yet. So the home asks all others whether they know that X has gone (*sees*). It does not end a port before they
+//!    have said so (*seen*) or have gone themselves. A process that says so has read everything of X (law D3), and has
+//!    said *hold* for all senders that it got. The home has heard that before.
 //! 4. A process that has sent senders to X asks the same, and keeps its transfers meanwhile. Otherwise its *release* might
 //!    reach a home that has not heard yet what X has said.
 //!

@@ -15,9 +15,9 @@
 //! INV-FORWARDED:
 //!
 //! 1. Each request has one holder, or is on its way to one: a process that forwards it gives its [`Owed`] away.
-//! 2. The caller knows a holder: the last one that it has heard of, by the count of forwards. When that holder goes, the call
-//!    ends as lost (D6), whether the request is still there or not. When the caller hears of a later holder, it checks whether
-//!    that has gone already.
+//! 2. The caller knows a holder: the last one that it has heard of, by the count of forwards. When that holder goes,
+//!    the call ends as lost (law D6), whether the request is still there or not. When the caller hears of a later
+//!    holder, it checks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and later messages find no call.
 //! 4. A process without room for a request gives it back to the process that has forwarded it, and tells the caller so
 //!    itself. That counts as one more forward.

@@ -69,7 +69,6 @@ struct Request {
 }
 
 /// The way in which an answer is read: as `R` itself, or as `()` where the value is put into a continuation's place.
-/// `R` itself, or `()` where the value is put into a continuation's place.
 struct Finish<R> {
     place: *mut (),
     read: unsafe fn(*mut (), &[u8]) -> Result<R, String>,

@@ -8,14 +8,15 @@
 //!
 //! | it was | then |
 //! |---|---|
-//! | the object's | calls end with [`ObjectError::Lost`]: not begun if the request never left; else nobody knows (D6) |
+//! | the object's | calls end with [`ObjectError::Lost`]: not begun if the request never left; otherwise that is
+//! unknown (law D6 of `chanter_cluster`) |
 //! | the caller's | the call is withdrawn: its method ends where it is suspended (D3: not before all that was sent has come) |
 //! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was forwarded, else `Lost` |
 //! | the owner's | the object ends |
 //! | the one where an object was born that has moved | the object ends |
 //! | the one where it moves to | if that is before it has been heard that it is there, it stays where it was; else it is lost |
 //!
-//! Names are never used again (D5): a message to an object that has ended reaches no other.
+//! Names are never used again (law D5 of `chanter_cluster`): a message to an object that has ended reaches no other.
 //!
 //! Calls that wait for each other are reported (`waits.rs`).
 //!

@@ -5,8 +5,8 @@
 //! when the last owner is dropped. The *owner table* of the call, with all objects that were put under it there, ends
 //! with the call.
 //!
-//! An object is put there by a request that begins after the lease's, as requests of one process do (D6). If the
-//! lease has gone by then, the object goes at once.
+//! An object is put there by a request that begins after the lease's, as requests of one process do (law D6 of
+//! `chanter_cluster`). If the lease has gone by then, the object goes at once.
 
 use std::any::Any;
 use std::collections::HashMap;
