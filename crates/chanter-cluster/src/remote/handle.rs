@@ -161,10 +161,10 @@ impl<T> GlobalThread<T> {
         })
     }
 
-    /// The event of the thread's end. It yields the thread's value, or the reason of its failure. Any number may wait,
-    /// again and again, each for the same value.
+    /// The event of the thread's end. It yields the thread's value, or the reason of its failure. Any number of threads
+    /// may wait, again and again, and all get the same value.
     ///
-    /// Not chosen, or dropped: the value stays.
+    /// If the event is not chosen, or dropped, the value stays.
     ///
     /// # Errors
     /// See [`EndError`].
