@@ -147,8 +147,8 @@ impl Process {
         })
     }
 
-    /// Compares this program's methods of objects, services and functions with those of the other processes. All
-    /// processes of a cluster have to call this. Those that [`launched`](Self::launched) makes do so when they join.
+    /// Compares which methods of objects, services and functions the programs of all processes have. All processes of a
+    /// cluster have to call this. Those that [`launched`](Self::launched) makes do so when they join.
     ///
     /// It **blocks** the thread until the first process has answered. In the first process, it blocks until all others
     /// have asked, or have gone.

@@ -175,8 +175,8 @@ impl Drop for Armed {
     }
 }
 
-/// The right of an OS thread that has entered by its bias. It ends by a call of `leave`, and not by a drop: a value
-/// with a destructor has to be stored, while these two words are passed in registers. The caller knows the mode.
+/// The right of an OS thread that has entered by its bias. It ends by a call of `leave`, and not by a drop. A value
+/// with a destructor has to be stored. These two words are passed in registers. The caller knows the mode.
 pub(crate) struct Marked<T> {
     slot: &'static Slot,
     key: Key,

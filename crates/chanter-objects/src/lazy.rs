@@ -98,8 +98,8 @@ impl<'a, T> Lazy<'a, T> {
         self.answer.fill(value);
     }
 
-    /// Lets another call answer in place of this method, on this stack: `k.forward(other.method(..)).await`. The future
-    /// is ready when the other method has ended.
+    /// Lets another call give this method's answer, on this stack: `k.forward(other.method(..)).await`. The future is
+    /// ready when the other method has ended.
     ///
     /// If the other object cannot be called, that is the answer.
     #[inline(always)]

@@ -14,8 +14,7 @@
 //!
 //! INV-BODY:
 //!
-//! 1. A thread that has entered by a generation, and saw *afterwards* that it is live, uses the body of that
-//!    generation.
+//! 1. If a thread has entered by a generation, and saw *afterwards* that it is live, it uses this generation's body.
 //! 2. A body is freed once, by a thread that has shut the gate and finds that its generation is over.
 //! 3. The thread that ends a generation tries to free the body. So does every thread that leaves by the slow way, or has
 //!    waited. So the last one out frees it (see `BiasedGate::try_shut`).

@@ -5,7 +5,7 @@
 //! kept bytes are the answer. They also answer the requests of a short while after it (`Config::kept_for`), since a
 //! look costs a quarter of a request. The look stays beneath the served directory (TREE-1), so a file that was moved
 //! out of it is not answered from memory. It also stays on the file system of the served directory. So only files of
-//! that one are kept, and only if its disk is this machine's (TREE-2).
+//! this file system are kept, and only if its disk is this machine's (TREE-2).
 //!
 //! A file is kept only if it had been left alone for a while when it was read: a change
 //! right afterwards might have the same time. So a kept file is as new as its entity tag, which is made of the same

@@ -30,8 +30,7 @@
 //! (`forwarded.rs` has the rules, and `forwarded_models.rs` models of them.)
 //!
 //! A call's holder may go before the caller has heard of it. Then the call ends when the message about the holder
-//! arrives. That is sent a little after the request, by a process that lives, or has gone, which ends the call as
-//! well.
+//! arrives. Its sender sends it a little after the request. If the sender goes before, the call ends as well.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

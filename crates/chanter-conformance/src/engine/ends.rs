@@ -83,7 +83,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         leaver.send_all(one.me())?;
         one.send_all(gone)?;
         leaver.engine.leave(Leave::Now);
-        // The others need not poll for that, except where a death ends all processes and none can leave alone.
+        // The others need to poll only where a death ends all processes and none can leave alone.
         let leaving = if death == Death::Aborts {
             Some(spawn(async move { leaver.until_ended().await }))
         } else {

@@ -44,8 +44,8 @@ pub(crate) trait Strategy: Send {
     /// Chooses an alternative of `decision`.
     fn decide(&mut self, decision: &Decision<'_>) -> usize;
 
-    /// Notes that the number which was decided last could not be taken, and which number was taken instead, if any.
-    /// True: this schedule is equivalent to one that has been run.
+    /// Notes that the last decision could not be followed, and the number taken instead, if any. True: this
+    /// schedule is equivalent to one that has been run.
     fn came_to(&mut self, _alternative: Option<usize>) -> bool {
         false
     }

@@ -15,8 +15,8 @@
 //!
 //! 1. A number that no object has is refused when it is read ([`slot::is_generation`]).
 //! 2. A request for a hosted object runs if that object was adopted from the home that the request names. Else it goes to that home.
-//! 3. A caller keeps the place that an answer names, if that is the place of the object that it asked. The answer may
-//!    be another object's: a method can forward its continuation.
+//! 3. A caller keeps the place named by an answer, if the object that it asked lives there. The answer may be another
+//!    object's: a method can forward its continuation.
 //! 4. An object's `allow` judges the process whose connection brings a request, and that may be a process in the
 //!    middle. A request that a hosted object's home forwards was judged by the home. This process's own calls are not
 //!    judged.

@@ -7,9 +7,9 @@
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
 //!
-//! To send, a process fills a free slot and *publishes* it for its receiver, with the next number of its pieces for
-//! that receiver. It then *swaps* the slot into the tail of the receiver's port, and *links* it behind the slot that
-//! was there (or as the first).
+//! To send, a process fills a free slot and *publishes* it for its receiver. Its pieces for one receiver are
+//! numbered, and the slot bears the next number. It then *swaps* the slot into the tail of the receiver's port, and
+//! *links* it behind the slot that was there (or as the first).
 //!
 //! Where there are few processes ([`MOST_WATCHED`]), only the first message from one process to another is sent like
 //! this. In each message the sender names the slot of the next one, and the receiver *watches* that slot. The sender
