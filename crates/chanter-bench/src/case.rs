@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// No sample takes this long unless a thread hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How much work a case is asked to do.
+/// The amount of work that a case is asked to do.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     /// Operations: messages, spawns, choices or threads.
@@ -53,7 +53,7 @@ impl Sample {
     }
 }
 
-/// Why a case has no sample.
+/// The reason why a case has no sample.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The work gave a wrong result: nothing that was measured counts.
@@ -101,7 +101,7 @@ pub(crate) struct Case {
     pub(crate) vps: usize,
     pub(super) most_rounds: usize,
     pub(super) isolated: bool,
-    /// No uncounted run comes first.
+    /// Whether the first run counts, too.
     pub(super) is_cold: bool,
     body: Body,
 }

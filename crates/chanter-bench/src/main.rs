@@ -126,7 +126,7 @@ enum What {
 
 #[derive(Args)]
 struct MicroArgs {
-    /// Which benchmarks: `pingpong` with its peers, `tokio-pingpong` alone; all when none is named
+    /// Benchmarks: `pingpong` with its peers, `tokio-pingpong` alone; all when none is named
     names: Vec<String>,
     /// Virtual processors, or a peer's worker threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -327,7 +327,7 @@ fn names_of(case: &Case) -> impl Iterator<Item = String> + use<> {
     [case.bench.to_owned(), case.name()].into_iter()
 }
 
-/// Peers have one kind of thread, and are of every kind.
+/// Whether a case is of a kind of thread. Peers have one kind of thread, and count as every kind.
 fn is_of(kind: Kind, case: &Case) -> bool {
     let parasite = case.variant.starts_with("parasite") || case.bench == "parasite";
     case.system != "chanter" || parasite == (kind == Kind::Parasite)

@@ -61,9 +61,9 @@ pub(crate) fn cores() -> usize {
 /// Processor time in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuTime {
-    /// In programs' own code.
+    /// Time in the programs' own code.
     pub(crate) user: f64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub(crate) system: f64,
 }
 

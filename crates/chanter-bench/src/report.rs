@@ -21,7 +21,7 @@ struct Record<'a> {
     vps: usize,
     ns_per_op: f64,
     bytes_per_thread: Option<f64>,
-    /// Every sample was compared with the known result before it counted.
+    /// Whether every sample was compared with the known result before it counted.
     checked: bool,
     name: String,
     rounds: usize,

@@ -17,7 +17,7 @@ use super::{
 /// Arguments of `chanter-bench sting`.
 #[derive(Args)]
 pub(crate) struct StingArgs {
-    /// Which rows (`fiber`, `delayed`, ...) or programs of figure 7 (`primes`, ...); all when none is named
+    /// Rows (`fiber`, `delayed`,...) or programs of figure 7 (`primes`,...); all when none is named
     rows: Vec<String>,
     /// A tenth of the work, three rounds; the programs have the paper's sizes all the same
     #[arg(long)]

@@ -16,9 +16,9 @@ pub(super) fn forms(entry: &Entry) -> impl Iterator<Item = Form> + use<> {
 /// Serial time of one program, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Yardstick {
-    /// By the best algorithm.
+    /// Time of the best algorithm.
     pub(super) best: f64,
-    /// By the algorithm that the threads divide; `best`, where that is the same program.
+    /// Time of the algorithm that the threads divide. It is `best` if that is the same program.
     pub(super) same: f64,
 }
 

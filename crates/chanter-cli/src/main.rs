@@ -1,5 +1,5 @@
-//! The `chanter` command: `serve` a directory over HTTP, `launch` processes that talk. `bench` is a command of its own, `chanter-bench`, with all
-//! that it measures beside Chanter.
+//! The `chanter` command: `serve` a directory over HTTP, `launch` processes that talk. `bench` runs a program of its
+//! own, `chanter-bench`, since that depends on all the systems that it measures.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ struct Cli {
 enum Task {
     /// Serve the files of a directory over HTTP
     Serve(ServeArgs),
-    /// Start the processes of a job, merge what they write, and see to their end
+    /// Start the processes of a job, merge what they write, and wait until all have ended
     #[cfg(unix)]
     Launch(LaunchArgs),
     /// Measure the runtime, beside its peers, in one run: runs `chanter-bench`
@@ -67,7 +67,7 @@ fn bench(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Beside this command; or, in a folder that cargo builds into, where the profile `figures` has it.
+/// The places where `chanter-bench` may lie: beside this command, or in the folder of cargo's profile `figures`.
 fn places_of_bench(here: &Path) -> Vec<PathBuf> {
     const NAME: &str = "chanter-bench";
     let figures = here.parent().and_then(Path::parent).map(|target| target.join("figures").join(NAME));

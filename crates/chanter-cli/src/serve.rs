@@ -13,12 +13,12 @@ use chanter::prelude::Machine;
 use clap::{Args, ValueEnum};
 use swerve::{AccessLog, Config, ErrorLog, Mode, Server, StartError};
 
-/// The request cannot be met: no such directory, or the port is taken.
+/// Exit code: there is no such directory, or the port is taken.
 const UNAVAILABLE: u8 = 2;
-/// It could not go on.
+/// Exit code: the server could not start for another reason, or could not go on.
 const FAILED: u8 = 1;
 
-/// How long the last lines may take to be written: nobody may read them.
+/// Time for writing the last lines of the error log. Perhaps nobody reads them.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The options of `chanter serve`.
@@ -42,7 +42,7 @@ pub struct ServeArgs {
     /// How long the head of a request may take, more than 0
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = some_seconds)]
     head_timeout: Duration,
-    /// How long a client may leave its answer where it is, more than 0
+    /// How long a client may leave its answer unread, more than 0
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = some_seconds)]
     stall_timeout: Duration,
     /// How long requests in flight may go on after SIGINT, SIGTERM or SIGHUP (a second one cuts them)
@@ -73,20 +73,21 @@ pub struct ServeArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
-    /// The sender waits until it is received
+    /// The sender waits until its message is received
     Synchronous,
-    /// Asynchronously, by threads that a policy schedules
+    /// Messages are sent asynchronously, by threads that a policy schedules
     Hosts,
-    /// Asynchronously, by threads that begin as a call
+    /// Messages are sent asynchronously, by threads that begin as a call
     Parasites,
 }
 
-/// Serves until SIGINT, SIGTERM or SIGHUP. 0: served and stopped; 1: failed; 2: could not start.
+/// Serves until SIGINT, SIGTERM or SIGHUP. The exit code is 0 after a stop, 2 if the directory or the address is not
+/// available, and 1 after any other failure.
 pub fn serve(args: ServeArgs) -> ExitCode {
     let errors = match ErrorLog::stderr() {
         Ok(errors) => errors,
         Err(error) => {
-            // A reader that has closed it wants no error.
+            // If standard error is closed, nobody reads the message.
             let _ = writeln!(std::io::stderr(), "chanter: cannot start: {error}");
             return ExitCode::from(FAILED);
         }
@@ -146,7 +147,8 @@ fn try_serve(args: &ServeArgs, errors: &ErrorLog) -> Result<(), (u8, String)> {
     })
 }
 
-/// A name may stand for several addresses, of which not every machine has every one.
+/// Listens at the first address that works. A name may stand for several addresses, and a machine need not have all
+/// of them.
 fn bind(
     args: &ServeArgs,
     addrs: &[SocketAddr],

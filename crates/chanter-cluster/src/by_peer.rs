@@ -15,7 +15,7 @@ impl<V> Default for ByPeer<V> {
 }
 
 impl<V> FromIterator<(ProcessId, V)> for ByPeer<V> {
-    /// Of the last, if there are several of one process.
+    /// Of several values of one process, the last one stays.
     fn from_iter<I: IntoIterator<Item = (ProcessId, V)>>(iter: I) -> Self {
         let mut all = Self::default();
         iter.into_iter().for_each(|(peer, value)| drop(all.insert(peer, value)));
@@ -24,7 +24,7 @@ impl<V> FromIterator<(ProcessId, V)> for ByPeer<V> {
 }
 
 impl<V> ByPeer<V> {
-    /// Where it is, or would be.
+    /// The index of a process's value, or the one that it would have.
     #[inline(always)]
     fn at(&self, peer: ProcessId) -> Result<usize, usize> {
         let guess = peer.0 as usize;

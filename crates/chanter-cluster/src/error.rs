@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
 
-/// Why a message was not sent. The sender still has the value.
+/// The reason why a message was not sent. The sender still has the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -15,7 +15,7 @@ pub enum SendError {
     Lost(ProcessId, Why),
     /// The thread's inbox is closed, or there never was one.
     Gone(ThreadName),
-    /// The value cannot be written: what its serializer says.
+    /// The value cannot be written. The text is what its serializer says.
     Encode(String),
     /// The value takes more bytes than the engine carries in one message: send it in parts.
     TooLong {
@@ -59,15 +59,15 @@ fn no_such_process(f: &mut fmt::Formatter<'_>, peer: ProcessId) -> fmt::Result {
 
 impl std::error::Error for SendError {}
 
-/// Why nothing was received.
+/// The reason why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// The process of the thread from which a message was wanted has gone, and none is left.
+    /// The process of the thread from which a message was wanted has gone, and no message of the thread is left.
     Lost(ProcessId, Why),
     /// No sender of the [port](crate::port) is left, and no message.
     Closed,
-    /// A message has come whose bytes are no such value. It has been taken out; here it is.
+    /// A message has come whose bytes are no such value. It has been taken out of the inbox, and is returned here.
     Decode(Box<Undecoded>),
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for RecvError {
 
 impl std::error::Error for RecvError {}
 
-/// Why a thread has no name.
+/// The reason why a thread has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -133,7 +133,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Why a name was not found.
+/// The reason why a name was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -143,7 +143,7 @@ pub enum LookupError {
     NoSuchProcess(ProcessId),
     /// The process has gone.
     Lost(ProcessId, Why),
-    /// Too many wait for names there.
+    /// Too many requests wait for names there.
     Full,
 }
 
@@ -172,7 +172,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Any error of this crate, for those who pass all of them on with `?`.
+/// Any error of this crate, for code that passes all of them on with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterError {

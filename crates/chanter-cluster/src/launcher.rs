@@ -1,18 +1,20 @@
-//! The environment in which a launcher tells the processes that it starts.
+//! The environment variables by which a launcher informs the processes that it starts.
 //!
 //! | variable | value |
 //! |---|---|
 //! | `CHANTER_NUMBER` | this process's number, from 0 |
-//! | `CHANTER_COUNT` | how many processes there are |
+//! | `CHANTER_COUNT` | the number of processes |
 //! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH`, `unix:@NAME` or `tcp:IP:PORT` |
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
-//! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and who signs those of the job; without them there is no TLS |
-//! | `CHANTER_TLS_NAME` | for whom the certificates are; without it, for the processes' addresses |
+//! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and
+//! the certificates of the job's authorities; without them there is no TLS |
+//! | `CHANTER_TLS_NAME` | the name for which the certificates are; without it, they are for the processes' addresses
+//! |
 //!
-//! `@NAME` is an abstract name of Linux: it is in no folder, and ends with its socket. Any user may connect to it; so a process that
-//! listens there closes what does not come from its own user, or from root.
+//! `@NAME` is an abstract name of Linux: it is in no folder, and ends with its socket. Any user may connect to it. So a
+//! process that listens there closes connections that come neither from its own user nor from root.
 //!
 //! All listen before the first process starts. So nobody has to try twice to connect.
 
@@ -24,32 +26,32 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// See the table of this module.
+/// Name of the variable with this process's number.
 pub const NUMBER: &str = "CHANTER_NUMBER";
-/// See the table of this module.
+/// Name of the variable with the number of processes.
 pub const COUNT: &str = "CHANTER_COUNT";
-/// See the table of this module.
+/// Name of the variable with the addresses of all processes.
 pub const ADDRESSES: &str = "CHANTER_ADDRESSES";
-/// See the table of this module.
+/// Name of the variable with the descriptor that listens at this process's address.
 pub const LISTENER: &str = "CHANTER_LISTENER";
-/// See the table of this module.
+/// Name of the variable with the descriptor of the shared memory.
 pub const SEGMENT: &str = "CHANTER_SEGMENT";
-/// See the table of this module.
+/// Name of the variable with the job's secret.
 pub const SECRET: &str = "CHANTER_SECRET";
 
-/// See the table of this module.
+/// Name of the variable with the file of this process's certificate.
 pub const TLS_CERT: &str = "CHANTER_TLS_CERT";
-/// See the table of this module.
+/// Name of the variable with the file of the certificate's key.
 pub const TLS_KEY: &str = "CHANTER_TLS_KEY";
-/// See the table of this module.
+/// Name of the variable with the file of the certificate authority of the job.
 pub const TLS_CA: &str = "CHANTER_TLS_CA";
-/// See the table of this module.
+/// Name of the variable with the name for which the certificates are.
 pub const TLS_NAME: &str = "CHANTER_TLS_NAME";
 
-/// The most processes of a job.
+/// Largest number of processes of a job.
 pub const MOST: u32 = 4096;
 
-/// Where a process listens.
+/// The address at which a process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A Unix socket's path; or `@` and an abstract name (Linux).
@@ -86,7 +88,7 @@ impl FromStr for Address {
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// The secret of these bytes, which nobody can guess.
+    /// Makes a secret of bytes that nobody can guess.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -115,20 +117,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a process finds what it needs for mutual TLS, in PEM.
+/// The files that a process needs for mutual TLS, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The chain of its certificate.
     pub certificate: PathBuf,
-    /// The key of that.
+    /// The key of the certificate.
     pub key: PathBuf,
-    /// The certificates of those who sign the job's.
+    /// The certificates of the authorities that sign the job's certificates.
     pub authority: PathBuf,
-    /// For whom the certificates are; `None`: for the addresses.
+    /// Name for which the certificates are; `None`: they are for the addresses.
     pub name: Option<String>,
 }
 
-/// A variable of the environment is missing, or says what no launcher says.
+/// The error of a variable of the environment that is missing, or has a value that no launcher sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEnvironment {
     /// Which.
@@ -153,7 +155,7 @@ impl std::error::Error for BadEnvironment {}
 pub struct Launched {
     /// This process's number.
     pub number: u32,
-    /// Where each process listens, this one among them.
+    /// The addresses of all processes, this one among them.
     pub addresses: Vec<Address>,
     /// The socket that listens at this process's address.
     pub listener: OwnedFd,

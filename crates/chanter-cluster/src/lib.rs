@@ -8,10 +8,12 @@
 //! # Laws of delivery
 //!
 //! * **D1** While both processes live, each send that has committed is received once, in order per sending thread and tag.
-//! * **D2** When a process has gone, what was sent there and has committed is [accounted for](Inbox::returned): it was taken,
-//!   or it is unknown whether it was, or it was never sent and comes back, whole and in order. Nothing is sent again.
-//! * **D3** When a process has gone, what its threads have sent is received up to some point, in order, and only then
-//!   are the others told. A [port] has ended when no process has a sender of it, after the last message that was sent to it.
+//! * **D2** When a process has gone, each send there that has committed is [accounted for](Inbox::returned). Its
+//!   message was taken, or that is unknown, or it was never sent and comes back, whole and in order. Nothing is sent
+//!   again.
+//! * **D3** When a process has gone, the messages of its threads are received up to some point, in order. Only then do
+//!   other processes learn of its end. A [port] has ended when no process has a sender of it, after the last message
+//!   that was sent to it.
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
 //!   was not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
@@ -85,19 +87,22 @@ pub use wire::{Buffer, Plain};
 /// ```
 ///
 /// # Errors
-/// If the processes of the job do not find each other, a program says so and ends with code 1, before its body begins.
+/// If the processes of the job do not find each other, the program says so, and ends with code 1 before its body
+/// begins.
 ///
 /// # Panics
-/// As with `#[chanter::main]`; and a function that is not called `main` if the processes do not find each other.
+/// In the cases of `#[chanter::main]`. A function that is not called `main` also panics if the processes do not find
+/// each other.
 #[cfg(unix)]
 pub use chanter_macros::cluster_main as main;
 
 /// Makes an `async fn` a service of every process of the program (see [`service`](mod@service)): the function of that name
 /// describes a request, which is [called](At::call) or [posted](At::post).
 ///
-/// A first parameter of type [`Caller`], or a reference to one, says who asks; it is no argument. All others, and what
-/// is returned, are written down and read again. The service's name is the function's path and signature: a process of
-/// a version that has it otherwise does not serve it. `allow = function` says of a `&Caller` whether it is served.
+/// A first parameter of type [`Caller`], or a reference to one, names the process that asks; it is no argument. All
+/// other parameters, and the result, are sent as data (`serde`). The service's name is the function's path and
+/// signature: a process whose version has another one does not serve it. `allow = function` names a function that takes
+/// a `&Caller` and says whether the service serves it.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -126,8 +131,8 @@ pub use chanter_macros::service;
 /// Makes an `async fn` one that every process of the program [offers](mod@remote): the function of that name describes a
 /// thread, which is [spawned](At::spawn).
 ///
-/// A first parameter of type [`Context`], or a reference to one, has the thread's inbox; it is no argument. Names are as
-/// with [`macro@service`], and so is `allow = function`: it says of the [`Caller`] who spawns whether he may.
+/// A first parameter of type [`Context`], or a reference to one, has the thread's inbox; it is no argument. Names are
+/// as with [`macro@service`]. So is `allow = function`: it says whether a [`Caller`] may spawn the thread.
 ///
 /// ```
 /// use chanter::prelude::*;

@@ -28,7 +28,8 @@ pub struct Process {
     node: Arc<Node>,
 }
 
-/// The processes of a cluster that lies in one process: to try a program, and for tests. They share nothing but messages.
+/// Makes the processes of a cluster that lies in one OS process, to try a program, and for tests. They share nothing
+/// but messages.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -56,7 +57,7 @@ pub struct Process {
 /// [`leave`](Process::leave) before.
 ///
 /// # Panics
-/// The caller is no thread of a machine: each process has a thread of its own there.
+/// If the caller is no thread of a machine. Each process has a thread of its own there.
 pub fn local(count: u32) -> Vec<Process> {
     Local::cluster(count).into_iter().map(Process::start).collect()
 }
@@ -70,19 +71,19 @@ impl Process {
         &self.node
     }
 
-    /// The process that `engine` connects. A thread of the current machine serves it. Frames to peers for which the
-    /// engine may lose or reorder them go through a [link](crate::engine::Reliable).
+    /// Makes the process that `engine` connects. A thread of the current machine serves it. If the engine may lose or
+    /// reorder frames to a peer, these go through a [link](crate::engine::Reliable).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     pub fn start(engine: impl Engine) -> Self {
         Self { node: Node::start(reliable(engine), false) }
     }
 
-    /// As [`start`](Self::start), with an engine that wakes nobody, or not at once: the machine polls it by `pump`.
+    /// Like [`start`](Self::start), with an engine that wakes nobody, or not at once: the machine polls it by `pump`.
     ///
     /// # Panics
-    /// As [`local`]; or the pump serves an engine already.
+    /// In the cases of [`local`], or if the pump serves an engine already.
     pub fn start_polled(engine: impl Engine, pump: &Pump) -> Self {
         Self::polled(Arc::new(engine), pump)
     }
@@ -93,28 +94,28 @@ impl Process {
         Self { node }
     }
 
-    /// This process of the job that `chanter launch` has started; alone, if it has not.
+    /// Makes this process of the job that `chanter launch` has started. Without a launcher, it is alone in its job.
     ///
     /// # Errors
     /// The environment is not what a launcher sets, or the processes have not found each other: see
     /// [`StartError`](crate::engine::socket::StartError).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     #[cfg(unix)]
     pub async fn launched() -> Result<Self, StartError> {
         Self::launched_with(Config::default()).await
     }
 
-    /// As [`launched`](Self::launched), with other limits of the sockets, such as the number of missed heartbeats
-    /// after which a process is given up. (One that dies on the same node, or whose connection breaks, is known at
-    /// once.)
+    /// Like [`launched`](Self::launched), with other limits of the sockets, such as the number of missed heartbeats
+    /// after which a process is given up. (A process that dies on the same node, or whose connection breaks, is noticed
+    /// at once.)
     ///
     /// # Errors
-    /// As [`launched`](Self::launched).
+    /// The errors of [`launched`](Self::launched).
     ///
     /// # Panics
-    /// As [`local`].
+    /// In the cases of [`local`].
     #[cfg(unix)]
     pub async fn launched_with(config: Config) -> Result<Self, StartError> {
         let Some(launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
@@ -146,14 +147,15 @@ impl Process {
         })
     }
 
-    /// Compares what this program's processes can be asked (methods of objects, services, functions) with the others', as
-    /// all processes do that [`launched`](Self::launched) makes, when they join. All of them have to.
+    /// Compares which methods of objects, services and functions the programs of all processes have. All processes of a
+    /// cluster have to call this. Those that [`launched`](Self::launched) makes do so when they join.
     ///
-    /// **Blocks** the thread, until the first process has answered; the first one, until all have asked, or have gone.
+    /// It **blocks** the thread until the first process has answered. In the first process, it blocks until all others
+    /// have asked, or have gone.
     ///
     /// # Errors
-    /// This process and another one do not agree on something that both know; the other one is told the same. Their
-    /// requests to each other could not be understood, so this process had better leave.
+    /// This process and another one do not agree on something that both know. The other one gets the same error. Their
+    /// requests to each other could not be understood, so this process should leave.
     pub async fn agree(&self) -> Result<(), Disagreement> {
         program::agree(self).await
     }
@@ -168,7 +170,8 @@ impl Process {
         self.node.peers().count() as u32
     }
 
-    /// The reason why a process has gone, if that is known; also `None` for one that never was.
+    /// The reason why a process has gone, if it is known to have gone. For a number without a process it is `None`,
+    /// too.
     pub fn down(&self, process: u32) -> Option<Why> {
         self.node.down(ProcessId(process))
     }
@@ -190,8 +193,8 @@ impl Process {
         self.node.open(None)
     }
 
-    /// The event of finding the inbox that was opened as `name@process`, or, without a process, here. Commits when
-    /// such an inbox is open. Not chosen, or dropped: nothing happens.
+    /// The event of finding the inbox that was opened as `name@process`. A `name` alone means this process. It commits
+    /// when such an inbox is open. If it is not chosen, or dropped, nothing happens.
     ///
     /// # Errors
     /// The name is bad, there is no such process, or it has gone.
@@ -204,8 +207,8 @@ impl Process {
         self.node.dropped()
     }
 
-    /// Leaves the cluster: all sent messages arrive, and then the others are told. Running requests go on first until
-    /// they are answered or block. Requests that wait, or have not begun, are lost to their callers.
+    /// Leaves the cluster: all sent messages arrive, and then the other processes learn of it. Running requests go on
+    /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers.
     pub async fn leave(&self) {
         self.node.leave().await;
     }

@@ -156,7 +156,7 @@ pub(crate) fn serve(here: &Process) {
     here.serve(COMPARE, judged).into_iter().for_each(Serving::forever);
 }
 
-/// See [`Process::agree`].
+/// Compares the programs of all processes, for [`Process::agree`].
 pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     let program = &here.node().program;
     if here.number() != FIRST {

@@ -64,7 +64,7 @@ impl Function {
     }
 }
 
-/// See [`Process::serve_if`].
+/// The start of a service's requests, for the table of services; see [`Process::serve_if`].
 pub fn service<Q, A, F, R>(allow: fn(&Caller) -> bool, handler: F) -> Begin
 where
     Q: DeserializeOwned + Send + 'static,
@@ -87,7 +87,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As `raw`, for requests that come directly from their callers: forwarded ones are refused.
+/// Like `raw`, for requests that come directly from their callers: forwarded ones are refused.
 pub fn raw_here<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ where
     Begin(raw::start_here(Number::of(name), false, route, handler))
 }
 
-/// As `raw`, for requests that may arrive forwarded, and are not forwarded once they have begun.
+/// Like `raw`, for requests that may arrive forwarded, and are not forwarded once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -111,7 +111,7 @@ where
     Begin(raw::start_here(Number::of(name), true, route, handler))
 }
 
-/// See [`Process::offer_if`].
+/// The bodies of a function's threads, for the table of functions; see [`Process::offer_if`].
 pub fn function<Q, T, F, R>(name: &'static str, allow: fn(&Caller) -> bool, body: F) -> Bodies
 where
     Q: DeserializeOwned,

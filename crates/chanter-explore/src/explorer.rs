@@ -18,11 +18,11 @@ use crate::verdict::Verdict;
 /// The environment variable with a schedule for [`Explorer::test`] to replay.
 pub const REPLAY: &str = "CHANTER_EXPLORE_REPLAY";
 
-/// Where parasites begin.
+/// The place where parasites begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parasites {
-    /// Where they are spawned, at once, until they first block. Then their unblocker runs them. Nobody comes in
-    /// between.
+    /// In place: they run where they are spawned, at once, until they first block. Then their unblocker runs them.
+    /// Nobody comes in between.
     InPlace,
     /// Like hosts, as if each had been promoted for a processor that searches for work.
     AsHosts,
@@ -130,14 +130,14 @@ impl Explorer {
         self
     }
 
-    /// How often, in an exhaustive search, a thread that could go on is made to
-    /// wait; 3 if not set. Blocking, yielding and ending are not preemptions.
+    /// Sets the number of times, in an exhaustive search, that a thread that could go on is made to wait; 3 if not
+    /// set. Blocking, yielding and ending are not preemptions.
     pub fn preemptions(mut self, bound: u32) -> Self {
         self.preemptions = bound;
         self
     }
 
-    /// Most schedules of an exhaustive search; 100,000 if not set.
+    /// Sets the largest number of schedules of an exhaustive search; 100,000 if not set.
     pub fn schedules(mut self, most: u64) -> Self {
         self.schedules = most;
         self
@@ -150,7 +150,7 @@ impl Explorer {
         self
     }
 
-    /// How parasites begin; in place if not set.
+    /// Sets the place where parasites begin; in place if not set.
     pub fn parasites(mut self, parasites: Parasites) -> Self {
         self.parasites = parasites;
         self
@@ -234,7 +234,7 @@ impl Explorer {
     /// Explores `program` and panics if a schedule fails; `#[chanter::test(explore)]` calls it. If the environment
     /// variable `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics with the failure if a schedule fails. Panics if the variable holds no schedule, and on a thread of a
     /// machine.
     #[track_caller]
@@ -361,7 +361,7 @@ impl Search {
     }
 }
 
-/// Why a schedule was stopped.
+/// The reason why a schedule was stopped.
 fn stopped(run: Run, mut threads: Deadlock) -> FailureKind {
     if let Some(panic) = run.panics.into_iter().next() {
         return FailureKind::Panicked(panic);

@@ -13,7 +13,7 @@ use crate::trace::Step;
 pub struct Failure {
     /// Kind of the failure.
     pub kind: FailureKind,
-    /// Which strategy found it, with its seed.
+    /// Strategy that found it, with its seed.
     pub strategy: String,
     /// Every decision that led there: [replay](crate::Explorer::replay) it.
     pub schedule: Schedule,
@@ -29,7 +29,7 @@ pub struct Failure {
     pub is_reproduced: bool,
 }
 
-/// How a program fails.
+/// The way in which a program fails.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -41,21 +41,19 @@ pub enum FailureKind {
     Deadlock(Deadlock),
     /// The program did not end within the bound of steps.
     TooLong {
-        /// Threads that did not run during the last half of the steps: those
-        /// that ran starved them, or nobody woke them. If there are none, all
-        /// of them were busy: a livelock.
+        /// Threads that did not run during the last half of the steps. The threads that ran starved
+        /// them, or nothing woke them. If there are none, all of them were busy: a livelock.
         starved: Vec<u64>,
         /// State of each thread.
         threads: Deadlock,
     },
     /// The same decisions led elsewhere: the program is not deterministic.
     Nondeterministic,
-    /// The schedule that was to be replayed is of another program, or of an earlier
-    /// state of this one.
+    /// The schedule that was to be replayed belongs to another program, or to another version of this one.
     OtherProgram {
-        /// The step at which it stopped to fit.
+        /// Step at which the schedule no longer fits the program.
         step: u64,
-        /// The program ended there, and the schedule went on.
+        /// Whether the program ended there, though the schedule went on.
         is_over: bool,
     },
 }
@@ -85,7 +83,7 @@ impl Failure {
     }
 }
 
-/// Turns, and steps, that are printed.
+/// Largest number of turns, and of steps, that are printed.
 const SHOWN: usize = 60;
 
 impl fmt::Display for Failure {

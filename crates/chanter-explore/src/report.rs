@@ -10,7 +10,7 @@ use crate::failure::Failure;
 #[non_exhaustive]
 #[must_use = "a report may hold a failure: `unwrap` it, or look"]
 pub struct Report {
-    /// How many schedules were run.
+    /// Number of schedules that were run.
     pub schedules: u64,
     /// Turns and operations of all of them.
     pub steps: u64,

@@ -8,12 +8,11 @@ use crate::explorer::Parasites;
 /// All decisions of one run of a program, in a compact form that can be kept,
 /// sent and [replayed](crate::Explorer::replay).
 ///
-/// At each decision the alternatives are numbered, and 0 is the ordinary one:
-/// the running thread goes on, or the oldest thread that is ready runs. As text it has a version, how parasites start
-/// (`p`: in place, `h`: as hosts), `t` if timers could fire early, and a dot. Then comes each decision other than 0,
-/// behind the number of zeros before it. A decision is a letter (`a` is 1), or beyond `z` a number in parentheses.
-/// The part behind a `-` describes the program at some of the decisions. With it a schedule of another program is
-/// noticed.
+/// At each decision the alternatives are numbered, and 0 is the ordinary one: the running thread goes on, or the
+/// oldest thread that is ready runs. The text begins with a version, the place where parasites start (`p`: in place,
+/// `h`: as hosts), `t` if timers could fire early, and a dot. Then comes each decision other than 0, after the number
+/// of zeros before it. A decision is a letter (`a` is 1), or beyond `z` a number in parentheses. The part after a `-`
+/// describes the program at some of the decisions. By this part a schedule of another program is noticed.
 ///
 /// ```
 /// # use chanter_explore::Schedule;
@@ -36,14 +35,14 @@ struct Marks {
     marks: Vec<u8>,
 }
 
-/// Most marks in a schedule.
+/// Largest number of marks in a schedule.
 const MARKS: usize = 48;
 
 /// The digits of marks.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+_";
 
 impl Marks {
-    /// Of all the marks of a run, those that are kept.
+    /// Keeps some of all the marks of a run, at equal distances.
     fn of(all: &[u8]) -> Self {
         let spacing = all.len().div_ceil(MARKS).max(1).next_power_of_two().trailing_zeros();
         let marks = all.chunks_exact(1 << spacing).map(|part| part[part.len() - 1]).collect();
@@ -123,7 +122,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// A text is not a [`Schedule`].
+/// The error of a text that is not a [`Schedule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSchedule;
 
@@ -135,7 +134,7 @@ impl fmt::Display for BadSchedule {
 
 impl std::error::Error for BadSchedule {}
 
-/// More decisions than any run makes: a text that asks for them is wrong.
+/// Bound of decisions, which no run reaches: a text with more of them is wrong.
 const MOST: usize = 1 << 24;
 
 impl FromStr for Schedule {

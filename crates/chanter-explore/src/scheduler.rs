@@ -9,34 +9,33 @@ use crate::explorer::Parasites;
 use crate::strategy::{CLOCK, Decision, Kind, Strategy};
 use crate::trace::{Step, Trace};
 
-/// One machine's policy. The lock is never contended: one OS thread runs
-/// everything.
+/// The policy of a simulated machine. The lock is never contended, since one OS thread runs everything.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
     parasites: Parasites,
-    /// Timers may fire while threads are ready.
+    /// Whether timers may fire while threads are ready.
     early_timers: bool,
-    /// More steps than this are too many.
+    /// Largest number of steps of a schedule.
     steps: u64,
 }
 
 #[derive(Default)]
 struct State {
     strategy: Option<Box<dyn Strategy>>,
-    /// In the order of their ids.
+    /// Threads that are ready, in the order of their ids.
     ready: Vec<Ready>,
-    /// By id.
+    /// All threads, by id.
     threads: Vec<Known>,
     /// The thread that runs, and has been told to pause.
     pausing: Option<u64>,
     /// The thread that was chosen instead, or to be next.
     chosen: Option<u64>,
-    /// A timer is set.
+    /// Whether a timer is set.
     has_timer: bool,
-    /// The clock has jumped early, and these have not run since: it lets them go
-    /// first, or a thread that ticks would starve them.
+    /// Threads that have not run since the clock jumped early. The clock lets them go first, or a thread that ticks
+    /// would starve them.
     clock_yields_to: Vec<u64>,
-    /// The schedule is told step by step.
+    /// Record of the schedule, step by step, if one is wanted.
     trace: Option<Trace>,
     /// Description of the program so far.
     shape: u64,
@@ -50,9 +49,9 @@ struct State {
 /// The scheduler's record of a thread.
 #[derive(Clone, Default)]
 struct Known {
-    /// It was told to pause: its next operation goes ahead.
+    /// Whether it was told to pause: its next operation goes ahead.
     is_paused: bool,
-    /// It has yielded to these, which have not run since.
+    /// Threads to which it has yielded, and that have not run since.
     yields_to: Vec<u64>,
     /// The step at which it ran last.
     ran: u64,
@@ -62,24 +61,24 @@ struct Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) decisions: Vec<u32>,
-    /// Description of the program at each of them.
+    /// Description of the program at each decision.
     pub(crate) marks: Vec<u8>,
     /// The threads that ran, turn by turn.
     pub(crate) turns: Vec<u64>,
-    /// Turns, and operations.
+    /// Number of turns and operations.
     pub(crate) steps: u64,
     pub(crate) is_too_long: bool,
-    /// Like a schedule that has been run.
+    /// Whether the schedule is equivalent to one that has been run.
     pub(crate) is_redundant: bool,
     /// Panics that nobody saw.
     pub(crate) panics: Vec<String>,
-    /// When each thread ran last, by id.
+    /// The step at which each thread ran last, by id.
     pub(crate) ran: Vec<u64>,
     /// Threads that were ready at the end.
     pub(crate) ready: Vec<u64>,
 }
 
-/// Turns that are kept for the report.
+/// Largest number of turns that are kept for the report.
 const TURNS: usize = 1 << 16;
 
 impl Scheduler {
@@ -114,12 +113,12 @@ impl Scheduler {
         state.ended = false;
     }
 
-    /// The schedule is over: gives the strategy back.
+    /// Ends a schedule, and gives the strategy back.
     pub(crate) fn finish(&self) -> Box<dyn Strategy> {
         self.state().strategy.take().expect("finished once")
     }
 
-    /// Whether something happened that the outcome does not tell.
+    /// Whether the schedule has failed in a way that its outcome does not show.
     pub(crate) fn has_failed(&self) -> bool {
         let run = &self.state().run;
         run.is_too_long || !run.panics.is_empty()
@@ -129,7 +128,7 @@ impl Scheduler {
         self.state().run.steps
     }
 
-    /// Whether the schedule is like one that has been run, and was not finished.
+    /// Whether the schedule was not finished, since it is equivalent to one that has been run.
     pub(crate) fn is_redundant(&self) -> bool {
         self.state().run.is_redundant
     }
@@ -139,7 +138,7 @@ impl Scheduler {
         self.state().trace.take().map(|trace| trace.steps).unwrap_or_default()
     }
 
-    /// All about the schedule that has ended.
+    /// The record of the schedule that has ended.
     pub(crate) fn run(&self) -> Run {
         let state = &mut *self.state();
         state.run.ran = state.threads.iter().map(|known| known.ran).collect();
@@ -189,7 +188,7 @@ impl State {
         made
     }
 
-    /// The clock is about to jump early.
+    /// Notes the threads that are ready, as the clock is about to jump early.
     fn take_clock(&mut self) {
         self.clock_yields_to.clear();
         self.clock_yields_to.extend(self.ready.iter().map(Ready::tag));
@@ -203,7 +202,7 @@ impl State {
         }
     }
 
-    /// A thread's turn begins.
+    /// Begins a turn of a thread.
     fn take(&mut self, thread: u64) -> Option<Ready> {
         let place = self.ready.iter().position(|ready| ready.tag() == thread)?;
         let step = self.run.steps;
@@ -317,7 +316,7 @@ impl Simulation for Scheduler {
         if !self.early_timers || state.over || state.ready.is_empty() {
             return false;
         }
-        // (A timer is set: we would not be asked.)
+        // (A timer is set: otherwise this would not be called.)
         if state.chosen.is_none() && state.clock_yields_to.is_empty() {
             state.collect_alternatives(None);
             state.alternatives.push(CLOCK);

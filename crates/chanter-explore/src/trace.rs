@@ -13,7 +13,7 @@ use chanter::simulation::Note;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
-    /// How many turns and operations there had been.
+    /// Number of turns and operations before it.
     pub step: u64,
     /// The thread that did it, or that it happened to; `None`: the clock.
     pub thread: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Step {
     pub name: Option<Arc<str>>,
     /// Kind of the step.
     pub what: What,
-    /// Where in the program, if that is known.
+    /// Place in the program, if it is known.
     pub place: Option<&'static Location<'static>>,
 }
 
@@ -59,9 +59,9 @@ pub enum What {
     Woken,
     /// The clock has jumped to the next timer.
     Jumped {
-        /// So far.
+        /// Length of the jump.
         by: Duration,
-        /// Although threads were ready.
+        /// Whether threads were ready nevertheless.
         is_early: bool,
     },
     /// The thread has ended.
@@ -171,7 +171,7 @@ pub(crate) struct Trace {
     names: BTreeMap<u64, Arc<str>>,
     /// The wait that each thread has begun and not ended. It is empty for a thread that has run since.
     waiting: BTreeMap<u64, Vec<Waiting>>,
-    /// The thread that has begun to wait in its present turn.
+    /// The thread that has begun to wait in its current turn.
     blocks: Option<u64>,
     /// The thread whose turn it is.
     running: Option<u64>,
@@ -194,7 +194,7 @@ impl Trace {
         }
     }
 
-    /// A thread's turn begins.
+    /// Notes that a turn of a thread begins.
     pub(crate) fn turn(&mut self, step: u64, thread: u64) {
         self.blocks = None;
         let before = self.waiting.insert(thread, Vec::new());
@@ -208,7 +208,7 @@ impl Trace {
         }
     }
 
-    /// A thread's turn ends, and it is still ready.
+    /// Notes that a turn of a thread ends, and that the thread is still ready.
     pub(crate) fn pause(&mut self, step: u64, thread: u64, is_preempted: bool) {
         let what = if is_preempted { What::Preempted } else { What::Yields };
         self.push(step, Some(thread), what, None);

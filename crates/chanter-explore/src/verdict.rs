@@ -5,7 +5,7 @@ use std::fmt::Debug;
 /// Return value of an explored program: `()`, or a `Result` whose
 /// errors are failures.
 pub trait Verdict {
-    /// Why the program failed, if it did.
+    /// The reason why the program failed, if it did.
     fn failure(self) -> Option<String>;
 }
 

@@ -24,15 +24,15 @@ const SETTINGS: [(&str, &str); 7] = [
 pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,
     pub(crate) name: Option<LitStr>,
-    /// Where the library is, if that was said.
+    /// Path of the library, if it was given.
     pub(crate) krate: Option<Path>,
     pub(crate) explore: Option<Explore>,
     pub(crate) deadlocks: Option<bool>,
-    /// The body need not be `Send`.
+    /// Place of `local`, which says that the body need not be `Send`.
     pub(crate) local: Option<Span>,
     /// Calls of the builder's methods.
     pub(crate) settings: Vec<TokenStream>,
-    /// Whether there is one for the end of the machine.
+    /// Whether one of the settings limits the end of the machine (`shutdown_timeout`).
     pub(crate) has_shutdown: bool,
     pub(crate) limit: Option<LitInt>,
 }
@@ -119,7 +119,7 @@ fn krate(input: ParseStream<'_>, key: &Ident) -> Result<Path> {
         .map_err(|error| Error::new(error.span(), format!("`crate` is a path: `{EXAMPLE}`")))
 }
 
-/// A literal is checked here, where the message can be plain; anything else is the type checker's.
+/// Checks a literal, as the message can be plain here. Any other expression is left to the type checker.
 fn vps(expr: Expr) -> Result<Expr> {
     let wrong = match &expr {
         Expr::Lit(ExprLit { lit: Lit::Int(int), .. }) => int.base10_parse::<usize>()? == 0,

@@ -41,7 +41,7 @@ pub(crate) fn expand(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Where the library is.
+/// Path of the library.
 struct Args(Path);
 
 impl Parse for Args {
@@ -89,7 +89,7 @@ fn with_checkpoints(Args(library): Args, item: TokenStream) -> Result<ItemFn> {
 /// Puts checkpoints into loops.
 struct Loops {
     library: Path,
-    /// The code at hand may await.
+    /// Whether the code at hand may await.
     is_async: bool,
     /// Number of loops.
     count: usize,

@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Item, ItemFn, LitStr, Path, Result, ReturnType, parse_quote};
 
-/// Which of the attributes is being expanded.
+/// The attribute that is expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Main,
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// Where its library is, unless the user says otherwise.
+    /// Path of its library, unless the user gives another one.
     fn krate(self) -> Path {
         match self {
             Kind::ClusterMain => parse_quote!(::chanter_cluster),

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, ExprLit, ItemFn, Lit, Path, Result, Token, parse_quote};
 
-/// Arguments between the parentheses behind `explore`.
+/// Arguments between the parentheses after `explore`.
 pub(crate) struct Explore {
     pub(crate) span: Span,
     krate: Path,

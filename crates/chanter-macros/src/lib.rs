@@ -1,8 +1,8 @@
 //! The attribute macros of Chanter. Use them through the libraries: `#[chanter::main]`,
 //! `#[chanter::test]`, `#[chanter_cluster::main]`, `#[chanter_objects::object]`.
 //!
-//! They turn an `async fn` without arguments into a plain function that builds a `Machine`, runs
-//! the body on it, and shuts the machine down:
+//! The attributes `main` and `test` turn an `async fn` without arguments into a plain function. It builds a `Machine`,
+//! runs the body on it, and shuts the machine down:
 //!
 //! ```text
 //! #[chanter::main(vps = 2)]
@@ -16,8 +16,8 @@
 //! }
 //! ```
 //!
-//! where `run` spawns the body as a thread and waits for its end. (The body of a
-//! test, and of a `main` that says `local`, is what `block_on_local` runs itself.)
+//! where `run` spawns the body as a thread and waits for its end. (The body of a test, and of a `main` with the
+//! argument `local`, is run by `block_on_local` on the calling OS thread.)
 //!
 //! The body stays a function of its own, so the compiler checks it against the written return
 //! type, and its errors point into the user's code.
@@ -37,10 +37,10 @@ use proc_macro::TokenStream;
 /// Runs an `async fn` on a [`Machine`](https://docs.rs/chanter) of its own.
 ///
 /// The body is an ordinary thread named "main". It may run on any virtual processor, so a long computation on one of
-/// them does not delay it. It has to be `Send`. A body that
-/// cannot be says `local`: then it stays on the calling OS thread, which drives virtual processor 0,
-/// and waits for whatever computes there. Threads of [`spawn_local`](https://docs.rs/chanter) stay on the OS thread
-/// that runs the body at that moment. A body that uses it says `local` as well.
+/// them does not delay it. It has to be `Send`. For a body that cannot be, give the argument `local`. The body then
+/// stays on the calling OS thread, which drives virtual processor 0, and waits for all that computes there. Threads of
+/// [`spawn_local`](https://docs.rs/chanter) stay on the OS thread that runs the body at that moment. A body that calls
+/// `spawn_local` needs `local` as well.
 ///
 /// The machine is shut down before the function returns. The function may return whatever `main` may:
 /// `()`, a `Result`, an [`ExitCode`](std::process::ExitCode). If the function is called `main`, its result is made
@@ -65,7 +65,7 @@ use proc_macro::TokenStream;
 /// | `local` | the body need not be `Send`, and stays on the calling OS thread | it is a thread that may move |
 /// | `crate = path` | where the library is, when it was renamed or is re-exported | `::chanter` |
 ///
-/// The settings of the machine are those of its `Builder`, which says more of each.
+/// The settings of the machine are those of its `Builder`, where each one is explained.
 ///
 /// # Panics
 ///
@@ -125,9 +125,9 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes an `async fn` a unit test that runs on a [`Machine`](https://docs.rs/chanter) of its own.
 ///
-/// Takes the arguments of [`macro@main`], with defaults fit for tests: two VPs, so that races have
-/// a chance to show, and the test's name as the machine's name. The body is `local`: it runs on the
-/// calling OS thread, and need not be `Send`. One argument more:
+/// Takes the arguments of [`macro@main`], with defaults fit for tests: two VPs, so that races have a chance to show,
+/// and the test's name as the machine's name. The body is `local`: it runs on the calling OS thread, and need not be
+/// `Send`. There is one more argument:
 ///
 /// | argument | meaning | without it |
 /// |---|---|---|
@@ -161,9 +161,9 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Exploring
 ///
-/// With the argument `explore` the body runs many times, on a simulated machine with virtual time, each
-/// time under another schedule, and fails if any of them does. The crate `chanter-explore` does it,
-/// and must be among the dev-dependencies.
+/// With the argument `explore` the body runs many times, on a simulated machine with virtual time, each time under
+/// another schedule, and fails if any of them does. The crate `chanter-explore` does this, and must be among the
+/// dev-dependencies.
 ///
 /// ```ignore
 /// #[chanter::test(explore)]

@@ -13,9 +13,9 @@ use syn::{
 struct Args {
     krate: Path,
     name: Option<Ident>,
-    /// Other processes call the methods, too.
+    /// Whether other processes call the methods, too.
     remote: bool,
-    /// Its objects are made in other processes, and migrate.
+    /// Whether its objects are made in other processes, and migrate.
     moves: bool,
     /// The function that decides which other processes the objects serve.
     allow: Option<Expr>,
@@ -65,7 +65,7 @@ impl Parse for Args {
     }
 }
 
-/// How a method is inside.
+/// The way in which a method is inside its object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Read,
@@ -76,7 +76,7 @@ enum Mode {
 /// A method that is marked.
 struct Marked {
     mode: Mode,
-    /// Only this process calls it.
+    /// Whether only this process calls it.
     local: bool,
     /// The function that decides which other processes the method serves, if it differs from the object's.
     allow: Option<Expr>,
@@ -132,7 +132,7 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<Marked>> {
     }
 }
 
-/// How it is inside, whether it is local, and whom it serves.
+/// The mode of a method, whether it is local, and the function that says whom it serves.
 fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool, Option<Expr>)> {
     let signature = &method.sig;
     let Some(receiver) = signature.receiver() else {
@@ -300,11 +300,11 @@ struct Whole<'a> {
     allow: Option<&'a Expr>,
 }
 
-/// By which of Concert's schemas a method is called.
+/// The schema (of Concert) by which a method is called.
 enum Schema {
     NonBlocking(TokenStream),
     MayBlock(TokenStream),
-    /// With the name of the continuation.
+    /// Holds the name of the continuation.
     Continuation(TokenStream, Ident),
 }
 

@@ -1,4 +1,4 @@
-//! Output of `#[object]`, word for word: its documentation promises plain types.
+//! Tests of the output of `#[object]`, word for word: the documentation of the attribute promises plain types.
 
 use proc_macro2::TokenStream;
 use quote::quote;

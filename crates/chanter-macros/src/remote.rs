@@ -9,7 +9,7 @@ use syn::{
     Error, Expr, FnArg, Ident, ItemFn, Pat, Path, Result, ReturnType, Signature, Token, Type, parse_quote,
 };
 
-/// Which of the two.
+/// One of the two attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Service,
@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    /// The type of a first parameter that is not an argument.
+    /// The type of a first parameter that takes the context, and is no argument of the call.
     fn context(self) -> &'static str {
         match self {
             Self::Service => "Caller",
@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// `crate = path`, and `allow = function`.
+/// Arguments of an attribute: `crate = path`, and `allow = function`.
 #[derive(Default)]
 struct Args {
     krate: Option<Path>,
@@ -154,7 +154,7 @@ fn check(kind: Kind, sig: &Signature) -> Result<()> {
     Ok(())
 }
 
-/// How the context is passed, if a parameter of that type takes it.
+/// The expression that passes the context, if a parameter of type `ty` takes it.
 fn passes_context(kind: Kind, ty: &Type) -> Option<TokenStream> {
     let is_it = |ty: &Type| match ty {
         Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == kind.context()),

@@ -6,16 +6,16 @@ use chanter_cluster::Disagreement;
 
 use crate::MpiError;
 
-/// How this process was started.
+/// The way in which this process was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected {
-    /// By `mpirun`.
+    /// `mpirun` has started it.
     Launched,
-    /// Not by an `mpirun` that is known.
+    /// No `mpirun` that is known has started it.
     Alone,
 }
 
-/// Why there is no engine.
+/// The reason why there is no engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {

@@ -26,9 +26,9 @@
 //!
 //! # Building
 //!
-//! The crate builds everywhere. It looks for the compiler `mpicc`, or the one that the environment variable `MPICC`
-//! names, which says where MPI is. Without one, [`detect`] names the missing part, and `run` runs programs that
-//! `mpirun` has not started.
+//! The crate builds everywhere. It looks for the compiler `mpicc`, or for the one that the environment variable
+//! `MPICC` names. That compiler says where MPI is. Without one, [`detect`] names the missing part, and `run` runs
+//! programs that `mpirun` has not started.
 //!
 //! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI
 //! cannot run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses
@@ -37,15 +37,15 @@
 //! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
 //! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
 //!
-//!  # Polling
+//! # Polling
 //!
 //! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
 //! before they sleep (Chant, section 4.2: the scheduler polls). An idle processor tests for 20 us, if that has paid
 //! lately. Then it sleeps, for 50 us at first, and for at most 1 ms if nothing comes.
 //!
 //! Frames up to 8 KiB go as one MPI message, into a ring of receives that are always posted. An empty poll tests the
-//! first of each ring, however many threads wait. Larger ones go straight from the sender's buffer into one of the
-//! receiver.
+//! first of each ring, however many threads wait. Larger frames go straight from the sender's buffer into a buffer of
+//! the receiver.
 
 #[cfg(not(has_mpi))]
 #[path = "absent.rs"]

@@ -19,23 +19,23 @@ use crate::engine::Mpi;
 /// Nothing has run, or MPI has failed at the end: see [`StartError`].
 ///
 /// # Panics
-/// As `main`.
+/// If `main` panics.
 pub fn run<T>(main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     run_on(Machine::builder(), main)
 }
 
-/// As [`run`], on a machine of one's own.
+/// Like [`run`], on a machine of one's own.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 ///
 /// # Panics
-/// As [`run`].
+/// In the cases of [`run`].
 pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
 }
 
-/// A program without MPI does not care, as long as `mpirun` has not started it.
+/// Detects the launcher. A program that was built without MPI runs alone, as long as `mpirun` has not started it.
 fn detect_launcher() -> Result<Detected, StartError> {
     match detect() {
         Err(StartError::Missing(_)) if !crate::detect::is_launched() => Ok(Detected::Alone),

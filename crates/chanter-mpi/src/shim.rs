@@ -149,7 +149,7 @@ pub(crate) fn library() -> String {
     })
 }
 
-/// How many processors this node has.
+/// Number of processors of this computer.
 pub(crate) fn processors() -> usize {
     // SAFETY: this asks the system for a number.
     usize::try_from(unsafe { raw::chanter_mpi_processors() }).unwrap_or(1)
@@ -210,7 +210,7 @@ impl MpiToken {
         Ok(size as u32)
     }
 
-    /// Of each process the lowest number of those that share memory with it. All processes call this.
+    /// For each process, the lowest number of the processes that share memory with it. All processes call this.
     pub(crate) fn nodes(&self) -> Result<Vec<u32>> {
         let mut nodes = vec![0; self.size()? as usize];
         // SAFETY: MPI is initialized; there is a place for a number of each process.
@@ -402,7 +402,7 @@ impl Requests {
         Ok(is_done != 0)
     }
 
-    /// Those that are done, of all that are under way.
+    /// The requests that are done, of all that are under way.
     pub(crate) fn test_some<'a>(
         &mut self,
         _: &mut MpiToken,

@@ -12,7 +12,7 @@ use crate::hold::{Hold, Waiting};
 use crate::remote::RemoteCall;
 use crate::{ObjectError, Ref};
 
-/// A call that is made in another process. Dropped, it is withdrawn.
+/// A call that is made in another process. When it is dropped, it is withdrawn.
 #[doc(hidden)]
 pub struct Remote<R>(Pin<Box<RemoteCall<R>>>);
 
@@ -47,7 +47,7 @@ impl<R> Future for RemoteCall<R> {
     }
 }
 
-/// One of the two.
+/// A call that waits: for its object, or for another process.
 pub(crate) enum Apart<T, R> {
     Waiting(Pin<Box<Waiting<T>>>),
     Away(Remote<R>),
@@ -55,14 +55,14 @@ pub(crate) enum Apart<T, R> {
 
 /// The result of waiting, or of the remote call.
 pub(crate) enum Ended<T, R> {
-    /// It may go in, unless the object is gone.
+    /// The call may enter, unless the object is gone.
     In(Result<Hold<T>, ObjectError>),
     /// The call is over.
     Over(Result<R, ObjectError>),
 }
 
 impl<T, R> Apart<T, R> {
-    /// The object is in this process, and does not let it in.
+    /// A call that waits for an object of this process, which does not let it enter.
     pub(crate) fn waiting(at: Ref<T>, mode: Mode) -> Self {
         Self::Waiting(Box::pin(Waiting::new(at, mode)))
     }

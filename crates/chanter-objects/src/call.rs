@@ -178,8 +178,8 @@ impl<T, M: Method<T>> Calling<T, M> {
         unsafe { self.method.assume_init_read() }
     }
 
-    /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
-    /// stays in registers.
+    /// Like [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual
+    /// way yields stays in registers.
     ///
     /// # Safety
     /// Pinned.
@@ -196,7 +196,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         })
     }
 
-    /// Polls a call that no bias lets in: tries the other ways in, and waits.
+    /// Polls a call that no bias lets in: tries to enter in other ways, and waits.
     ///
     /// # Safety
     /// Pinned.

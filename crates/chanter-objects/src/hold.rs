@@ -16,7 +16,7 @@ use crate::slot::{self, Slot};
 use crate::{ObjectError, Ref};
 
 impl<T> Ref<T> {
-    /// Goes in by the bias of the calling OS thread: this is the way in that costs no more than a call. `None`: no
+    /// Enters by the bias of the calling OS thread: this is the entry that costs no more than a call. `None`: no
     /// bias lets it in, and [`try_hold`](Self::try_hold) finds out why.
     #[inline(always)]
     pub(crate) fn try_mark(self, mode: Mode) -> Option<Marked<T>> {
@@ -24,7 +24,8 @@ impl<T> Ref<T> {
         Marked::try_enter(place, mode, u64::from(generation))
     }
 
-    /// Goes in, if that is possible now. `None`: it has to be waited for. `may_wait`: by the thread's budget.
+    /// Enters, if that is possible now. `None`: the caller has to wait. Without `may_wait` the budget of the thread
+    /// does not matter.
     pub(crate) fn try_hold(self, mode: Mode, may_wait: bool) -> Result<Option<Hold<T>>, ObjectError> {
         let Some(slot) = self.slot() else { return Err(ObjectError::Elsewhere) };
         Hold::try_enter(slot, self.generation, mode, may_wait)
@@ -47,7 +48,7 @@ unsafe impl<T: Send> Send for Hold<T> {}
 unsafe impl<T: Send> Sync for Hold<T> {}
 
 impl<T> Hold<T> {
-    /// Goes in, if that is possible now. `None`: it has to be waited for.
+    /// Enters, if that is possible now. `None`: the caller has to wait.
     fn try_enter(
         slot: &'static Slot,
         generation: u32,
@@ -73,7 +74,7 @@ impl<T> Hold<T> {
         }
     }
 
-    /// Waits until no other thread is inside, whether the object is live or not.
+    /// Enters alone, once no other thread is inside, whether the object is live or not.
     #[cfg(feature = "cluster")]
     pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, ObjectError> {
         if !slot::is_generation(generation) {
@@ -91,7 +92,7 @@ impl<T> Hold<T> {
         Ok(hold)
     }
 
-    /// Inside: looks again whether that generation is live (INV-BODY 1).
+    /// Checks again, from inside, whether that generation is live (INV-BODY 1).
     fn entered(
         slot: &'static Slot,
         generation: u32,
@@ -113,7 +114,7 @@ impl<T> Hold<T> {
         Err(slot.gone(seen, generation))
     }
 
-    /// The object.
+    /// The slot of the object, and its generation.
     #[cfg(feature = "cluster")]
     #[inline(always)]
     pub(crate) fn place(&self) -> (&'static Slot, u32) {
@@ -123,7 +124,7 @@ impl<T> Hold<T> {
     /// The value. It is there, as the hold's mode allows, while the hold lives.
     #[inline(always)]
     pub(crate) fn value(&self) -> *mut T {
-        // SAFETY: inside, by that generation; the reference says what type it is of.
+        // SAFETY: the thread is inside by that generation, so the value is there. The reference has said its type.
         unsafe { self.slot.value() }
     }
 
@@ -137,7 +138,7 @@ impl<T> Hold<T> {
         result
     }
 
-    /// Goes out, on the OS thread on which it went in, behind a method that has not panicked.
+    /// Leaves, on the OS thread that has entered, after a method that has not panicked.
     #[inline(always)]
     pub(crate) fn leave_here(self) {
         let Self { slot, generation, mode, hold_kind, .. } = *ManuallyDrop::new(self);
@@ -174,8 +175,8 @@ impl Drop for Armed {
     }
 }
 
-/// Being inside by a bias, on the OS thread that went in. It ends by a call, since what has to be dropped has to be
-/// stored; and it is two words, which are passed in registers. The caller knows the mode.
+/// The right of an OS thread that has entered by its bias. It ends by a call of `leave`, and not by a drop. A value
+/// with a destructor has to be stored. These two words are passed in registers. The caller knows the mode.
 pub(crate) struct Marked<T> {
     slot: &'static Slot,
     key: Key,
@@ -192,23 +193,23 @@ impl<T> Clone for Marked<T> {
 impl<T> Copy for Marked<T> {}
 
 impl<T> Marked<T> {
-    /// Goes in by a ticket of the gate, which is a generation.
+    /// Enters by a ticket of the gate, which is a generation.
     #[inline(always)]
     pub(crate) fn try_enter(place: NonNull<Slot>, mode: Mode, ticket: u64) -> Option<Self> {
         let slot = slot::at(place.as_ptr())?;
-        // INV-BODY 1: a bias for a generation ends behind that.
+        // INV-BODY 1: the bias for a generation ends after the generation, and `try_mark` sees the bias.
         let key = slot.gate.try_mark(mode, ticket)?;
         Some(Self { slot, key, of: PhantomData })
     }
 
-    /// The value. It is there, as the mode allows, until this goes out.
+    /// The value. It is there, as the mode allows, until this right ends.
     #[inline(always)]
     pub(crate) fn value(self) -> *mut T {
-        // SAFETY: inside, by that generation; the reference says what type it is of.
+        // SAFETY: the thread is inside by that generation, so the value is there. The reference has said its type.
         unsafe { self.slot.value() }
     }
 
-    /// Goes out, behind a method that has not panicked.
+    /// Leaves, after a method that has not panicked.
     #[inline(always)]
     pub(crate) fn leave(self, mode: Mode) {
         if !self.slot.gate.leave_marked(mode, self.key) {
@@ -216,7 +217,7 @@ impl<T> Marked<T> {
         }
     }
 
-    /// A method has panicked.
+    /// Leaves, after a method that has panicked.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave_panicking(self, mode: Mode) {
@@ -241,7 +242,7 @@ impl<T> Marked<T> {
     }
 }
 
-/// Guard that is dropped only if a method panics: it goes out of the object.
+/// Guard that is dropped only if a method panics: it leaves the object.
 pub(crate) struct Last<T>(pub(crate) Marked<T>, pub(crate) Mode);
 
 impl<T> Drop for Last<T> {
@@ -263,7 +264,7 @@ pub(crate) struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// The object is in this process.
+    /// Makes the future. The object must be in this process.
     pub(crate) fn new(to: Ref<T>, mode: Mode) -> Self {
         let (slot, generation) =
             (to.slot().expect("it was looked for before it is waited for"), to.generation);
@@ -292,8 +293,8 @@ impl<T> Future for Waiting<T> {
     }
 }
 
-/// Dropped after the event, which may have ended another thread's bias, or may have been let in without a further
-/// poll.
+/// Guard that is dropped after the event. The event may have ended another thread's bias, or may have been let in
+/// without a further poll.
 struct Left(&'static Slot, u32);
 
 impl Drop for Left {

@@ -37,7 +37,7 @@ impl<T> fmt::Debug for Lazy<'_, T> {
     }
 }
 
-/// Where a caller finds its answer.
+/// The place where a caller finds its answer.
 #[doc(hidden)]
 pub enum Answer<T> {
     None,
@@ -45,7 +45,7 @@ pub enum Answer<T> {
     /// The object to which the continuation was forwarded could not be called.
     Failed(ObjectError),
     Kept(Promise<T>),
-    /// It was kept, the method has ended, and the caller waits.
+    /// The continuation was kept, the method has ended, and the caller waits.
     Awaited(Pin<Box<Sync<Touch<T>>>>),
     /// The caller is another process. The duty to answer may pass to a third process.
     #[cfg(feature = "cluster")]
@@ -85,7 +85,7 @@ impl<T> Answer<T> {
 
 impl<'a, T> Lazy<'a, T> {
     /// # Safety
-    /// The answer is there, and nobody else's, as long as this is.
+    /// The answer lives, and no other code uses it, as long as this value lives.
     #[inline(always)]
     pub(crate) unsafe fn new(answer: *mut Answer<T>) -> Self {
         // SAFETY: the caller keeps the answer alive, and lends it to nobody else, while this lives.
@@ -98,7 +98,8 @@ impl<'a, T> Lazy<'a, T> {
         self.answer.fill(value);
     }
 
-    /// Lets another call answer in its place, on this stack: `k.forward(other.method(..)).await`. Ends when that method does.
+    /// Lets another call give this method's answer, on this stack: `k.forward(other.method(..)).await`. The future is
+    /// ready when the other method has ended.
     ///
     /// If the other object cannot be called, that is the answer.
     #[inline(always)]
@@ -106,8 +107,8 @@ impl<'a, T> Lazy<'a, T> {
         Forwarding { call, answer: self.answer }
     }
 
-    /// As [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may call the
-    /// method that forwards. (A frame cannot be a part of itself.)
+    /// Like [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may
+    /// call the method that forwards. (A frame cannot be a part of itself.)
     #[inline(always)]
     pub fn forward_boxed<C: Forward<Answer = T>>(self, call: C) -> Forwarding<'a, Pin<Box<C::IntoFuture>>> {
         Forwarding { call: Box::pin(call.into_future()), answer: self.answer }
@@ -193,7 +194,7 @@ impl<'a, C: Forward> IntoFuture for Forwarding<'a, C> {
 /// The future of a continuation that is forwarded.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Forwarded<'a, F, T> {
-    /// Pinned. Before the place that it uses.
+    /// The call, which is pinned. It stands before the place that it uses, and so is dropped first.
     call: F,
     answer: &'a mut Answer<T>,
 }
@@ -230,9 +231,10 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 /// The stage says which parts are initialized, so one test is all that the drop of an ended call costs.
 #[repr(C)]
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
-    /// Pinned. It uses the place. When that has ended, so has the method.
+    /// The method's future, which is pinned and uses the place. When the future has ended, so has the method.
     call: ManuallyDrop<MayBlock<T, I, A, F>>,
-    /// Where the method answers, if the call is awaited rather than forwarded to. There while the call is neither fresh nor over.
+    /// The place of the answer, if the call is awaited rather than forwarded to. It is initialized while the call is
+    /// neither fresh nor over.
     answer: UnsafeCell<MaybeUninit<Answer<R>>>,
     _pinned: PhantomPinned,
 }
@@ -371,7 +373,7 @@ where
     A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
-    /// As `poll_for`, for calls that no bias lets in.
+    /// Like `poll_for`, for calls that no bias lets in.
     ///
     /// # Safety
     /// Pinned; and as for `poll_for`.
@@ -388,7 +390,7 @@ where
         unsafe { self.call.poll_slowly(cx, answer) }
     }
 
-    /// As `poll`, for calls that no bias lets in. A value is put into `late`.
+    /// Like `poll`, for calls that no bias lets in. A value is put into `late`.
     ///
     /// # Safety
     /// Pinned.
@@ -430,8 +432,8 @@ where
 }
 
 impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
-    /// How far the call is. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the method's future,
-    /// which may have borrows of itself.)
+    /// The progress of the call. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the
+    /// method's future, which may have borrows of itself.)
     #[inline(always)]
     fn progress(&mut self) -> &mut Progress<T> {
         let call: *mut MayBlock<T, I, A, F> = (&raw mut self.call).cast();

@@ -1,4 +1,4 @@
-//! Concurrent objects: methods that cost a call, until they block.
+//! Concurrent objects, whose methods cost a call until they block.
 //!
 //! An object has one [`Owner`] and any number of [`Ref`]s. A call through a `Ref` is a logical thread of the object.
 //! It waits until the object lets it in, and runs where its caller runs, on its caller's stack. Concert (*Runtime
@@ -25,16 +25,16 @@
 //! | [`with`](Ref::with), [`with_async`](Ref::with_async) | others that read |
 //! | [`with_mut`](Ref::with_mut), [`with_mut_async`](Ref::with_mut_async) | nobody |
 //!
-//! An object lets in calls that are polled, in order of arrival (see [`chanter::sync`]): a call that waits and is not
-//! polled delays no other. An async method is inside until it ends, beyond its suspensions. A method that calls its
-//! own object through a `Ref`, and may not be inside twice, waits for itself. So calls within an object are plain
-//! calls of the methods themselves.
+//! An object lets calls enter in the order of their arrival (see [`chanter::sync`]). A call that waits and is not
+//! polled delays no other. An async method is inside until it ends, beyond its suspensions. A method that calls its own
+//! object through a `Ref` waits for itself, unless both calls may be inside together. So calls within an object are
+//! plain calls of the methods themselves.
 //!
 //! # What a call costs
 //!
-//! A `Ref` is an address, so a call looks nothing up. An object that one OS thread uses often lets it in and out without a
-//! read-modify-write; for others, and at first, that costs one each way. A call that does not block touches no heap; one
-//! that blocks is a part of its caller's frame, and allocates nothing.
+//! A `Ref` is an address, so a call looks nothing up. An OS thread that uses an object often enters and leaves it
+//! without a read-modify-write. Any other OS thread, and each one at first, pays one each way. A call that does not
+//! block touches no heap. A call that blocks is a part of its caller's frame, and allocates nothing.
 //!
 //! # Objects of other processes
 //!
@@ -52,7 +52,6 @@
 //!
 //! A panic of a method unwinds into its caller, as with any call. If the method may write, its panic leaves the
 //! object *poisoned*: further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
-//! further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 
 mod apart;
 mod call;
@@ -86,7 +85,7 @@ pub use reference::Ref;
 
 /// Makes the methods of a type callable through references: `object.method(..)`.
 ///
-/// Each method that says `#[method]` gets a call of the same name, which yields a `Result<_, ObjectError>`:
+/// Each method with the attribute `#[method]` gets a call of the same name, which yields a `Result<_, ObjectError>`:
 ///
 /// | method | inside | its receiver |
 /// |---|---|---|
@@ -107,12 +106,12 @@ pub use reference::Ref;
 ///
 /// # Other processes
 ///
-/// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job.
-/// Their arguments and answers are data (`Serialize`, `DeserializeOwned`), their futures are `Send`, and the type is
-/// not generic. A method that is `#[method(.., local)]` is exempt: it can be called in its own process only.
-/// Processes know a method by the hash of `path::Type::method#signature`, so another version of the program may not
-/// know it. Such processes are refused when they join a job (`Process::agree`). If nobody has checked, the
-/// caller gets [`ObjectError::Incompatible`].
+/// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job. Their
+/// arguments and answers are data (`Serialize`, `DeserializeOwned`), their futures are `Send`, and the type is not
+/// generic. A method that is `#[method(.., local)]` is exempt: it can be called in its own process only. Processes know
+/// a method by the hash of `path::Type::method#signature`, so another version of the program may not know it. Such
+/// processes are refused when they join a job (`Process::agree`). Without that check, the caller gets
+/// [`ObjectError::Incompatible`].
 ///
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and
 /// migrate (`Ref::migrate`).
@@ -222,6 +221,6 @@ pub use reference::Ref;
 /// }
 /// ```
 ///
-/// All that the attribute writes can be written by hand; without `__with_mut_async` and its like, a call costs a
+/// All that the attribute writes can be written by hand; without `__with_mut_async` and similar methods, a call costs a
 /// little more.
 pub use chanter_macros::object;

@@ -17,11 +17,11 @@ use crate::hold::{Hold, Last, Marked};
 use crate::progress::{Progress, Stage};
 use crate::{ObjectError, Ref};
 
-/// Beside others that read.
+/// Inside beside others that read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared;
 
-/// With nobody else.
+/// Inside alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alone;
 
@@ -189,8 +189,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         self.progress.set(Stage::Running);
     }
 
-    /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
-    /// stays in registers.
+    /// Like [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual
+    /// way yields stays in registers.
     ///
     /// # Safety
     /// Pinned.

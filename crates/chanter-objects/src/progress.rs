@@ -9,7 +9,7 @@ use crate::Ref;
 use crate::hold::Marked;
 use crate::slot::Slot;
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Fresh,
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
 #[repr(C)]
 pub(crate) struct Progress<T> {
     /// The generation, while the call is fresh; until it is over, below [`LATER`] and the stage. A word with another
-    /// stage is no ticket of a gate, so the usual way in needs no test of the stage.
+    /// stage is no ticket of a gate, so the usual entry needs no test of the stage.
     word: u64,
     place: NonNull<Slot>,
     of: PhantomData<fn(T) -> T>,

@@ -193,7 +193,8 @@ impl<T> Ref<T> {
     }
 }
 
-/// As [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
+/// Like [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*,
+/// section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that reads: beside other methods that read, until it ends.
     ///
@@ -238,7 +239,7 @@ impl<T: Send + 'static> Ref<T> {
     }
 }
 
-/// With methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
+/// Calls of methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls a method that reads, and answers by a [`Lazy`] continuation.
     ///

@@ -14,18 +14,18 @@
 //!
 //! INV-BODY:
 //!
-//! 1. A thread inside by a generation that was live *after* its way in uses the body of that generation.
+//! 1. If a thread has entered by a generation, and saw *afterwards* that it is live, it uses this generation's body.
 //! 2. A body is freed once, by a thread that has shut the gate and finds that its generation is over.
 //! 3. The thread that ends a generation tries to free the body. So does every thread that leaves by the slow way, or has
 //!    waited. So the last one out frees it (see `BiasedGate::try_shut`).
 //! 4. A gate is biased for a generation only while that generation is live. The thread that makes it not live ends the
 //!    bias afterwards. The thread that begins a bias checks afterwards whether the generation is live, and ends the bias if
 //!    not. (Both are under the gate's lock: the later one sees the other.)
-//! 5. No thread goes in by a number that is no [generation](is_generation): a free slot has 0 in `live`, and a poisoned one has
-//!    another such number.
+//! 5. No thread enters by a number that is no [generation](is_generation): a free slot has 0 in `live`, and a poisoned
+//!    one has another such number.
 //!
-//! So the way in by a bias compares one word, of its owner and the generation. By (4) this comparison is also the check of (1):
-//! the owner sees after its mark that the bias has not ended (INV-MARK).
+//! So an entry by a bias compares one word, of its owner and the generation. By (4) this comparison is also the check
+//! of (1): the owner sees after its mark that the bias has not ended (INV-MARK).
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
@@ -176,7 +176,7 @@ impl Slot {
         ObjectError::Ended
     }
 
-    /// As [`gone`](Self::gone), with the present value of `live`.
+    /// Like [`gone`](Self::gone), with the current value of `live`.
     #[cfg(feature = "cluster")]
     pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
         self.gone(self.live.load(Ordering::Relaxed), generation)
@@ -211,7 +211,7 @@ impl Slot {
         self.live.store(generation, Ordering::Relaxed);
     }
 
-    /// Marks the object as away: no call comes in any more.
+    /// Marks the object as away: no call enters any more.
     #[cfg(feature = "cluster")]
     pub(crate) fn set_away(&self) {
         self.live.store(0, Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl Slot {
         !is_generation(generation) || self.generation.load(Ordering::Relaxed) != generation
     }
 
-    /// Whether there was such an object, and its owner is gone: so nobody comes in by that generation.
+    /// Whether there was such an object, and its owner is gone: so no thread enters by that generation.
     #[cfg(feature = "cluster")]
     pub(crate) fn has_ended(&self, generation: u32) -> bool {
         is_generation(generation) && self.generation.load(Ordering::Relaxed) > generation
@@ -276,7 +276,7 @@ impl Slot {
         self.sweep();
     }
 
-    /// The caller was inside by `generation`, or has waited: frees the object if it is over, and nobody else is inside.
+    /// Frees the object if it is over, and no thread is inside. The caller was inside by `generation`, or has waited.
     #[inline(always)]
     pub(crate) fn left(&self, generation: u32) {
         // ORDER: Relaxed: see `BiasedGate::try_shut`.

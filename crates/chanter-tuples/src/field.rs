@@ -42,7 +42,8 @@ pub trait Field: Send {
     /// The part by which fields are compared.
     type Key: Key;
 
-    /// The key of this field. It is asked once when a tuple is put, and once when a pattern is made. No lock is held.
+    /// The key of this field. The function is called once when a tuple is put, and once when a pattern is made. No
+    /// lock is held.
     fn key(&self) -> Self::Key;
 }
 

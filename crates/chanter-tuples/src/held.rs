@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// A tuple, perhaps with readers that have yet to copy it.
 pub(crate) enum Held<T> {
     Own(T),
-    /// With the way to copy it, which only readers are sure to know.
+    /// Shared with readers, with the function that copies it: only readers are sure to know one.
     Shared(Arc<T>, fn(&T) -> T),
 }
 

@@ -1,8 +1,9 @@
 //! Tuple spaces on [Chanter](chanter)'s threads.
 //!
 //! A [`TupleSpace`] is a bag of tuples that threads share. A thread *puts* a tuple, and others *read* or *take* it by a
-//! pattern. A field of a pattern is a value, which the tuple's field must equal, or [`Any`], a *formal*, which every
-//! value matches. So the parties need not know each other, and need not run at the same time.
+//! pattern. A field of a pattern is a value, which the tuple's field must equal, or [`Any`] (Linda calls it a
+//! *formal*), which every value matches. So the threads that communicate need not know each other, and need not run at
+//! the same time.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -33,7 +34,8 @@
 //! | `eval(t)` | [`space.spawn(shape, body)`](TupleSpace::spawn), [`space.delay(shape, body)`](TupleSpace::delay) |
 //! | `?x` | [`Any`], and a name where the tuple is taken apart |
 //!
-//! All five are events: they are awaited, or composed in a choice. A branch that is not chosen takes nothing.
+//! The operations `put`, `take`, `read`, `spawn` and `delay` are events: they are awaited, or composed in a choice. A
+//! branch that is not chosen takes nothing.
 //!
 //! # Fields
 //!
@@ -49,7 +51,7 @@
 //! * A tuple that was given to a future that is dropped returns to its place in the order.
 //!
 //! Linda: Carriero and Gelernter, *Linda in context* (1989). STING, section 2.2, counts distributed data structures
-//! among the things to be built on threads; a reader there steals the thread that a field stands for.
+//! among the things to be built on threads; there a field may be a thread, which its reader steals.
 
 mod field;
 mod held;

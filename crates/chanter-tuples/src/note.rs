@@ -37,7 +37,7 @@ pub(crate) struct Search<T: Tuple> {
     pub(crate) wanted: T::Wanted,
     /// Its number in the order of those who wait; 0 until it waits.
     pub(crate) ticket: Cell<u64>,
-    /// Where the tuple was found that is about to be taken.
+    /// Index of the tuple that is about to be taken.
     pub(crate) found: Cell<usize>,
 }
 

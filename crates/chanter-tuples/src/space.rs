@@ -34,8 +34,8 @@ impl<T: Tuple> TupleSpace<T> {
 
     /// The event of putting a tuple (Linda's `out`).
     ///
-    /// Always ready: a space has no bound. Commits, and then the tuple is with those who wait for it, or in the space.
-    /// Not chosen: `tuple` is dropped.
+    /// The event is always ready: a space has no bound. After its commit, the tuple is with those who wait for it, or
+    /// in the space. If it is not chosen, `tuple` is dropped.
     #[inline(always)]
     pub fn put(&self, tuple: T) -> Put<T> {
         Put { space: self.clone(), note: Note(Kind::Put(Some(Stored::new(tuple)))) }
@@ -44,8 +44,9 @@ impl<T: Tuple> TupleSpace<T> {
     /// The event of taking a tuple that matches `pattern` (Linda's `in`; `inp` with
     /// [`try_sync`](chanter::Event::try_sync)).
     ///
-    /// Commits when there is a matching tuple and nobody came first, and takes the oldest. If there is none, a thread
-    /// that stands for such a tuple is [demanded](Self::delay) first. Not chosen: nothing is taken.
+    /// The event commits when there is a matching tuple and no other taker came first. It takes the oldest one. If
+    /// there is none, a thread that stands for such a tuple is [demanded](Self::delay) first. If the event is not
+    /// chosen, nothing is taken.
     #[inline(always)]
     pub fn take<P: Pattern<T>>(&self, pattern: P) -> Take<T> {
         Take {
@@ -57,8 +58,9 @@ impl<T: Tuple> TupleSpace<T> {
     /// The event of reading a copy of a tuple that matches `pattern` (Linda's `rd`; `rdp` with
     /// [`try_sync`](chanter::Event::try_sync)). The tuple stays.
     ///
-    /// Commits when there is a matching tuple, and reads the oldest. If there is none, a thread that stands for such a
-    /// tuple is [demanded](Self::delay) first. The copy is made after the commit, when no lock is held.
+    /// The event commits when there is a matching tuple, and reads the oldest one. If there is none, a thread that
+    /// stands for such a tuple is [demanded](Self::delay) first. The copy is made after the commit, when no lock is
+    /// held.
     #[inline(always)]
     pub fn read<P: Pattern<T>>(&self, pattern: P) -> Read<T>
     where
@@ -71,15 +73,15 @@ impl<T: Tuple> TupleSpace<T> {
     /// The event of spawning a thread whose value is a tuple (Linda's `eval`). The thread is scheduled, and its tuple
     /// is put when it ends.
     ///
-    /// `shape` is a pattern: what is known of the tuple before. Until the thread begins, a reader whose pattern fits
-    /// `shape` *demands* it, as described at [`delay`](Self::delay). A tuple that does not match `shape` is put all the
-    /// same.
+    /// `shape` is a pattern: the fields of the tuple that are known beforehand. Until the thread begins, a reader whose
+    /// pattern fits `shape` *demands* it, as described at [`delay`](Self::delay). A tuple that does not match `shape`
+    /// is put nevertheless.
     ///
-    /// Always ready. Not chosen: nothing is spawned, and `body` is dropped. A thread that panics puts nothing. Its
-    /// panic is reported, as if nobody had joined it.
+    /// The event is always ready. If it is not chosen, nothing is spawned, and `body` is dropped. A thread that panics
+    /// puts nothing. Its panic is reported, as if nobody had joined it.
     ///
     /// # Panics
-    /// Where it is synchronized on outside of a machine.
+    /// If it is synchronized on outside of a machine.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -104,16 +106,16 @@ impl<T: Tuple> TupleSpace<T> {
 
     /// The event of adding a *delayed* thread whose value is a tuple: it runs when somebody waits for the tuple.
     ///
-    /// `shape` is a pattern: what is known of the tuple before. A reader or taker that finds no tuple, and whose pattern
-    /// fits `shape`, demands the thread. On a thread of the machine the thread is *stolen*: it runs at once on the
-    /// reader's stack. Otherwise it is scheduled. A stolen thread that blocks goes on by itself, and the reader demands
-    /// the next thread that fits. A choice demands threads only if no branch is ready.
+    /// `shape` is a pattern: the fields of the tuple that are known beforehand. A reader or taker that finds no tuple,
+    /// and whose pattern fits `shape`, demands the thread. On a thread of the machine the thread is *stolen*: it runs
+    /// at once on the reader's stack. Otherwise it is scheduled. A stolen thread that blocks goes on by itself, and the
+    /// reader demands the next thread that fits. A choice demands threads only if no branch is ready.
     ///
-    /// Always ready. If the last handle of the space is dropped, a thread that nobody demanded never runs. For the
-    /// rest see [`spawn`](Self::spawn).
+    /// The event is always ready. If the last handle of the space is dropped, a thread that was not demanded never
+    /// runs. For the rest see [`spawn`](Self::spawn).
     ///
     /// # Panics
-    /// Where it is synchronized on outside of a machine.
+    /// If it is synchronized on outside of a machine.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -160,7 +162,8 @@ impl<T: Tuple> TupleSpace<T> {
         })
     }
 
-    /// Number of tuples in the space, at this moment. Takes time for each first field.
+    /// Number of tuples in the space, at this moment. The time is in proportion to the number of different first
+    /// fields.
     pub fn len(&self) -> usize {
         self.state.lock().len()
     }
@@ -238,7 +241,7 @@ unsafe impl<T: Tuple> Place for TupleSpace<T> {
         state.demanded(note).map(demanded)
     }
 
-    /// A tuple goes back. A read or a put stays done.
+    /// Puts back the tuple of a take. A read or a put stays done.
     fn undo(&self, state: &mut State<T>, note: &mut Note<T>, wakes: &mut WakeList) {
         if let Kind::Take { got, .. } = &mut note.0
             && let Some(stored) = got.take()

@@ -1,13 +1,14 @@
-//! The state of a space behind its lock: tuples, those who wait for tuples, and threads that tuples wait for.
+//! The state of a space behind its lock: tuples, operations that wait for tuples, and threads that stand for tuples.
 //!
 //! All of these lie in *buckets*, one for each value of the first field. A pattern whose first field is a formal waits
-//! in a bucket of its own (`open`), as a thread does whose first field is not known.
+//! in a bucket of its own (`open`). So does a thread that stands for a tuple whose first field is not known.
 //!
-//! * INV-SPACE: while the lock is free, no operation waits that wants a tuple of the space. A tuple that is put goes
+//! * INV-SPACE: while the lock is free, no waiting operation matches a tuple of the space. A tuple that is put goes
 //!   first to those who wait. An operation waits only after it has searched the space.
-//! * INV-DEMAND: while the lock is free, no operation waits that wants a standing thread. An operation demands all of
-//!   these before it waits, under the lock under which it begins to wait. A standing thread may be added later. If it is
-//!   wanted, the adding thread schedules it.
+//! * INV-DEMAND: a *standing* thread stands for a tuple, and has not begun. While the lock is free, no waiting
+//!   operation matches a standing thread. An operation demands all that it matches before it waits, under the lock
+//!   under which it begins to wait. If a standing thread that is added later is matched, the adding thread schedules
+//!   it.
 //! * The tuples of a bucket are in the order of their numbers. A tuple that comes back keeps its number.
 //! * No value of a user is compared, copied or dropped under the lock: keys are types of the standard library.
 
@@ -66,7 +67,7 @@ impl<T: Tuple> Bucket<T> {
         self.tuples.is_empty() && self.threads.is_empty() && !self.is_awaited()
     }
 
-    /// Where the oldest tuple is that matches.
+    /// Index of the oldest tuple that matches.
     #[inline(always)]
     fn find(&self, wanted: &T::Wanted) -> Option<usize> {
         self.tuples.iter().position(|stored| T::matches(wanted, &stored.keys))
@@ -148,7 +149,7 @@ impl<T: Tuple> State<T> {
         }
     }
 
-    /// Puts a tuple: INV-SPACE.
+    /// Puts a tuple. It goes first to those who wait for it (INV-SPACE).
     #[inline(always)]
     fn put(&mut self, mut stored: Stored<T>, wakes: &mut WakeList) {
         stored.number = self.next_number();
@@ -160,7 +161,7 @@ impl<T: Tuple> State<T> {
         }
     }
 
-    /// Puts a tuple back that was given to an operation which is undone.
+    /// Puts back a tuple that was given to an operation which is undone.
     pub(crate) fn put_back(&mut self, stored: Stored<T>, wakes: &mut WakeList) {
         let (bucket, open) = self.bucket(T::first(&stored.keys));
         if let Some(stored) = serve(bucket, open, stored, wakes) {
@@ -169,7 +170,7 @@ impl<T: Tuple> State<T> {
         }
     }
 
-    /// Whether an operation can commit now. Where its tuple is stays in the note.
+    /// Whether an operation can commit now. The index of its tuple is left in the note.
     #[inline(always)]
     pub(crate) fn is_ready(&self, note: &Note<T>) -> bool {
         let Some(search) = note.search() else { return true };
@@ -181,7 +182,7 @@ impl<T: Tuple> State<T> {
         found.is_some()
     }
 
-    /// The oldest tuple that matches: its number, its first field, and where it is in its bucket.
+    /// The oldest tuple that matches: its number, its first field, and its index in its bucket.
     fn find_anywhere(&self, wanted: &T::Wanted) -> Option<(u64, &T::First, usize)> {
         let found = self.buckets.iter().filter_map(|(first, bucket)| {
             let at = bucket.find(wanted)?;
@@ -307,7 +308,7 @@ fn serve<T: Tuple>(
             (None, Some(there)) => (&mut open.takers, there),
             (Some(here), _) => (&mut bucket.takers, here),
         };
-        // One that has lost elsewhere is out of the queue now.
+        // A taker whose choice has committed elsewhere is out of the queue now.
         takers.give_where(
             wakes,
             |note| note.has(ticket),

@@ -34,7 +34,7 @@ impl Access {
         Self { name: Arc::new(name), routers: Vec::new() }
     }
 
-    /// A peer with this common name is a router, and may forward everything of the job.
+    /// Lets a peer with this common name forward everything of the job, as a router.
     #[must_use]
     pub fn router(mut self, name: impl Into<String>) -> Self {
         self.routers.push(name.into());

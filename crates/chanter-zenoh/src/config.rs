@@ -34,7 +34,7 @@ pub struct Config {
     pub job: String,
     /// This process's number.
     pub number: u32,
-    /// How many processes there are.
+    /// Number of processes of the job.
     pub count: u32,
     /// Further settings of Zenoh, which the engine does not make: for example the mode, or those of a router. Its
     /// identity is drawn at each start.
@@ -51,9 +51,9 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Access control.
     pub access: Option<Access>,
-    /// In which time all processes must be there. 60 seconds by default.
+    /// Time within which all processes must be there. 60 seconds by default.
     pub start: Duration,
-    /// How often a process says that it lives. 200 ms by default.
+    /// Interval between two heartbeats of a process. 200 ms by default.
     pub heartbeat: Duration,
     /// Missed heartbeats after which a peer is suspect. 5 by default.
     pub suspect_after: u32,

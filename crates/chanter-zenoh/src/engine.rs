@@ -14,14 +14,14 @@ use crate::frames::Frames;
 use crate::meet;
 use crate::pieces::Pieces;
 
-/// An engine that carries messages by Zenoh. Dropped, the process leaves at once ([`Leave::Now`]).
+/// An engine that carries messages by Zenoh. When it is dropped, the process leaves at once ([`Leave::Now`]).
 ///
 /// | limit | of | what happens there |
 /// |---|---|---|
 /// | 16 MiB | a body ([`Caps::eager`]); above 8 KB it goes in pieces | [`Full`] |
 /// | [`Pace::window`](chanter_cluster::engine::Pace) | frames of 8 KB on their way in each lane to each peer (128) | [`Full`] |
 /// | 512 | frames of each lane of a peer that wait for a poll | they are dropped, and sent again |
-/// | 16 MiB | what has come of a body that is not whole, in each lane of a peer | the peer is given up |
+/// | 16 MiB | the part that has come of a body that is not whole, in each lane of a peer | the peer is given up |
 pub struct Zenoh {
     engine: Pieces<Reliable<Frames>>,
 }
@@ -33,7 +33,7 @@ impl Zenoh {
     /// Zenoh's threads put messages that come into a mailbox, and notify; they run nothing else of this process. The
     /// engine's threads, which send heartbeats, belong to the machine on which this is called.
     ///
-    /// Dropped before it is ready, the session is closed.
+    /// If the future is dropped before it is ready, the session is closed.
     ///
     /// # Errors
     /// [`StartError`].
@@ -46,7 +46,7 @@ impl Zenoh {
         Ok(Self { engine: Pieces::over(Reliable::over(frames, pace)) })
     }
 
-    /// The process's session is closed without a word: for the others it is as if it had been killed. For tests.
+    /// Closes the process's session without a goodbye, as if the process had been killed. This is for tests.
     pub fn kill(&self) {
         self.engine.engine().engine().kill();
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use chanter_cluster::engine::ProcessId;
 
-/// Why a process is not part of its job.
+/// The reason why a process is not part of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {

@@ -1,4 +1,4 @@
-//! The engine that Zenoh makes by itself: frames that may be lost when there are too many, and come in whatever order.
+//! The engine that Zenoh makes by itself. Its frames may be lost when there are too many, and come in any order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,11 +22,11 @@ use crate::mailbox::{Happening, Mailbox};
 /// The longest body of a frame, in bytes. With its header and the bytes that a link adds it is below the batches in
 /// which Zenoh sends.
 pub(crate) const EAGER: usize = 8 * 1024;
-/// The longest frame that a link makes of it.
+/// The longest frame that a link makes of such a body.
 pub(crate) const LONGEST: usize = LENGTH + EAGER + 64;
 
-/// Frames over Zenoh: put with [`CongestionControl::Drop`], so nobody waits for a peer that takes nothing, and a frame may be
-/// lost at any time.
+/// Frames over Zenoh. They are put with [`CongestionControl::Drop`], so no thread waits for a peer that takes nothing,
+/// and a frame may be lost at any time.
 pub(crate) struct Frames {
     shared: Arc<Shared>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     /// Liveliness token of this process; dropped when it leaves.
     tokens: Mutex<Vec<LivelinessToken>>,
     is_leaving: AtomicBool,
-    /// It has left, and Zenoh has nothing more to do for it.
+    /// Whether this process has left, and Zenoh has nothing more to do for it.
     has_left: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
 pub(crate) struct Remote {
     pub(crate) once: Once,
     lanes: [Publisher<'static>; 3],
-    /// Heartbeats of this process since something came from that one.
+    /// Number of heartbeats of this process since something came from the other one.
     pub(crate) silence: Arc<AtomicU32>,
 }
 
@@ -63,7 +63,7 @@ fn priority(lane: Lane) -> Priority {
 }
 
 impl Remote {
-    /// Declares the publications to that process to Zenoh.
+    /// Declares to Zenoh the publications for the process `to`.
     pub(crate) fn declare(
         session: &zenoh::Session,
         job: &str,
@@ -102,12 +102,12 @@ impl Shared {
         }
     }
 
-    /// Whether that is a token of a process of the job.
+    /// Whether `token` is one of a process of the job.
     pub(crate) fn knows(&self, token: Token) -> bool {
         self.peers.get(&token.peer).is_some_and(|peer| peer.once == token.once)
     }
 
-    /// Zenoh's events of a process's token: `is_there`, or not any more.
+    /// Handles a change of a process's token: `is_there`, or not any more.
     pub(crate) fn heard(&self, token: Token, is_there: bool) {
         let of = (token.peer, token.once);
         if !self.knows(token) {
@@ -125,7 +125,7 @@ impl Shared {
         self.has_left.load(Ordering::Acquire) || self.mailbox.count_gone() == self.peers.len()
     }
 
-    /// Says good-bye, then closes the session, on an OS thread of its own: Zenoh may wait for a peer's socket.
+    /// Says goodbye, then closes the session, on an OS thread of its own: Zenoh may wait for a peer's socket.
     fn leave(self: &Arc<Self>, how: Leave) {
         // ORDER: Relaxed: one caller finds `false`, and the functions that it calls publish its work.
         if self.is_leaving.swap(true, Ordering::Relaxed) {
@@ -164,7 +164,7 @@ impl Frames {
         Self { shared }
     }
 
-    /// The session is closed without a word: as if the process had been killed.
+    /// Closes the session without a goodbye, as if the process had been killed.
     pub(crate) fn kill(&self) {
         // ORDER: Relaxed, as in `leave`.
         self.shared.is_leaving.store(true, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl Engine for Frames {
                     sink.arrived(from, lane, frame);
                 }
                 Happening::ProcessId(peer, change) if is_ours(&peer) => sink.peer(peer, change),
-                // Of another job, or no frame at all.
+                // A frame of another job, or no frame at all.
                 Happening::Frame(..) | Happening::ProcessId(..) => continue,
             }
             polled = Polled::Some;

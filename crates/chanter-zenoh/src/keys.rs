@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A process draws `ONCE` when it starts. A frame for a process of the same number in an earlier job of the same name
-//! reaches nobody (D5).
+//! reaches nobody (law D5 of `chanter_cluster`).
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ pub(crate) enum Says {
     Left,
 }
 
-/// A token, as its key says it.
+/// A token: the content of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) peer: ProcessId,
@@ -62,7 +62,7 @@ pub(crate) fn root(job: &str) -> String {
     format!("chanter/{job}")
 }
 
-/// Whether a job may be called so: its name is a part of key expressions.
+/// Whether `job` may be the name of a job: names are parts of key expressions.
 pub(crate) fn is_job(job: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=64).contains(&job.len()) && job.bytes().all(is_plain)
@@ -99,7 +99,7 @@ pub(crate) fn all_tokens(job: &str) -> String {
     format!("{}/t/*/*/*", root(job))
 }
 
-/// Sender and lane of a frame. The key has matched [`frames_to`]; it comes from another process still.
+/// Sender and lane of a frame. The key has matched [`frames_to`], but another process has written it.
 pub(crate) fn sender_of_frame(key: &str) -> Option<(ProcessId, Once, Lane)> {
     let mut parts = key.rsplit('/');
     let lane = match parts.next()? {

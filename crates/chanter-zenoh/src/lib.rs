@@ -30,36 +30,36 @@
 //! $ CHANTER_ZENOH_NUMBER=1 target/release/examples/zenoh_hello
 //! ```
 //!
-//!  # Layers
+//! # Layers
 //!
 //! | layer | gives |
 //! |---|---|
-//! | pieces | bodies up to 16 MiB, of which each is pieces of 8 KB |
+//! | pieces | bodies of up to 16 MiB, each in pieces of 8 KB |
 //! | [`Reliable`](chanter_cluster::engine::Reliable) | numbers, acknowledgements, resends, a window for each lane of each peer |
 //! | frames | what Zenoh puts and its subscribers get: any may be lost |
 //! | Zenoh | sessions, discovery, routing, liveliness tokens, TLS, access control |
 //!
 //! Zenoh puts a frame at once or drops it ([`CongestionControl::Drop`](zenoh::qos::CongestionControl), without
-//! waiting). Otherwise a publisher that waits for a peer that takes nothing would wait for all others, too. No
-//! accepted frame is lost by that: its link sends it again. A link has a window, which a peer that takes nothing does
-//! not open. So further frames to that peer are refused, and cost others nothing.
+//! waiting). If it waited, one peer that takes nothing would hold up the frames to all others. No accepted frame is
+//! lost by that: its link sends it again. A link has a window, which a peer that takes nothing does not open. So
+//! further frames to that peer are refused, and cost others nothing.
 //!
-//!  # Deaths
+//! # Deaths
 //!
-//! Three things say so, and the first one counts. One is a link's goodbye
+//! Three signs tell of the death of a process, and the first one that is seen counts. One is a link's goodbye
 //! ([`Why::Left`](chanter_cluster::engine::Why)). Another is the end of a process's liveliness token, milliseconds
 //! after its connections break ([`Why::Died`](chanter_cluster::engine::Why)). The third is silence, for a process
-//! that was stopped or cut off. Each process sends 5 heartbeats a second. A second without is
-//! [`Suspect`](chanter_cluster::engine::Change), and 30 are the end ([`Config`]). Zenoh's own lease is made as long,
-//! so that a process that was stopped for less goes on. Where connections break, a process may be given time to come
-//! back ([`Config::reconnect`]): messages to it are kept meanwhile, up to the windows.
+//! that was stopped or cut off. Each process sends 5 heartbeats a second. After a second without a heartbeat a
+//! process is [`Suspect`](chanter_cluster::engine::Change), and after 30 it counts as dead ([`Config`]). Zenoh's own
+//! lease is made as long, so that a process that was stopped for less goes on. Where connections break, a process may
+//! be given time to come back ([`Config::reconnect`]): messages to it are kept meanwhile, up to the windows.
 //!
 //! # Security
 //!
 //! [`Tls`] makes all connections mutual TLS. [`Access`] lets each certificate speak for one process. The sender of a
 //! frame is a part of its key expression. Zenoh's access control checks it against the certificate of the connection.
-//! Without them, any peer that reaches a process's port is of the job. Use that on networks that you trust. With TLS,
-//! tell Zenoh to use one thread: see [`Tls`].
+//! Without them, any peer that reaches a process's port counts as a process of the job. Use that on networks that you
+//! trust. With TLS, tell Zenoh to use one thread: see [`Tls`].
 //!
 //! # This crate is a workspace of its own
 //!

@@ -5,8 +5,8 @@
 //! * INV-MAIL-2: while the mailbox is not empty, the poller has been notified since it last saw it empty, or has not
 //!   seen it empty yet. A frame notifies after it has come into an empty mailbox, and the poller looks under the
 //!   lock.
-//! * INV-MAIL-3: each lane of each peer holds at most [`MOST`] frames; more are dropped, as the engine may: a link, which
-//!   keeps to its window, sends them again. After its end nothing is put there for a peer.
+//! * INV-MAIL-3: each lane of each peer holds at most [`MOST`] frames. Further ones are dropped, as an engine may do:
+//!   the link sends them again, and keeps to its window. After the end of a peer nothing is put there for it.
 //! * INV-MAIL-4: once the processes of the job are known, nothing is kept of others; before, at most [`STRANGERS`] frames in all.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,11 +17,11 @@ use chanter_cluster::engine::{Change, Lane, Notifier, ProcessId};
 
 use crate::keys::Once;
 
-/// Frames of a lane of a peer that may wait for a poll: more than a link has on its way, including those that it
-/// sends again.
+/// Largest number of frames of a lane of a peer that wait for a poll. A link has fewer on their way, including those
+/// that it sends again.
 pub(crate) const MOST: u16 = 512;
 
-/// Frames that are kept before the processes of the job are known.
+/// Largest number of frames that are kept before the processes of the job are known.
 const STRANGERS: usize = 4096;
 
 /// Item that a poll hands over.
@@ -46,7 +46,7 @@ struct Inside {
     known: Option<BTreeMap<ProcessId, Once>>,
     /// Peers that have gone: nothing comes from them any more.
     gone: Vec<ProcessId>,
-    /// Nothing is taken in any more.
+    /// Whether nothing is taken in any more.
     is_closed: bool,
 }
 
@@ -75,7 +75,7 @@ impl Mailbox {
         }
     }
 
-    /// A frame has come. Dropped, if there are too many of its sender.
+    /// Puts a frame that has come. It is dropped if too many of its sender are there.
     pub(crate) fn put_frame(&self, from: (ProcessId, Once), lane: Lane, frame: Vec<u8>) {
         let is_first = {
             let mut inside = self.lock();
@@ -98,7 +98,7 @@ impl Mailbox {
         }
     }
 
-    /// Something is known of a peer. Its end once: nothing more is put there for it.
+    /// Puts a change of a peer. The end of a peer is put once: nothing more is put there for it.
     pub(crate) fn put_change(&self, (peer, once): (ProcessId, Once), change: Change) {
         {
             let mut inside = self.lock();
@@ -150,7 +150,7 @@ impl Mailbox {
         self.lock().gone.len()
     }
 
-    /// The first thing that has come, and its sender's draw.
+    /// Takes the first thing that has come, with the number that its sender has drawn.
     pub(crate) fn take(&self) -> Option<(Once, Happening)> {
         let mut inside = self.lock();
         let first = inside.queue.pop_front();

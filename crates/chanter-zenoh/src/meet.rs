@@ -26,7 +26,7 @@ use crate::mailbox::Mailbox;
 /// News of a token: it is there, or not any more.
 type Heard = (Token, bool);
 
-/// How long each of the other processes has been silent, as far as something was heard of it.
+/// Number of intervals for which each other process has been silent, once something was heard of it.
 type Silences = Arc<Mutex<BTreeMap<(ProcessId, Once), Arc<AtomicU32>>>>;
 
 /// Zenoh says no: why, in its words.
@@ -70,7 +70,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     });
     let shared = declaring.join().await.map_err(|error| StartError::Zenoh(error.to_string()))??;
     debug_assert_eq!(shared.peers.len(), count);
-    // Later news is in the mailbox of tokens still.
+    // Later news is still in the mailbox of tokens.
     drop(ThreadBuilder::new().name("zenoh tokens").spawn(listen(Arc::downgrade(&shared), heard, reconnect)));
     let beating = Arc::downgrade(&shared);
     drop(ThreadBuilder::new().name("zenoh beats").spawn(async move {
@@ -225,7 +225,7 @@ struct Hearing {
     suspect_after: u32,
 }
 
-/// Most processes that may be heard of; others are none of the job.
+/// Largest number of processes that may be heard of; others are none of the job.
 const MOST: usize = 2 * chanter_cluster::launcher::MOST as usize;
 
 impl Hearing {
@@ -244,7 +244,7 @@ impl Hearing {
     }
 }
 
-/// Most processes of the same number that are told apart; one is wanted.
+/// Largest number of processes of the same number that are told apart; there should be one.
 const NAMESAKES: usize = 16;
 
 /// The known processes of the job, before all are known.

@@ -33,13 +33,13 @@ const POLLS: u32 = 64;
 pub(crate) struct Pieces<E> {
     engine: E,
     peers: BTreeMap<ProcessId, [Mutex<Outgoing>; 3]>,
-    /// How many lanes hold a frame.
+    /// Number of lanes that hold a frame.
     held: AtomicUsize,
     /// The bodies that are not whole yet. Held by the poller.
     coming: Mutex<BTreeMap<(ProcessId, u8), Vec<u8>>>,
     notifier: OnceLock<Notifier>,
     is_leaving: AtomicBool,
-    /// The engine below has been told to leave.
+    /// Whether the engine below has been told to leave.
     has_left: AtomicBool,
 }
 
@@ -118,7 +118,7 @@ impl<E: Engine> Pieces<E> {
         }
     }
 
-    /// The engine below may take more.
+    /// Sends waiting pieces, as the engine below may take more.
     fn flush_all(&self) {
         // ORDER: Acquire: as in `flush`. A sender that makes it more than 0 flushes first, and is notified.
         if self.held.load(Ordering::Acquire) == 0 {
@@ -151,7 +151,7 @@ struct Gather<'a, E> {
     engine: &'a E,
     coming: &'a mut BTreeMap<(ProcessId, u8), Vec<u8>>,
     sink: &'a mut dyn Sink,
-    /// How often it was told something.
+    /// Number of times that it was told something.
     told: u32,
 }
 

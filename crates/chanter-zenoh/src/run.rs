@@ -16,18 +16,18 @@ use crate::error::StartError;
 /// Nothing has run: see [`StartError`].
 ///
 /// # Panics
-/// As `main`.
+/// If `main` panics.
 pub fn run<T>(main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     run_on(Machine::builder(), main)
 }
 
-/// As [`run`], on a machine of one's own.
+/// Like [`run`], on a machine of one's own.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 ///
 /// # Panics
-/// As [`run`].
+/// In the cases of [`run`].
 pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let config = Config::from_env()?;
     let machine = builder.build().map_err(|error| StartError::Machine(error.to_string()))?;

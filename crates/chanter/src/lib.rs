@@ -1,8 +1,7 @@
 //! Featherweight threads that talk to each other.
 //!
-//! Chanter gives you *threads* that cost a call until they block, *events*
-//! (first-class synchronous operations, as in Concurrent ML), and *policies*
-//! (schedulers that you write).
+//! Chanter gives you *threads* that cost a few calls until they block, *events* (first-class synchronous operations, as
+//! in Concurrent ML), and *policies* (schedulers that you write).
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,11 +21,10 @@
 //! }
 //! ```
 //!
-//! * Every blocking operation is an [`Event`]: await it, on any executor, or compose it with
-//!   [`choose`], [`wrap`](Event::wrap), [`guard`] and [`with_nack`]. Losing events are told, and no
-//!   message is lost.
-//! * [`spawn`] makes a *host*, which the [`policy`] schedules. [`spawn_parasite`] makes a
-//!   *parasite*, which runs at once, in place, and becomes an object only if it blocks.
+//! * Every blocking operation is an [`Event`]: await it, on any executor, or compose it with [`choose`],
+//!   [`wrap`](Event::wrap), [`guard`] and [`with_nack`]. Events that are not chosen are told, and no message is lost.
+//! * [`spawn`] makes a *host*, which the [`policy`] schedules. [`spawn_parasite`] makes a *parasite*, which runs at
+//!   once, in place. The scheduler learns of it only if it blocks.
 //! * A [`Machine`] has virtual processors. Each sleeps in its own poller, so I/O and time ([`io`],
 //!   [`after`]) wake only the processor that waits for them.
 
@@ -40,13 +38,12 @@
 //! | `tokio` | [`bridge::tokio`]: futures that need a Tokio runtime, as events and on Chanter's threads | no |
 //! | `tracing` | a span of `tracing` for each thread, entered at each poll | no |
 //!
-//! With `tracing`, a thread's span is named `thread`, with the target `chanter::thread` and the
-//! level `INFO`. Its parent is the span that is current at the spawn. Its fields are `kind`, `name`
-//! (or the function in which the body was written), `id` (with [`genealogy`](Builder::genealogy)),
-//! and `site`. The span is entered while the thread is polled, attached parasites included, and
-//! while its future is dropped. It closes when the thread is determined. A span that no subscriber
-//! wants costs 14 instructions for a parasite that does not block, and 39 for a spawned and joined
-//! host.
+//! With `tracing`, a thread's span is named `thread`, with the target `chanter::thread` and the level `INFO`. Its
+//! parent is the span that is current at the spawn. Its fields are `kind`, `name` (or the function in which the body
+//! was written), `id` (with [`genealogy`](Builder::genealogy)), and `site`. The span is entered while the thread is
+//! polled, attached parasites included, and while its future is dropped. It closes when the thread is determined. A
+//! span without a subscriber costs 14 instructions for a parasite that does not block, and 39 for a host that is
+//! spawned and joined.
 //!
 //! Link-time optimisation is not needed. It gains a few percent where threads are tiny.
 
@@ -92,8 +89,8 @@ pub mod event {
     //!
     //! * when an event is not chosen: [`on_abort`](Event::on_abort);
     //! * over many events, again and again: [`ChoiceSet`];
-    //! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
-    //!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
+    //! * which of several events is chosen: [`choose_biased`], [`Ageing`], [`choose_earliest`], [`by`](Event::by) a
+    //!   deadline, [`optional`], [`select!`](crate::select);
     //! * all of several, or the first few: [`gather`], [`gather_k`];
     //! * two results, now and later: [`AsyncEvent`];
     //! * futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`];

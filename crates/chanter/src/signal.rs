@@ -1,9 +1,8 @@
 //! Signals as events (Unix).
 //!
 //! One OS thread of the process, started when first needed, waits for signals and tells all
-//! listeners. So signals can be awaited on every machine and executor, and on OS threads. Once
-//! somebody has listened for a signal, its default action is not taken any more while the process
-//! lives.
+//! listeners. So signals can be awaited on every machine and executor, and on OS threads. Once a program has listened
+//! for a signal, the default action of that signal is not taken any more while the process lives.
 //!
 //! A child of `fork` that does not `exec` has no such OS thread: there [`listen`] is an error, and
 //! [`Signal::recv`] panics. (A signal to the child may be heard in the parent, since both share the

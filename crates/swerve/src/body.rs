@@ -22,9 +22,9 @@ pub(crate) enum Content {
     Whole(Bytes),
     /// Chunks from a file processor, `left` bytes in all; it blocks until each is taken.
     Chunks {
-        /// Where they come from.
+        /// The channel from which they come.
         chunks: Receiver<io::Result<Bytes>>,
-        /// How many bytes are still to come.
+        /// Number of bytes that are still to come.
         left: u64,
         /// That of the processor: a connection that is stalled gives it up.
         turn: Turn,
@@ -46,7 +46,7 @@ impl Exchange {
         Exchange { meter, record }
     }
 
-    /// The status is decided.
+    /// Notes the status, which is decided now.
     pub(crate) fn answer_with(&mut self, status: u16) {
         if let Some(record) = &mut self.record {
             record.status = status;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// Sizes of buffers: for small files, and for chunks.
 const SIZES: [usize; 2] = [16 * 1024, 64 * 1024];
-/// How many of each size an OS thread keeps.
+/// Largest number of buffers of each size that an OS thread keeps.
 const KEPT: usize = 16;
 
 thread_local! {

@@ -9,7 +9,7 @@ const MONTHS: [&str; 12] =
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Moment {
     year: i64,
-    /// From 1.
+    /// Month of the year, from 1.
     month: u32,
     day: u32,
     hour: u32,

@@ -11,8 +11,9 @@ use chanter::prelude::{spawn, spawn_parasite};
 
 use crate::errors::ErrorLog;
 
-/// How the parts of the server talk, and what those run on that are started and not waited for. The
-/// first three are those in which the paper measures its Swerve (section 6.4); the last has its parasites to the letter.
+/// The way in which the parts of the server talk, and the threads for operations that are started and not waited for.
+/// The paper measures its Swerve in the first three (section 6.4). The last one has the paper's parasites to the
+/// letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// As in Parallel CML: a sender waits until its message is received. A file processor hands over the head of its
@@ -23,13 +24,13 @@ pub enum Mode {
     /// own from the start, queued and scheduled. An answer that is ready is left for the connection to
     /// find, small files and all.
     Hosts,
-    /// As before, but they are parasites: each is a call on its starter's stack, and becomes a thread only if it
+    /// Like `Hosts`, but they are parasites: each is a call on its starter's stack, and becomes a thread only if it
     /// blocks.
     #[default]
     Parasites,
-    /// As `Parasites`, but a message is never left in a channel. A parasite of its own sends each answer and each log
-    /// record, and blocks until it is received (section 2.3 of the paper). It is slower than
-    /// `Parasites`, and there to be measured.
+    /// Like `Parasites`, but a message is never left in a channel. A parasite of its own sends each answer and each log
+    /// record, and blocks until it is received (section 2.3 of the paper). It is slower than `Parasites`, and there to
+    /// be measured.
     PaperParasites,
 }
 
@@ -56,16 +57,16 @@ impl Mode {
     }
 }
 
-/// Where the lines of the access log go.
+/// The place of the lines of the access log.
 #[derive(Default)]
 pub enum AccessLog {
     /// Nowhere.
     #[default]
     Off,
-    /// To the standard output.
+    /// The standard output.
     Stdout,
-    /// To a writer, on an OS thread of its own: it may block as it likes. Bytes that it fails to write come again,
-    /// from the first one that it did not take.
+    /// A writer, which an OS thread of its own calls: it may block as it likes. Bytes that it fails to write come
+    /// again, from the first one that it did not take.
     To(Box<dyn Write + Send>),
 }
 
@@ -79,34 +80,35 @@ impl fmt::Debug for AccessLog {
     }
 }
 
-/// How to serve a directory. [`Config::new`] has sensible values for all but the first two.
+/// The settings of a server. [`Config::new`] has sensible values for all but the first two.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// The directory to serve. Nothing outside it is, unless [`follow_links`](Self::follow_links) says so.
     pub directory: PathBuf,
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen at; port 0 takes a free one.
     pub addr: SocketAddr,
-    /// How the parts talk, and what the asynchronous ones run on.
+    /// The way in which the parts talk, and the threads on which the asynchronous ones run.
     pub mode: Mode,
-    /// How long a connection may stay without a request. Before the first one it may stay for `head_timeout`, if
-    /// that is longer. Zero: a connection is closed after its first answer, which says so.
+    /// Time that a connection may stay without a request. Before the first one it may stay for `head_timeout`, if that
+    /// is longer. Zero: a connection is closed after its first answer, which says so.
     pub keep_alive: Duration,
-    /// How long the head of a request may take from its first byte to its last.
+    /// Time that the head of a request may take from its first byte to its last.
     pub head_timeout: Duration,
-    /// How long a client may take none of the bytes that wait for it.
+    /// Time during which a client may take none of the bytes that wait for it.
     pub stall_timeout: Duration,
-    /// How long requests in flight may go on after the order to stop.
+    /// Time that requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once, one at least. In a full server a newcomer takes the place of the connection
-    /// that has been idle for longest. If none is idle, the newcomer waits, and others wait in the kernel's queue.
+    /// Largest number of connections that are held at once, one at least. In a full server a newcomer takes the place
+    /// of the connection that has been idle for longest. If none is idle, the newcomer waits, and others wait in the
+    /// kernel's queue.
     pub max_connections: usize,
-    /// How many bytes of small files to keep in memory, at most. 0: none is kept.
+    /// Largest number of bytes of small files that are kept in memory. 0: none is kept.
     pub kept_bytes: u64,
-    /// How long a kept file answers requests after a look that found it unchanged; the next request looks again. 0: each
-    /// request looks. (A change that does not show, through a shared mapping, is seen within a second.)
+    /// Time that a kept file answers requests after a look that found it unchanged; the next request looks again. 0:
+    /// each request looks. (A change that does not show, through a shared mapping, is seen within a second.)
     pub kept_for: Duration,
-    /// How long a call may wait for the disk, or for the server of a mounted file system. Then the request is given
+    /// Time that a call may wait for the disk, or for the server of a mounted file system. Then the request is given
     /// up: 504, or 503 if the queue was so long that the call was not begun.
     pub disk_timeout: Duration,
     /// Whether names that begin with a dot are served and listed, and what is below them. `.well-known` at the
@@ -115,9 +117,9 @@ pub struct Config {
     /// Whether symbolic links that lead out of the directory are followed: then what they lead to is served and listed,
     /// and links there are followed as well. Without it, such links are 403. Links that stay inside always are followed.
     pub follow_links: bool,
-    /// Where the access log goes.
+    /// The access log.
     pub log: AccessLog,
-    /// Where errors are told. `None`: to the standard error.
+    /// The log of errors. `None`: they go to the standard error.
     pub errors: Option<ErrorLog>,
 }
 

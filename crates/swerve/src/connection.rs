@@ -21,17 +21,17 @@ use crate::service::Service;
 use crate::stop::Stop;
 use crate::wire::{Wire, last_word, linger, read_available};
 
-/// Most bytes of a request's head; more is 431. It bounds what hyper buffers for an answer, too.
+/// Largest number of bytes of a request's head; more is 431. It bounds what hyper buffers for an answer, too.
 const MOST_HEAD: usize = 32 * 1024;
 
-/// For a client that began a request and did not end it.
+/// The answer to a client that began a request and did not end it.
 const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 20\r\n\r\n408 Request Timeout\n";
 
-/// How long a connection that has said nothing yet is not called idle: it has just been made in order to ask.
+/// Time for which a connection that has said nothing yet is not called idle: it has just been made in order to ask.
 const NEW: Duration = Duration::from_secs(1);
 
-/// When our own work has to be done there is no deadline; the alarm is only looked at again.
+/// Interval of the alarm while our own work has to be done, which has no deadline.
 const NO_HURRY: Duration = Duration::from_secs(3600);
 
 /// State that all connections share.

@@ -44,9 +44,9 @@ const ELSEWHERE: usize = 64;
 const DETAILS: usize = 16;
 /// For each file there.
 const ON_A_FILE: usize = 2;
-/// How many files of a place may wait to be closed before no more of its files are opened.
+/// Number of files of a place that may wait to be closed. Beyond it no more of its files are opened.
 const MOST_UNCLOSED: usize = 256;
-/// How long a thread without work stays.
+/// Time that a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A handle on the disk threads. They start when there is work, and end when there has been none for a while.
@@ -85,12 +85,12 @@ struct Beyond {
 #[derive(Default)]
 struct Unclosed {
     files: Vec<File>,
-    /// Those on the list, and the one that is being closed.
+    /// Number of files on the list, with the one that is being closed.
     count: usize,
     has_thread: bool,
 }
 
-/// Why a call gave no answer.
+/// The reason why a call gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// It was not begun: there was no thread for it in time.
@@ -151,7 +151,7 @@ impl Disk {
         lock(details).get(way_out, || self.shared.place_beyond(for_details))
     }
 
-    /// How long a call may wait for a thread, and how long it may take then.
+    /// Time that a call may wait for a thread, and time that it may take then.
     pub(crate) fn patience(&self) -> Duration {
         self.shared.patience
     }
@@ -305,7 +305,7 @@ async fn permit(of: Arc<Semaphore>, deadline: Instant) -> Result<OwnedPermit, Un
 /// State shared by all holders of the same path, for as long as any of them has it.
 struct Named<T> {
     by_path: HashMap<PathBuf, Weak<T>>,
-    /// At this length those that nobody has are thrown out.
+    /// Length at which the entries that nobody holds are removed.
     full: usize,
 }
 

@@ -13,7 +13,7 @@ use chanter::prelude::*;
 /// Lines on their way to the writer; more are lost, and counted.
 const QUEUE: usize = 256;
 
-/// Where to tell of errors. Cheap to clone; every clone writes to the same place.
+/// The log of errors. Cheap to clone; every clone writes to the same place.
 ///
 /// To tell an error neither blocks nor fails. When the place takes no lines (a pipe that nobody reads, a full disk),
 /// those that find no room are lost. Their number is told when it takes lines again.
@@ -96,7 +96,7 @@ impl ErrorLog {
 /// The body of the OS thread.
 struct Writer {
     sink: Box<dyn Write + Send>,
-    /// A line was begun and could not be ended.
+    /// Whether a line was begun and could not be ended.
     torn: bool,
     lost: Arc<AtomicU64>,
 }
@@ -187,7 +187,7 @@ mod tests {
         let (allow, allowed) = mpsc::channel();
         let (taken, took) = mpsc::channel();
         let errors = ErrorLog::to(Box::new(Sink { allowed, taken })).unwrap();
-        // Nobody reads: this returns all the same.
+        // Nobody reads: this returns nevertheless.
         let many = 10 * QUEUE;
         (0..many).for_each(|i| errors.tell(i));
         errors.flush(Duration::ZERO);

@@ -20,14 +20,14 @@ pub(crate) const NAME: HeaderValue = HeaderValue::from_static("swerve");
 pub(crate) struct Facts {
     pub(crate) len: u64,
     pub(crate) validators: Validators,
-    /// Of the answer that has the whole file.
+    /// Headers of the answer that has the whole file.
     pub(crate) headers: HeaderMap,
     pub(crate) media: Media,
 }
 
 impl Facts {
-    /// Of this version of a file of this name, at `now`. Of text no charset is announced before it is known:
-    /// see [`Facts::is_utf8`].
+    /// Makes the facts of this version of a file of this name, at `now`. For text, no charset is announced before it
+    /// is known: see [`Facts::is_utf8`].
     pub(crate) fn new(name: &Path, identity: &Identity, now: SystemTime) -> Facts {
         let len = identity.len;
         let validators = Validators::new(identity);
@@ -48,7 +48,7 @@ impl Facts {
         Facts { len, validators, headers, media }
     }
 
-    /// The text has been found to be UTF-8.
+    /// Notes that the text has been found to be UTF-8.
     pub(crate) fn is_utf8(&mut self) {
         self.headers.insert(CONTENT_TYPE, self.media.content_type(true));
     }
@@ -65,5 +65,5 @@ impl Facts {
     }
 }
 
-/// As many as a file's answer has.
+/// Largest number of headers of a file's answer.
 const MOST_HEADERS: usize = 8;

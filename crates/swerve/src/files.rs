@@ -41,13 +41,14 @@ use crate::range::{self, Ranged};
 use crate::target::{BadTarget, Target};
 use crate::tree::{Refusal, Tree};
 
-/// How much of a file is in memory at a time, for each request.
+/// Number of bytes of a file that are in memory at a time, for each request.
 const CHUNK: usize = 64 * 1024;
-/// How many listings are made at a time. One that its client does not take at once counts until it is taken.
+/// Largest number of listings that are made at a time. A listing that its client does not take at once counts until
+/// it is taken.
 const LISTINGS: usize = 128;
-/// How many versions of a file that shrinks while it is read are tried.
+/// Largest number of versions that are tried of a file that shrinks while it is read.
 const VERSIONS: usize = 4;
-/// How long each part of a listing waits for what another file system has to say of its entries.
+/// Time that each part of a listing waits for another file system's facts about its entries.
 const FOR_DETAILS: Duration = Duration::from_millis(500);
 
 /// The answer to a request, without what HTTP itself adds.
@@ -118,7 +119,7 @@ struct Rest {
     turn: Turn,
 }
 
-/// Where it comes from.
+/// The source of the content.
 enum Source {
     /// It is here, and no more than a chunk.
     Memory(Bytes),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a file must have been left alone to be called quiet. File systems have clocks of up to two
+/// Time without a change after which a file is called quiet. File systems have clocks of up to two
 /// seconds a tick, and a change within the tick of the one before has the same time.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 
@@ -14,7 +14,7 @@ pub(crate) struct Identity {
     pub(crate) len: u64,
     /// Seconds and nanoseconds: when its contents changed. Anybody who may write the file can set it.
     pub(crate) modified: (i64, i64),
-    /// When anything of it changed, its other time included: nobody can set it.
+    /// Time of the last change of anything of the file, its other time included. Nobody can set it.
     pub(crate) changed: (i64, i64),
 }
 
@@ -30,7 +30,7 @@ impl Identity {
         }
     }
 
-    /// When its contents changed; `None` before 1970.
+    /// Time of the last change of its contents; `None` before 1970.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         let seconds = u64::try_from(self.modified.0).ok()?;
         UNIX_EPOCH.checked_add(Duration::new(seconds, self.modified.1 as u32))

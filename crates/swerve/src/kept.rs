@@ -5,7 +5,7 @@
 //! kept bytes are the answer. They also answer the requests of a short while after it (`Config::kept_for`), since a
 //! look costs a quarter of a request. The look stays beneath the served directory (TREE-1), so a file that was moved
 //! out of it is not answered from memory. It also stays on the file system of the served directory. So only files of
-//! that one are kept, and only if its disk is this machine's (TREE-2).
+//! this file system are kept, and only if its disk is this machine's (TREE-2).
 //!
 //! A file is kept only if it had been left alone for a while when it was read: a change
 //! right afterwards might have the same time. So a kept file is as new as its entity tag, which is made of the same
@@ -26,7 +26,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::facts::Facts;
 use crate::identity::Identity;
 
-/// How long what was read is answered with before it is read again.
+/// Time that the content which was read answers requests. Then it is read again.
 const AGE: Duration = Duration::from_secs(1);
 /// Rough memory of a file beside its bytes and its name.
 const OVERHEAD: u64 = 1536;
@@ -37,17 +37,17 @@ const TYPICAL: u64 = 16 * 1024;
 pub(crate) struct KeptFiles {
     /// `None`: nothing is.
     files: Option<Cache<Box<[u8]>, Arc<Kept>, Weight>>,
-    /// How long a look at a file is good for.
+    /// Time that a look at a file is good for.
     good_for: Duration,
 }
 
-/// One of them.
+/// A kept file.
 pub(crate) struct Kept {
     identity: Identity,
-    /// Before it was read.
+    /// Time just before it was read.
     read: Instant,
-    /// When it was last found unchanged: nanoseconds after it was read. Alone and relaxed: nothing is read
-    /// by its leave but what was there before it was kept.
+    /// Time when it was last found unchanged, in nanoseconds after it was read. Relaxed accesses suffice: what is
+    /// read because of it was there before the file was kept.
     looked: AtomicU64,
     pub(crate) facts: Facts,
     pub(crate) bytes: Bytes,
@@ -63,7 +63,7 @@ impl Weighter<Box<[u8]>, Arc<Kept>> for Weight {
 }
 
 impl Kept {
-    /// How long ago it was read; `None` if that is too long.
+    /// Time since it was read; `None` if that is too long.
     fn age(&self, now: Instant) -> Option<Duration> {
         Some(now.saturating_duration_since(self.read)).filter(|age| *age < AGE)
     }

@@ -10,14 +10,14 @@ const RESERVED: u64 = 64;
 /// Limit of the system; see [`raise_descriptor_limit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
-    /// How many descriptors the process may hold now.
+    /// Number of descriptors that the process may hold now.
     pub allowed: u64,
-    /// How many it would take to hold the connections that were asked for.
+    /// Number of descriptors that the wanted connections would take.
     pub wanted: u64,
 }
 
 impl Descriptors {
-    /// How many connections can be held within the limit, at most `wish`, and one if any are wished for.
+    /// Number of connections that can be held within the limit: at most `wish`, and one if any are wished for.
     /// A quarter of the descriptors is left to the files that they ask for.
     pub fn connections(&self, wish: usize) -> usize {
         let room = self.allowed.saturating_sub(RESERVED) / 4 * 3;

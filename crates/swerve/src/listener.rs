@@ -10,14 +10,14 @@ use chanter::prelude::*;
 use crate::errors::ErrorLog;
 use crate::stop::Stop;
 
-/// How long to leave the kernel alone when it has no descriptor for a new connection.
+/// Pause after the kernel had no descriptor for a new connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How long until the error log is told again that the kernel has none.
+/// Time until the error log is told again that the kernel has no descriptor.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
 
-/// As many clients as may be in the kernel's queue at the order to stop, and one that was taken ahead. They
-/// have connected, and may have asked; those that come later may be turned away.
+/// Number of clients that may be in the kernel's queue at the order to stop, with one that was taken ahead. They have
+/// connected, and may have asked; clients that come later may be turned away.
 const QUEUE: usize = 4096 + 1;
 
 /// A connection on its way to the manager.
@@ -68,7 +68,7 @@ pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, sto
     }
 }
 
-/// The client left before it was let in; the next one may be better.
+/// Whether the error is one of a client that left before it was let in; the next one may be better.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

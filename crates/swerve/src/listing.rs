@@ -27,7 +27,7 @@ use crate::tree::{Entry, Refusal, Tree};
 const MOST_ROWS: usize = 50_000;
 /// A chunk of a page, in rows: some 50 kB of text.
 const ROWS: usize = 256;
-/// How many bytes of names are read from the directory at a time. For each such part the directory is read
+/// Number of bytes of names that are read from the directory at a time. For each such part the directory is read
 /// once from beginning to end.
 const NAMES: usize = 128 * 1024;
 
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// Where the directory lies.
+    /// Path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -150,7 +150,7 @@ impl Page {
         Ok(Part { rows, is_last })
     }
 
-    /// Those of a part that lie elsewhere; none if there are none. Their details come into the list.
+    /// The entries of a part that lie elsewhere, if there are any. Their details come into the list.
     pub(crate) fn details(&self, part: &Part) -> Option<(Details, Arc<Mutex<Vec<State>>>)> {
         let unseen = part.rows.iter().filter(|row| row.is_unseen());
         let paths: Vec<_> = unseen.map(|row| self.path.join(&row.entry.name)).collect();
@@ -274,8 +274,8 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Characters that order text, end lines, or are not there to see. Not the joiners (U+200C, U+200D), which
-/// names in some scripts need.
+/// Whether a character orders text, ends a line, or is not there to see. The joiners (U+200C, U+200D) do not count:
+/// names in some scripts need them.
 fn is_format(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

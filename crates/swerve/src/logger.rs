@@ -33,13 +33,13 @@ use crate::config::{AccessLog, Mode};
 use crate::errors::ErrorLog;
 use crate::record::{LineWriter, Record};
 
-/// How long the logger, full, waits for the scribe before the log counts as stuck.
+/// Time that a full logger waits for the scribe before the log counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Records on their way to the logger.
 const QUEUE: usize = 4 * 1024;
 /// Posts that may wait beyond that, while their connections go on.
 const MOST_WAITING: usize = 4 * 1024;
-/// How long the log may take to be written when everything else is over: without a line that is, and in all.
+/// Times for writing the log when all else is over: without a line that is written, and in all.
 const LAST_LINE: Duration = Duration::from_secs(2);
 const LAST_LINES: Duration = Duration::from_secs(10);
 /// Bytes of lines gathered while the scribe writes.
@@ -49,11 +49,11 @@ const BATCH: usize = 256 * 1024;
 const GATHER: Duration = Duration::from_millis(5);
 /// While the log is stuck: how long until the error log is told again how much is lost.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
-/// How long the scribe waits after a write that failed: the first time, and at most.
+/// Pauses of the scribe after a write that failed: the first one, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where to post records. Cheap to clone; the logger ends when the last one is dropped.
+/// The way to post records. Cheap to clone; the logger ends when the last one is dropped.
 #[derive(Clone)]
 pub(crate) struct Log {
     records: Sender<Box<Record>>,
@@ -165,7 +165,7 @@ struct Batch {
 /// Events that the logger waits for.
 enum Next {
     Record(Box<Record>),
-    /// No more records will come.
+    /// Whether no more records will come.
     End,
     /// The scribe has nothing to do.
     Idle(Sender<Batch>),
@@ -194,18 +194,18 @@ enum Phase {
 
 struct Logger {
     records: Receiver<Box<Record>>,
-    /// How the scribe asks for lines: it sends the channel on which it waits.
+    /// Requests of the scribe for lines: it sends the channel on which it waits.
     asks: Receiver<Sender<Batch>>,
     given_up: IVar<()>,
-    /// A sender of a record waits until it is received, so none is left for later.
+    /// Whether the sender of a record waits until it is received, so that none is left for later.
     each: bool,
     errors: ErrorLog,
     writer: LineWriter,
     batch: Batch,
     phase: Phase,
-    /// No more records will come.
+    /// Whether no more records will come.
     ended: bool,
-    /// The scribe has gone: whatever comes is lost.
+    /// Whether the scribe has gone: all that comes is lost then.
     alone: bool,
     /// Records lost since the log is stuck, and how many of them have been told of.
     lost: u64,

@@ -9,14 +9,14 @@ use crate::listener::Arrival;
 use crate::occupancy::{Ending, Note, Occupancy};
 use crate::server::Summary;
 
-/// How long cut connections may take to notice.
+/// Time that cut connections may take to notice.
 const CUT: Duration = Duration::from_secs(2);
 
 enum Happening {
     Arrived(Arrival),
     /// The listener has gone, and sends no more. Without an order to stop it has failed, and nobody new is served.
     NoMore,
-    /// Of a connection.
+    /// A note of a connection.
     Noted(Note),
     /// The order to stop.
     Ease,

@@ -1,6 +1,6 @@
 //! Content types, by the file's name, and the charset of text, by its bytes. A type that depended on the bytes could be
-//! wrong in ways that nobody foresees. A charset is another matter. The one that is announced overrides the one that the
-//! file names itself. So UTF-8 is announced of UTF-8, and nothing of anything else.
+//! wrong in ways that nobody foresees. A charset is another matter. The charset that is announced overrides the one
+//! that the file names itself. So it is announced only for text that is UTF-8.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,12 +14,13 @@ const TEXT: &str = "text/plain";
 pub(crate) struct Media {
     /// The media type, without parameters.
     name: &'static str,
-    /// The contents are compressed (`Content-Encoding: gzip`): the type is that of what comes out.
+    /// Whether the contents are compressed (`Content-Encoding: gzip`). The type is then that of the uncompressed
+    /// contents.
     pub(crate) is_gzip: bool,
 }
 
 impl Media {
-    /// Of a file of this name.
+    /// The media type of a file of this name.
     pub(crate) fn of(name: &Path) -> Media {
         let is_gzip = name.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svgz"));
         let guess = || mime_guess::from_path(name).first_raw().unwrap_or("application/octet-stream");
@@ -34,8 +35,8 @@ impl Media {
         is_text && !self.is_gzip
     }
 
-    /// The value of `Content-Type`. Without a charset, browsers go by what the file says of itself, or fall back to
-    /// one of the last century.
+    /// The value of `Content-Type`. Without a charset, browsers use the one that the file names itself, or an old
+    /// default.
     pub(crate) fn content_type(&self, is_utf8: bool) -> HeaderValue {
         let bare = HeaderValue::from_static(self.name);
         if !is_utf8 || !self.is_text() {
@@ -46,7 +47,8 @@ impl Media {
 }
 
 /// Whether text that begins with these bytes is UTF-8, as far as can be seen. The last letter may be cut off if
-/// `is_whole` is false. Escapes are of encodings that write their letters in ASCII (ISO 2022).
+/// `is_whole` is false. Text with escapes does not count as UTF-8: after an escape, encodings such as ISO 2022 write
+/// their letters in ASCII.
 pub(crate) fn is_utf8(beginning: &[u8], is_whole: bool) -> bool {
     const ESCAPE: u8 = 0x1b;
     let is_valid = match std::str::from_utf8(beginning) {
@@ -56,7 +58,7 @@ pub(crate) fn is_utf8(beginning: &[u8], is_whole: bool) -> bool {
     is_valid && !beginning.contains(&ESCAPE)
 }
 
-/// The types of what is asked for most, found without the table.
+/// The types of the most usual files, found without the table.
 fn usual(name: &Path) -> Option<&'static str> {
     Some(match name.extension()?.as_bytes() {
         b"html" => "text/html",
@@ -73,11 +75,12 @@ fn usual(name: &Path) -> Option<&'static str> {
     })
 }
 
-/// Text that the table of types does not know, or takes for something else. `.ts` is registered for MPEG transport
-/// streams, and used for TypeScript, which trees of files have more often. Players go by the playlist and by the
+/// Whether a file is text that the table of types does not know, or takes for something else. The extension `ts` is
+/// registered for MPEG transport streams, but trees of files have more TypeScript. Players look at the playlist and the
 /// bytes, and browsers show text.
 fn is_plain_text(name: &Path) -> bool {
-    /// In a tree of sources, without an extension or with a variant after a dash (`LICENSE-MIT`).
+    /// Names of text files in trees of sources. They have no extension, and may have a variant after a dash
+    /// (`LICENSE-MIT`).
     const NAMES: [&str; 18] = [
         "README",
         "LICENSE",
@@ -125,7 +128,7 @@ mod tests {
     fn the_usual_is_no_different() {
         for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
             let usual = content_type(Path::new(&format!("x.{extension}")));
-            // In capitals it is not looked for among the usual.
+            // An extension in capitals is not among the usual ones.
             assert_eq!(usual, content_type(Path::new(&format!("x.{}", extension.to_uppercase()))));
         }
     }

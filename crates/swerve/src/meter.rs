@@ -20,7 +20,7 @@ use crate::occupancy::Presence;
 use crate::pace::Turn;
 use crate::record::Record;
 
-/// How long each phase may last.
+/// Times that the phases may last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     keep_alive: Duration,
@@ -33,7 +33,7 @@ impl Patience {
         Patience { keep_alive: config.keep_alive, head: config.head_timeout, stall: config.stall_timeout }
     }
 
-    /// How long a connection may stay silent before its first byte. A client that connects means to ask.
+    /// Time that a connection may stay silent before its first byte. A client that connects means to ask.
     pub(crate) fn before_first_byte(&self) -> Duration {
         self.keep_alive.max(self.head)
     }
@@ -59,7 +59,7 @@ pub(crate) enum Overdue {
     Taking,
 }
 
-/// See the module.
+/// The meter of a connection.
 ///
 /// The thread of the connection runs the wire, the service, the bodies and itself. So nothing here is ever used by
 /// two at once. The atomics are there for `Sync`, and all relaxed.
@@ -69,22 +69,22 @@ pub(crate) struct Meter {
     /// Is told when the connection is idle.
     presence: Arc<Presence>,
     phase: AtomicU8,
-    /// How many phases there have been.
+    /// Number of phases that there have been.
     phases: AtomicU32,
-    /// The last bytes end no head: a request has been read in part, perhaps behind others.
+    /// Whether a request has been read in part, perhaps after others: the last bytes end no head.
     has_begun: AtomicBool,
     is_stalled: AtomicBool,
-    /// How many stalls have begun or ended.
+    /// Number of stalls that have begun or ended.
     stalls: AtomicU32,
     has_finished: AtomicBool,
-    /// Of the large file that is being sent.
+    /// Turn of the large file that is being sent.
     turn: Mutex<Option<Turn>>,
     /// Boxed, as an exchange without a log should not carry the room for one.
     finished: Mutex<VecDeque<Box<Record>>>,
 }
 
-/// The thread's own note of when it first saw the present phase, and the present stall. The clock is read
-/// once for all that happens in a turn.
+/// The thread's own note of the times at which it first saw the current phase, and the current stall. The clock is
+/// read once for all that happens in a turn.
 #[derive(Debug)]
 pub(crate) struct Watch {
     phases: u32,
@@ -125,7 +125,7 @@ impl Meter {
         count_one(&self.phases);
     }
 
-    /// The wire: bytes came, and end (or not) in the end of a head.
+    /// Called by the wire: bytes came. `ends_a_head` says whether they end with a head.
     pub(crate) fn heard(&self, ends_a_head: bool) {
         self.has_begun.store(!ends_a_head, Relaxed);
         if self.phase.load(Relaxed) == QUIET {
@@ -133,7 +133,7 @@ impl Meter {
         }
     }
 
-    /// The wire: bytes went, or (`false`) could not.
+    /// Called by the wire: bytes went, or (`false`) could not go.
     pub(crate) fn wrote(&self, progress: bool) {
         if progress != self.is_stalled.load(Relaxed) {
             return;
@@ -147,9 +147,9 @@ impl Meter {
         }
     }
 
-    /// The body: a large file is sent, in turns, or (`None`) no more.
+    /// Called by the body: a large file is sent, in turns, or (`None`) is not sent any more.
     pub(crate) fn sends(&self, turn: Option<Turn>) {
-        // The answer before this one may be stalled still.
+        // The answer before this one may still be stalled.
         if let Some(turn) = &turn
             && self.is_stalled.load(Relaxed)
         {
@@ -158,12 +158,12 @@ impl Meter {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// The service: a request has been read.
+    /// Called by the service: a request has been read.
     pub(crate) fn request(&self) {
         self.enter(ANSWERING);
     }
 
-    /// The body: the answer has been handed over, or given up.
+    /// Called by the body: the answer has been handed over, or given up.
     pub(crate) fn answered(&self, record: Option<Box<Record>>) {
         self.enter(if self.has_begun.load(Relaxed) { HEAD } else { QUIET });
         if let Some(record) = record {
@@ -172,12 +172,12 @@ impl Meter {
         }
     }
 
-    /// The thread: whether there are records of finished exchanges.
+    /// Whether there are records of finished exchanges. The connection's thread calls this.
     pub(crate) fn has_finished(&self) -> bool {
         self.has_finished.load(Relaxed)
     }
 
-    /// The thread: takes the record of the exchange that finished first.
+    /// Takes the record of the exchange that finished first. The connection's thread calls this.
     pub(crate) fn next_finished(&self) -> Option<Box<Record>> {
         if !self.has_finished() {
             return None;
@@ -188,14 +188,13 @@ impl Meter {
         record
     }
 
-    /// The thread: whether the client is owed nothing at the moment.
+    /// Whether the client is owed nothing at the moment. The connection's thread calls this.
     pub(crate) fn is_quiet(&self) -> bool {
         self.phase.load(Relaxed) == QUIET && !self.is_stalled.load(Relaxed)
     }
 
-    /// The thread: when patience ends if nothing happens, and what is then overdue. Tells the presence whether the
-    /// connection is idle. `None`: the turn
-    /// is ours.
+    /// The time at which patience ends if nothing happens, and what is then overdue. `None`: the turn is ours. The
+    /// connection's thread calls this. It also tells the presence whether the connection is idle.
     pub(crate) fn deadline(&self, watch: &mut Watch) -> Option<(Instant, Overdue)> {
         let (phases, stalls) = (self.phases.load(Relaxed), self.stalls.load(Relaxed));
         if (phases, stalls) != (watch.phases, watch.stalls) {

@@ -1,4 +1,5 @@
-//! The connections, and how long each has been without a request: a full server lets the longest idle one go.
+//! The connections, and the time that each has been without a request. A full server asks the one that has been idle
+//! for longest to leave.
 //!
 //! Invariant IDLE-1: while a newcomer waits and a connection is idle, somebody is asked to leave. The manager
 //! sets `is_wanted` first and looks at each [`Presence`] afterwards, under its lock. A connection that becomes idle
@@ -15,25 +16,25 @@ use std::time::Instant;
 
 use chanter::prelude::*;
 
-/// How many of the longest idle are remembered from one look at all connections.
+/// Number of the longest idle connections that are remembered from one look at all.
 const REMEMBERED: usize = 64;
 
 /// A message from a connection to the manager.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// This one has ended.
+    /// The connection with this number has ended.
     Ended(u64),
     /// A newcomer waits, and there is reason to look who is idle.
     Look,
 }
 
-/// One connection, as itself and the manager see it.
+/// A connection, as the manager and the connection itself see it.
 #[derive(Debug)]
 pub(crate) struct Presence {
     id: u64,
     /// `None`: it is not idle, or has been asked to leave.
     idle_since: Mutex<Option<Instant>>,
-    /// A newcomer waits.
+    /// Whether a newcomer waits.
     is_wanted: Arc<AtomicBool>,
     notes: Sender<Note>,
     ask: Sender<()>,
@@ -41,7 +42,7 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// The connection: it has been idle since then, or (`None`) no longer is.
+    /// Called by the connection: it has been idle since then, or (`None`) is not idle any more.
     pub(crate) fn set_idle(&self, since: Option<Instant>) {
         let mut idle_since = self.idle_since();
         *idle_since = since;
@@ -59,12 +60,12 @@ impl Presence {
         self.asked.recv().wrap(|_| ())
     }
 
-    /// The connection: it has been asked to leave and does not, as it has a request.
+    /// Called by the connection, which was asked to leave and does not, as it has a request.
     pub(crate) fn stays(&self) {
         self.note(Note::Look);
     }
 
-    /// The manager: asks it to leave.
+    /// Called by the manager: asks the connection to leave.
     pub(crate) fn ask_to_leave(&self) {
         // Full: it has been asked before, and has yet to hear of it.
         let _ = self.ask.try_send(());
@@ -80,7 +81,7 @@ impl Presence {
     }
 }
 
-/// Sent away when dropped: a connection that panics has ended, too.
+/// A guard that notes the end of a connection when it is dropped, also after a panic.
 pub(crate) struct Ending(Arc<Presence>);
 
 impl Ending {
@@ -101,13 +102,13 @@ pub(crate) struct Occupancy {
     entered: u64,
     is_wanted: Arc<AtomicBool>,
     notes: Sender<Note>,
-    /// Those that had been idle for longest at the last look, the longest first. A connection that has become idle since
-    /// has been so for less long than all of them.
+    /// Connections that had been idle for longest at the last look, the longest first. A connection that has become
+    /// idle since then has been idle for less long than all of these.
     longest_idle: VecDeque<(Instant, u64)>,
 }
 
 impl Occupancy {
-    /// Nobody, and where the notes come.
+    /// Makes an empty list, and the channel to which the notes come.
     pub(crate) fn new() -> (Occupancy, Receiver<Note>) {
         let (notes, noted) = mailbox();
         let occupancy = Occupancy {
@@ -124,12 +125,12 @@ impl Occupancy {
         self.present.len()
     }
 
-    /// How many have ever come.
+    /// Number of connections that have ever come.
     pub(crate) fn entered(&self) -> u64 {
         self.entered
     }
 
-    /// One more connection, which is not idle.
+    /// Adds a connection, which is not idle.
     pub(crate) fn enter(&mut self) -> Arc<Presence> {
         self.entered += 1;
         let (ask, asked) = bounded(1);
@@ -145,13 +146,13 @@ impl Occupancy {
         presence
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn leave(&mut self, id: u64) {
         self.present.remove(&id);
     }
 
-    /// A newcomer waits: asks the one that has been idle for longest to leave. If none is idle, the next one that becomes
-    /// idle sends a note.
+    /// Asks the connection that has been idle for longest to leave, as a newcomer waits. If none is idle, the next one
+    /// that becomes idle sends a note.
     pub(crate) fn make_room(&mut self) {
         // ORDER: Relaxed: the locks below order it; see IDLE-1.
         self.is_wanted.store(true, Relaxed);
@@ -161,13 +162,13 @@ impl Occupancy {
         }
     }
 
-    /// No newcomer waits any more.
+    /// Notes that no newcomer waits any more.
     pub(crate) fn has_room(&self) {
         // ORDER: Relaxed: a connection that reads it too late sends a note that nobody needs.
         self.is_wanted.store(false, Relaxed);
     }
 
-    /// Asks the first of the remembered that is idle still. `false`: none is.
+    /// Asks the first of the remembered connections that is still idle. `false`: none is.
     fn ask_remembered(&mut self) -> bool {
         while let Some((since, id)) = self.longest_idle.pop_front() {
             let Some(presence) = self.present.get(&id) else { continue };

@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Default)]
 struct State {
     taken: Option<Taken>,
-    /// The client takes no more. The processor gets no further than its next chunk, which needs no turn.
+    /// Whether the client takes no more. The processor then gets no further than its next chunk, which needs no turn.
     is_stalled: bool,
 }
 
@@ -97,7 +97,7 @@ impl Turn {
         drop(taken);
     }
 
-    /// The client has begun to take nothing, or to take more.
+    /// Notes that the client has begun to take nothing, or to take more.
     pub(crate) fn stall(&self, is_stalled: bool) {
         let mut state = self.state();
         state.is_stalled = is_stalled;

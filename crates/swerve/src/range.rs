@@ -60,7 +60,7 @@ pub(crate) fn parse(value: &str, len: u64) -> Ranged {
     }
 }
 
-/// Digits only (`parse::<u64>` would take a sign); more than fits is as good as the largest.
+/// Reads a number of digits only (`parse::<u64>` would take a sign). One that is too large counts as the largest.
 fn number(digits: &str) -> Option<u64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;

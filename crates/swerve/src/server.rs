@@ -20,12 +20,12 @@ use crate::platform::Links;
 use crate::stop::Stop;
 use crate::tree::Tree;
 
-/// Why a server could not be made.
+/// The reason why a server could not be made.
 #[derive(Debug)]
 pub enum StartError {
     /// The folder to be served is not there, is not a directory, or may not be read.
     Directory(PathBuf, io::Error),
-    /// The address could not be had.
+    /// The server could not listen at the address.
     Address(SocketAddr, io::Error),
     /// It may hold no connection at all.
     NoConnections,
@@ -85,7 +85,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when either cannot be had, or `max_connections` is 0.
+    /// [`StartError`] if the directory or the address cannot be used, or `max_connections` is 0.
     pub fn bind(config: Config) -> Result<Server, StartError> {
         if config.max_connections == 0 {
             return Err(StartError::NoConnections);
@@ -99,7 +99,7 @@ impl Server {
         Ok(Server { config, tree, listener, addr, stop: Stop::new() })
     }
 
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }

@@ -33,7 +33,8 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        // Nobody here wants a body. The bytes behind it are not believed, as their sender may see its end elsewhere.
+        // Nothing here reads a body. The bytes after it are not taken for a request, as their sender may see the
+        // body's end elsewhere.
         let is_last = !body.is_end_stream();
         drop(body);
         let record = self.logged.then(|| Box::new(Record::of_request(self.peer, &parts)));
@@ -55,11 +56,11 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     }
 }
 
-/// Where an answer comes from.
+/// Source of an answer.
 enum Source {
-    /// It is here.
+    /// The answer itself.
     Here(Option<Answer>),
-    /// A file processor is still at it. `None` comes from one that failed.
+    /// A file processor that still works on the answer. `None`: it has failed.
     Processor(Pin<Box<dyn Future<Output = Option<Answer>> + Send>>),
 }
 
@@ -67,7 +68,7 @@ enum Source {
 pub(crate) struct Answering {
     answer: Source,
     is_head: bool,
-    /// The connection ends with this answer.
+    /// Whether the connection ends with this answer.
     is_last: bool,
     exchange: Option<Exchange>,
 }
@@ -93,7 +94,7 @@ impl Future for Answering {
     }
 }
 
-/// The answer to what can be answered from the head alone.
+/// The answer to a request that can be answered from its head alone.
 fn judge(parts: &Parts) -> Option<Answer> {
     if !has_good_host(parts) {
         let mut answer = plain(StatusCode::BAD_REQUEST);
@@ -108,8 +109,8 @@ fn judge(parts: &Parts) -> Option<Answer> {
     None
 }
 
-/// RFC 9112, 3.2: a request, of whatever method, has one host, and its syntax is that of a host. HTTP/1.0 did
-/// without.
+/// Whether a request has one host, and the host's syntax is right. A request needs that whatever its method, except
+/// in HTTP/1.0 (RFC 9112, 3.2).
 fn has_good_host(parts: &Parts) -> bool {
     let mut hosts = parts.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -119,7 +120,7 @@ fn has_good_host(parts: &Parts) -> bool {
     }
 }
 
-/// `uri-host [ ":" port ]` of RFC 9110, 7.2. It may be empty: so is the host of some URIs.
+/// Whether a value is a `uri-host [ ":" port ]` of RFC 9110, 7.2. It may be empty: so is the host of some URIs.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|b| *b == b':') {
         // A colon within brackets belongs to an address.

@@ -19,11 +19,11 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 pub(crate) struct Target {
     /// Only ordinary components; empty for the served directory itself.
     pub(crate) path: PathBuf,
-    /// The request ended in a slash, so only a directory will do.
+    /// Whether the request ended in a slash, so that only a directory will do.
     pub(crate) directory: bool,
 }
 
-/// Why a request path names nothing that could be served.
+/// The reason why a request path names nothing that could be served.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadTarget {
     /// Not a path at all: 400.
@@ -91,7 +91,7 @@ pub(crate) fn can_be_asked_for(directory: &Path, name: &[u8], hidden: bool) -> b
     hidden || !is_hidden(directory.as_os_str().is_empty(), name)
 }
 
-/// A name that begins with a dot is hidden, except for the one that RFC 8615 gives to the top of a server.
+/// Whether a name is hidden: it begins with a dot. The one that RFC 8615 gives to the top of a server is not hidden.
 fn is_hidden(at_top: bool, name: &[u8]) -> bool {
     name.starts_with(b".") && !(at_top && name == b".well-known")
 }

@@ -29,7 +29,7 @@ use crate::target::can_be_asked_for;
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: OwnedFd,
-    /// Where `root` was, without links: to recognise links that lead back inside.
+    /// Path of `root` without links, by which links that lead back inside are recognised.
     canonical: PathBuf,
     /// Whether `root` lies on a disk of this machine.
     is_own: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Tree {
     links: Links,
 }
 
-/// Why something cannot be served.
+/// The reason why something cannot be served.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The answer has to come from the disk: ask again with [`Wait::OwnDisk`].
@@ -86,7 +86,7 @@ impl From<NotFound> for Refusal {
 /// The entry of a directory, as a scan finds it. In the order of a listing: directories first, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
-    /// As far as the directory itself says so: a link to a directory is none.
+    /// Whether it is no directory, as its directory says: a link to a directory is none.
     pub(crate) is_no_directory: bool,
     pub(crate) name: OsString,
     /// Whether it may be a link, so that only a look can tell whether it is served.
@@ -139,8 +139,7 @@ impl Tree {
         servable(found)
     }
 
-    /// Where a path that leads elsewhere leaves the served directory's file system: the shortest beginning
-    /// of it that does. Never waits.
+    /// The shortest beginning of a path that leaves the served directory's file system. Never waits.
     pub(crate) fn way_out<'a>(&self, path: &'a Path) -> &'a Path {
         let mut beginnings: Vec<&Path> = path.ancestors().collect();
         beginnings.reverse();

@@ -16,15 +16,15 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use crate::meter::Meter;
 use crate::stop::Stop;
 
-/// How long a client has to close after us, and how much it may still say. Closing over bytes that
+/// Time that a client has to close after us, and number of bytes that it may still say. Closing over bytes that
 /// were not read resets the connection, and a reset that overtakes our last answer destroys it.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_SWALLOWED: usize = 1 << 20;
 
-/// How much is read at a time.
+/// Number of bytes that are read at a time.
 const AT_ONCE: usize = 4096;
 
-/// See the module.
+/// A TCP stream that tells a [`Meter`] what passes.
 pub(crate) struct Wire {
     stream: TcpStream,
     /// Bytes that were read before hyper came.
@@ -47,20 +47,20 @@ impl Tail {
         self.last[4 - bytes.len()..].copy_from_slice(bytes);
     }
 
-    /// A head ends in an empty line, and nothing but its end does. Lines may end in a mere line feed
-    /// (RFC 9112, 2.2).
+    /// Whether a head ends here: it ends in an empty line, and nothing but its end does. Lines may end in a
+    /// mere line feed (RFC 9112, 2.2).
     fn ends_a_head(&self) -> bool {
         self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n")
     }
 }
 
 impl Wire {
-    /// `first` has been read from `stream` already.
+    /// Makes a wire of `stream`, from which `first` has been read already.
     pub(crate) fn new(stream: TcpStream, first: Bytes, meter: Arc<Meter>) -> Wire {
         Wire { stream, first, tail: Tail::default(), meter }
     }
 
-    /// The stream, to go on without hyper, and what has been read from it and not been given to hyper.
+    /// Returns the stream, to go on without hyper, and the bytes that were read from it and not given to hyper.
     pub(crate) fn into_inner(self) -> (TcpStream, Bytes) {
         (self.stream, self.first)
     }

@@ -79,7 +79,7 @@ async fn feeder(feed: Senders, each: u64) -> Senders {
     feed
 }
 
-/// As [`feeder`], for a send branch.
+/// Like [`feeder`], for a send branch.
 async fn consumer(drain: Receiver<u64>, each: u64) -> (u64, Receiver<u64>) {
     let mut sum = 0;
     for _ in 0..each {

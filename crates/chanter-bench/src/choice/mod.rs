@@ -32,7 +32,7 @@ pub(crate) use row::{BUSY_8, Row};
 /// Arguments of `chanter-bench choice`.
 #[derive(Args)]
 pub(crate) struct ChoiceArgs {
-    /// Which rows (`busy-8`, `one-1024`, `mixed-2`, `choose-both`, `timer`, `recv`, ...); all when none is named
+    /// Rows (`busy-8`, `one-1024`, `mixed-2`, `choose-both`, `timer`, `recv`,...); all when none is named
     rows: Vec<String>,
     /// A tenth of the work, three rounds
     #[arg(long)]
@@ -89,7 +89,7 @@ pub(super) fn run(args: &ChoiceArgs) -> Result<(), Stop> {
     super::strictly(args.strict, &findings)
 }
 
-/// How many choices a system makes in a round, so that a round takes a fraction of a second.
+/// The number of choices that a system makes in a round, so that a round takes a fraction of a second.
 #[derive(Clone, Copy)]
 enum Pace {
     /// Chanter, and sets that are kept.

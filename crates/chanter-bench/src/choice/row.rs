@@ -73,7 +73,7 @@ pub(crate) struct Ran {
     pub(crate) received: u64,
     /// Sum of the numbers that the consumers got from the chooser.
     pub(crate) consumed: u64,
-    /// From before the first partner starts to the chooser's end.
+    /// Time from before the first partner starts to the chooser's end.
     pub(crate) elapsed: Duration,
 }
 
@@ -168,7 +168,7 @@ impl Row {
     }
 }
 
-/// Why a system has no measurement in a row.
+/// The reason why a system has no measurement in a row.
 pub(crate) fn cannot(why: &str) -> Outcome {
     Err(Failure::Cannot(why.to_owned()))
 }

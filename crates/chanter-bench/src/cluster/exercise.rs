@@ -35,7 +35,7 @@ pub(super) enum Who {
 
 pub(super) const ALL: [Who; 5] =
     [Who::ThreadPolls, Who::PartialSwitch, Who::QueueEach, Who::QueueAny, Who::QueueRing];
-/// Those that the paper has measured.
+/// The exercises that the paper has measured.
 const PAPERS: [Who; 3] = [Who::ThreadPolls, Who::PartialSwitch, Who::QueueEach];
 
 impl Who {

@@ -1,4 +1,4 @@
-//! Jobs whose processes are this program: started by the launcher or by `mpirun`, they print their results in lines
+//! Jobs whose processes run this program. The launcher or `mpirun` starts them, and they print their results as lines
 //! of JSON.
 
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::Stop;
 /// Engine that carries the messages of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum By {
-    /// Memory that the processes of a node share: the receiver pulls.
+    /// Memory that the processes of one computer share: the receiver pulls.
     Segment,
     /// Unix sockets: the sender pushes.
     Sockets,
@@ -32,8 +32,8 @@ impl By {
     }
 }
 
-/// Runs that number of processes of the hidden command, with these arguments, and reads their lines. `None`: there is
-/// no MPI.
+/// Runs `count` processes of the hidden command that `args` begins with, and reads their lines. `None`: there is no
+/// MPI.
 pub(super) fn lines(by: By, count: u32, args: &[&str]) -> Result<Option<Vec<Line>>, Stop> {
     let this = std::env::current_exe()?;
     let mut command = match by {

@@ -159,7 +159,7 @@ async fn idle(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
     }
 }
 
-/// All processes have the same clock.
+/// Time by a clock that all processes share.
 fn now() -> Result<Duration, Failure> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }

@@ -1,9 +1,9 @@
-//! `chanter-bench cluster`: threads that talk across processes, over MPI alone, in the same job; and over sockets.
+//! `chanter-bench cluster`: threads that talk across processes, beside MPI alone in the same job, and beside sockets.
 //!
 //! Tables 2 to 5 of Chant (section 4) stand beside the paper's figures. Then come the empty poll, a token between
 //! processes, messages as shipped on a node, figure 10 of Concert, and jobs that wait. The engine of sockets is
-//! compared with raw sockets. `services` measures requests between processes of a node. Without MPI it says so, and
-//! runs what needs none.
+//! compared with raw sockets. `services` measures requests between processes of a node. Without MPI the command says
+//! so, and runs the rows that do not need it.
 
 mod exercise;
 mod figure10;
@@ -57,7 +57,7 @@ pub(crate) struct ClusterArgs {
     strict: bool,
 }
 
-/// Bytes of messages that go by themselves, and are not copied.
+/// Lengths, in bytes, of messages whose bodies go by themselves and are not copied.
 const LARGE: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
@@ -144,7 +144,7 @@ fn measure(quick: bool) -> Result<Rows, Stop> {
     Ok(Rows::of(&lines))
 }
 
-/// Tables 2 to 5, and the other rows by MPI alone.
+/// Runs the job over MPI: tables 2 to 5, and the other rows of that job.
 fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
     let (trips, rounds) = if quick { ("2000", "3") } else { ("20000", "7") };
     let lines = job::lines(By::Mpi, 2, &["cluster-process", "--trips", trips, "--rounds", rounds])?;

@@ -23,9 +23,9 @@ pub(super) const PROCESSES: u32 = 4;
 /// Messages that a process sends in a round. The first of them are not counted: caches are cold after a sleep.
 const BURST: usize = 32;
 const COLD: usize = 8;
-/// Most iterations between two messages.
+/// Largest number of iterations between two messages.
 const COMPUTE: u64 = 1000;
-/// From the begin of a round to its bursts, and from there to the receives.
+/// Time from the begin of a round to its bursts, and from there to the receives.
 const LEAD: Duration = Duration::from_millis(4);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -102,7 +102,7 @@ pub(super) struct Round {
     pub(super) size: usize,
     /// The harmonic mean of the processes that send, as in the paper.
     pub(super) send_ns: f64,
-    /// At the process that receives most.
+    /// Nanoseconds at the process that receives most.
     pub(super) receive_ns: f64,
 }
 
@@ -160,7 +160,7 @@ impl Member {
         self.report(pattern, size, Report { send_ns, receive_ns, received: expected }).await
     }
 
-    /// When the round begins.
+    /// The time at which the round begins.
     async fn begin(&self) -> Result<SystemTime, Failure> {
         let since = if self.number() == 0 {
             let begin = SystemTime::now().duration_since(UNIX_EPOCH)? + LEAD;

@@ -49,7 +49,7 @@ pub(crate) enum What {
     EmptyPoll,
     /// A step of a token from process to process.
     TokenRing,
-    /// How often a byte of a large message was copied, by the layers above MPI.
+    /// Number of times that the layers above MPI copied a byte of a large message.
     Copies,
     /// MPI alone, beside the rows as shipped, and these: on one node, with the memory that processes share.
     ShippedProcess,
@@ -230,7 +230,7 @@ impl Measured {
         Ok(clock.elapsed())
     }
 
-    /// A large message, in its own buffer, and how often it was copied.
+    /// Sends a large message in its own buffer, and counts its copies.
     async fn large(&self, bytes: usize) -> Result<(), Failure> {
         let trips = (self.trips as usize * 1024 / bytes).max(100) as u32;
         let copied = || self.engine.counts().copied + chanter_cluster::wire::moved();

@@ -37,7 +37,7 @@ enum Scene {
     Silent,
 }
 
-/// How processes talk.
+/// The way in which processes talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Memory,
@@ -63,7 +63,7 @@ pub(super) struct Row {
     checked: bool,
 }
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     rounds: u32,

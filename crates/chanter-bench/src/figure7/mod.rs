@@ -39,7 +39,7 @@ const WAYS: [Way; 4] = [
     Way { name: "fibers", form: Form::Fibers, policies: Some(SharedLifo::policies) },
 ];
 
-/// How often a program runs in one round.
+/// Number of runs of a program in one round.
 const RUNS: u64 = 10;
 
 /// Numbers of virtual processors, up to `most` and at least two of them.
@@ -111,7 +111,7 @@ fn sample(program: &dyn Prepared, load: Load, form: Form, policies: Option<fn() 
     Ok(STATISTICS.into_iter().fold(sample, |sample, (name, of)| sample.with(name, of(&run) as f64)))
 }
 
-/// How a program failed, for a case that ran it.
+/// The failure of a program, for a case that ran it.
 pub(super) fn failure(failure: Wrong) -> Failure {
     match failure {
         Wrong::Wrong(what) => Failure::Wrong(what),

@@ -35,7 +35,7 @@ pub(super) enum Bound {
     AtLeast(f64),
 }
 
-/// Which measurement: the best variant of a system at that many processors.
+/// A choice of a measurement: the best variant of a system at this number of processors.
 #[derive(Clone, Copy)]
 struct Pick {
     bench: &'static str,

@@ -20,7 +20,7 @@ const QUIET: RGBColor = RGBColor(110, 110, 110);
 /// Bars end where the floor is exceeded this many times.
 const FULL_SCALE: f64 = 2.0;
 
-/// How much of its floor a figure uses: up to 1 it holds.
+/// The part of its floor that a figure uses: up to 1 it holds.
 fn share(finding: &Finding) -> Option<f64> {
     let value = finding.value?;
     Some(match finding.bound {

@@ -42,7 +42,7 @@ impl Run {
 
     /// Reads the output of `--json FILE`. Lines of other kinds, such as skipped cases, are passed over.
     ///
-    ///  # Errors
+    /// # Errors
     ///
     /// The file cannot be read, a line is not JSON, or no line is a figure.
     pub(crate) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {

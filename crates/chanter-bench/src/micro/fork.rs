@@ -24,7 +24,7 @@ pub(crate) const FIBS: [u64; MOST] = {
     fibs
 };
 
-/// How many calls the `n`th takes.
+/// Number of calls that the `n`th takes.
 pub(crate) fn calls(n: u64) -> u64 {
     2 * FIBS[n as usize + 1] - 1
 }

@@ -19,7 +19,7 @@ const STEPS: u64 = 200_000_000;
 const TEXT: u64 = 200_000_000;
 /// Texts that are shorter are counted by a loop.
 const GRAIN: usize = 64 << 10;
-/// As many as a program has that makes a thread for each file, say.
+/// Number of threads of a program that makes a thread for each file, say.
 const THREADS: usize = 16;
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
@@ -121,7 +121,7 @@ impl Text {
     }
 }
 
-/// How many words end in `text`, behind which lies `next`.
+/// Number of words that end in `text`, where `next` follows it.
 fn count(text: &[u8], next: Option<&u8>) -> u64 {
     let ends = |(byte, next): (&u8, Option<&u8>)| {
         u64::from(!byte.is_ascii_whitespace() && next.is_none_or(u8::is_ascii_whitespace))

@@ -44,7 +44,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     cases
 }
 
-/// A lock, and a number that counts how often it was had.
+/// A lock, and the number of times that it was taken.
 trait Lock: Default + Send + std::marker::Sync + 'static {
     /// Takes the lock, counts, and gives it back.
     fn turn(&self) -> impl Future<Output = ()> + Send;
@@ -110,7 +110,7 @@ counted!(tokio::sync::Semaphore, tokio::sync::Semaphore::new(4), acquire);
 counted!(RwLock<()>, RwLock::new(()), read);
 counted!(tokio::sync::RwLock<()>, tokio::sync::RwLock::new(()), read);
 
-/// One thread has the lock again and again; returns how often.
+/// Takes the lock again and again, in one thread. Returns the number of times.
 async fn alone_with<L: Lock>(turns: u64) -> u64 {
     let lock = L::default();
     for _ in 0..turns {

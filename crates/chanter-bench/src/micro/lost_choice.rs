@@ -22,7 +22,7 @@ use crate::memory::resident;
 /// No timer of this benchmark fires.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
-/// How often memory is looked at.
+/// Number of looks at the memory.
 const LOOKS: u64 = 16;
 
 /// Every kind of loser.

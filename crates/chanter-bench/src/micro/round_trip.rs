@@ -204,7 +204,7 @@ fn engine(load: Load, ends: [(Address, OwnedFd); 2]) -> Outcome {
     )
 }
 
-/// By the memory of a node, while both poll: nobody sleeps.
+/// The engine of shared memory, while both processes poll: neither sleeps.
 fn engine_near(load: Load) -> Outcome {
     let segment = launcher::segment(2).map_err(broken)?;
     let start = async |launched: Launched| {

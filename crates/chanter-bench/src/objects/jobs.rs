@@ -47,14 +47,14 @@ impl Job {
     }
 }
 
-/// Arguments of the hidden command that is a process of the job.
+/// Arguments of the hidden command that runs as a process of the job.
 #[derive(Args)]
 pub(crate) struct JobProcessArgs {
     #[arg(long, value_enum)]
     program: Job,
     #[arg(long)]
     quick: bool,
-    /// Threads begin as calls.
+    /// Whether threads begin as calls.
     #[arg(long)]
     stack: bool,
 }

@@ -1,5 +1,6 @@
-//! The microkernel (section 5.1): efficiency by grain, share of local accesses, pattern, and version of the runtime, in a job of
-//! several processes. A job is started for each way of carrying messages; how threads run is chosen for each run.
+//! The microkernel (Karamcheti, Plevyak and Chien, section 5.1). Jobs of several processes measure its efficiency by
+//! grain, share of local accesses, pattern, and version of the runtime. Each way of carrying messages has a job of its
+//! own. How threads run is chosen for each run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +50,7 @@ impl Version {
     }
 }
 
-/// Which cells of table 6.
+/// A selection of the cells of table 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Cells {
     /// The corners, with little work.
@@ -58,7 +59,7 @@ pub(super) enum Cells {
     Regions,
     /// Figure 12: all patterns and deviations, where four of five accesses are remote.
     Patterns,
-    /// All of it.
+    /// The whole table.
     Whole,
 }
 
@@ -90,19 +91,19 @@ impl Cells {
     }
 }
 
-/// Arguments of the hidden command that is a process of the job.
+/// Arguments of the hidden command that runs as a process of the job.
 #[derive(Args)]
 pub(crate) struct ProcessArgs {
     #[arg(long, value_enum)]
     cells: Cells,
     #[arg(long)]
     rounds: usize,
-    /// The processes share memory.
+    /// Whether the processes share memory.
     #[arg(long)]
     pull: bool,
 }
 
-/// A process of the job: the first one prints its results, a JSON line for each run.
+/// Runs a process of the job. The first process prints the results, a line of JSON for each run.
 pub(crate) fn run_process(args: &ProcessArgs) -> Result<(), Stop> {
     let machine = Machine::builder().vps(1).build()?;
     let (specs, rounds, pull) = (args.cells.specs(), args.rounds, args.pull);
@@ -120,7 +121,7 @@ pub(crate) fn run_process(args: &ProcessArgs) -> Result<(), Stop> {
 /// Starts the jobs, and collects their results.
 pub(super) fn rows(args: &ObjectsArgs) -> Result<Vec<Row>, Stop> {
     let rounds = if args.quick { 1 } else { 3 };
-    // Patterns of two processes are all one.
+    // With two processes, all patterns are the same.
     let jobs: &[(Cells, u32)] = match (args.quick, args.whole) {
         (true, _) => &[(Cells::Quick, 2)],
         (_, false) => &[(Cells::Regions, 2), (Cells::Patterns, 4)],
@@ -171,12 +172,12 @@ impl Efficiencies {
         Self(all.into_iter().filter_map(|(key, values)| Some((key, median(&values)?))).collect())
     }
 
-    /// Of figures 11 and 13: two processes, all to all, no deviation.
+    /// The efficiency for figures 11 and 13: two processes, all to all, no deviation.
     pub(super) fn region(&self, version: Version, grain: u32, local: u32) -> Option<f64> {
         self.0.get(&(2, version, Pattern::AllToAll.to_string(), 0, grain, local)).copied()
     }
 
-    /// Of figure 12: four of five accesses are remote.
+    /// The efficiency for figure 12: four of five accesses are remote.
     pub(super) fn pattern(
         &self,
         version: Version,
@@ -228,7 +229,7 @@ pub(super) fn findings(rows: &[Row]) -> Vec<Finding> {
     findings
 }
 
-/// Efficiencies by grain and share; and by pattern.
+/// Writes the tables of efficiencies: by grain and local share, and by pattern.
 pub(super) fn tables(rows: &[Row]) -> String {
     let found = Efficiencies::of(rows);
     let cell = |value: Option<f64>| right(&value.map_or("-".to_owned(), number));

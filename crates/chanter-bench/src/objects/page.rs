@@ -1,4 +1,4 @@
-//! The page: the measurements beside the paper's figures.
+//! The page of `chanter-bench objects`: its measurements beside the paper's figures.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use crate::table_of;
 
 const HERE: RGBColor = RGBColor(40, 100, 180);
 const PAPER: RGBColor = RGBColor(150, 150, 150);
-/// Of the four versions, and of the four patterns.
+/// Colours of the four versions, and of the four patterns.
 #[cfg(unix)]
 const COLOURS: [RGBColor; 4] =
     [RGBColor(70, 70, 70), RGBColor(200, 110, 30), RGBColor(40, 150, 90), RGBColor(40, 100, 180)];
@@ -116,7 +116,7 @@ fn pictures(page: &mut String, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Efficiency in per cent; nothing, if there is no point.
+/// Plots efficiency in per cent. Without a point, the result is empty.
 #[cfg(unix)]
 fn plot(
     title: &str,
@@ -211,7 +211,7 @@ fn section(page: &mut String, title: &str, table: &str) -> std::fmt::Result {
     writeln!(page, "<h2>{title}</h2>\n<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))
 }
 
-/// Bars: here, and the paper's.
+/// Draws bars: of what was measured here, and of the paper's values.
 fn bars(title: &str, bars: &[(String, f64, Option<f64>)]) -> Result<String, Box<dyn Error>> {
     let (left, row, width) = (220, 34, 820);
     let height = 60 + row * bars.len() as i32;
@@ -298,7 +298,7 @@ mod tests {
         assert!(judged.iter().all(|finding| finding.holds == Some(true)));
         let page = html(&found).unwrap();
         assert!(page.contains("figure 13") && page.contains("figure 11") && page.contains("Base+Stack+Pull"));
-        // A gap in both is found.
+        // A cell that the version of both lacks is found.
         found.kernel[2].efficiency = 80.0;
         found.kernel[4].efficiency = 60.0;
         assert_eq!(kernel::findings(&found.kernel)[2].value, Some(1.0));

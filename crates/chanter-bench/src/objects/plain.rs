@@ -16,7 +16,7 @@ pub(super) struct Built {
     folder: TempDir,
 }
 
-/// Compiles it. `Err`: why it cannot be had here.
+/// Compiles it. `Err`: the reason why that is not possible here.
 pub(super) fn build(plain: Plain) -> Result<Built, String> {
     let mut compiler = mpicc().ok_or("this program was built without MPI")?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;

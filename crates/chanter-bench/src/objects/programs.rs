@@ -1,4 +1,5 @@
-//! The paper's programs (section 5.2): objects over a serial version by hand, and over rayon on as many threads.
+//! The paper's programs (section 5.2): the times of objects divided by those of a serial version, and of rayon on as
+//! many threads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -53,8 +54,8 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Distance of radiosity's light from two others: the light of equally small parts, and the light of particles. All
-/// forms have the same distance.
+/// Distance between radiosity's light and that of two other methods: equally small parts, and particles. All forms of
+/// the program have the same distance.
 pub(super) fn accuracy() -> [Finding; 2] {
     let input = Radiosity::input(Size::Paper);
     let solution = Radiosity::serial(&input);
@@ -100,7 +101,7 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
     findings
 }
 
-/// Over the serial version.
+/// Speed-up over the serial version.
 pub(super) fn bars(measured: &[Measured]) -> Vec<(String, f64, Option<f64>)> {
     let mut bars = Vec::new();
     for program in PROGRAMS {

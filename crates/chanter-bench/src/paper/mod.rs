@@ -30,7 +30,7 @@ pub(super) use cases::{PARASITES, STATE, figure_cases};
 /// Arguments of `chanter-bench paper`.
 #[derive(Args)]
 pub(crate) struct PaperArgs {
-    /// Which programs (`mandelbrot`, ...) and studies (`table-1`, `figure-9`, ...); all when none is named
+    /// Programs (`mandelbrot`,...) and studies (`table-1`, `figure-9`,...); all when none is named
     programs: Vec<String>,
     /// Small inputs, three rounds
     #[arg(long)]
@@ -41,7 +41,7 @@ pub(crate) struct PaperArgs {
     /// Also write JSON lines to this file; `-` writes them to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where the report goes, with its plots
+    /// File of the report, with its plots
     #[arg(long, value_name = "FILE", default_value = "chanter-paper.html")]
     html: PathBuf,
     /// Exit with code 1 when a figure does not hold

@@ -26,7 +26,7 @@ struct Chart<'a> {
     across: &'a str,
     up: &'a str,
     lines: Vec<Line>,
-    /// Where the lines would be if all processors were of use.
+    /// Whether the plot shows the lines of an ideal use of all processors.
     ideal: bool,
 }
 

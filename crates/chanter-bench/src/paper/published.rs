@@ -12,7 +12,7 @@ pub(super) struct Row {
     /// Average sizes of stacks, in bytes.
     pub(super) host_stack: u64,
     pub(super) parasite_stack: Option<u64>,
-    /// How often a parasite was larger than the reserve of its host's stack.
+    /// Number of times that a parasite was larger than the reserve of its host's stack.
     pub(super) growths: u64,
     /// Average size of a parasite's stack, including the data that it refers to.
     pub(super) closure: Option<u64>,

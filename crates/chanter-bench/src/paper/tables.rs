@@ -51,7 +51,7 @@ pub(super) fn time(measured: &[Measured], bench: &str, variant: &str, vps: usize
     Some(find(measured, bench, variant, vps)?.ns_per_op)
 }
 
-/// How much faster a form is than the best serial program, and than the same one.
+/// Speed-ups of a form over the best serial program, and over the same one.
 pub(super) fn speed_ups_of(measured: &[Measured], program: &str, form: Form, vps: usize) -> Option<[f64; 2]> {
     let Yardstick { best, same } = Yardstick::of(measured, program)?;
     let ns = time(measured, program, form.name(), vps)?;

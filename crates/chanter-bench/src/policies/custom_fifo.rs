@@ -12,7 +12,7 @@ use crate::measure::Measured;
 pub(super) const BENCH: &str = "yield";
 const OURS: &str = "fifo";
 const CUSTOM: &str = "custom fifo";
-/// With the lock that one would take without thinking.
+/// A custom policy with the most obvious lock.
 const CUSTOM_MUTEX: &str = "custom fifo, std::sync::Mutex";
 const THREADS: u64 = 32;
 

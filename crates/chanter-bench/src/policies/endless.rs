@@ -20,7 +20,7 @@ pub(crate) const BENCH: &str = "endless";
 const PERIOD: Duration = Duration::from_micros(500);
 /// A peer that has not answered by then is not going to.
 const BOUND: Duration = Duration::from_secs(2);
-/// Turns that are not over by then are handed over.
+/// The processor of a turn that is not over by then is handed off.
 const QUANTUM: Duration = Duration::from_millis(10);
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
@@ -65,7 +65,7 @@ fn answer(came: Instant) -> Duration {
     came.elapsed()
 }
 
-/// When each request is to come; waits until then.
+/// Times at which requests are to come. The iterator waits until each of them.
 fn arrivals(n: u64) -> impl Iterator<Item = Instant> {
     let begin = Instant::now();
     (0..n).map(move |number| {

@@ -29,7 +29,7 @@ pub(super) use endless::{BENCH as ENDLESS, cases as endless};
 /// Arguments of `chanter-bench policies`.
 #[derive(Args)]
 pub(crate) struct PoliciesArgs {
-    /// Which benchmarks: `yield`, `endless`, `requests`; all when none is named
+    /// Benchmarks: `yield`, `endless`, `requests`; all when none is named
     names: Vec<String>,
     /// A tenth of the work, three rounds
     #[arg(long)]
@@ -91,7 +91,7 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
     super::strictly(args.strict, &findings)
 }
 
-/// How long requests took beside computations that never yield, and the hand-offs that it took.
+/// Times of requests beside computations that never yield, and the number of hand-offs.
 fn hand_offs(measured: &[Measured]) -> String {
     const DETAILS: [(&str, &str); 6] = [
         ("p50, us", "p50_us"),
@@ -112,7 +112,7 @@ fn hand_offs(measured: &[Measured]) -> String {
     table.to_string()
 }
 
-/// How long the requests took, in microseconds, and how far the computations came.
+/// Times of the requests, in microseconds, and the progress of the computations.
 fn latencies(measured: &[Measured]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

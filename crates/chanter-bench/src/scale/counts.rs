@@ -21,7 +21,7 @@ use super::{Stop, command};
 
 /// The rows that are counted.
 const COUNTED: [&str; 4] = ["pairs-64/hosts", "many", "choice-8", "timers"];
-/// Most that an operation may cost, over its cost on one virtual processor.
+/// Largest cost of an operation, over its cost on one virtual processor.
 const FLAT: f64 = 1.1;
 
 /// Counts of one row on a number of virtual processors, for each operation.

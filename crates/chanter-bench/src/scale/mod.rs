@@ -40,7 +40,7 @@ const FLOORS: [(&str, f64); 13] = [
 /// Arguments of `chanter-bench scale`.
 #[derive(Args)]
 pub(crate) struct ScaleArgs {
-    /// Which rows (`pairs-8/hosts`, `many`, ...); all when none is named
+    /// Rows (`pairs-8/hosts`, `many`,...); all when none is named
     rows: Vec<String>,
     /// Little work, three rounds, counts on 1 and 4 virtual processors
     #[arg(long)]

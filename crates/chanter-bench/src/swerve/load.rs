@@ -17,7 +17,7 @@ const CONNECTIONS: usize = 64;
 /// Connections a second that `httperf` opens. The paper used 2500, of which its best server answered 2230.
 pub(super) const RATES: [u32; 7] = [2_500, 5_000, 7_500, 10_000, 15_000, 20_000, 30_000];
 
-/// How much longer than it should `httperf` may take.
+/// Time that `httperf` may take beyond the time that it should take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The name under which the replies a second at a rate are recorded.

@@ -46,7 +46,7 @@ pub(super) const PEER: &str = "tokio-hyper";
 /// Arguments of `chanter-bench swerve`.
 #[derive(Args)]
 pub(crate) struct SwerveArgs {
-    /// Which studies: `swerve-forms`, `swerve`, `swerve-httperf`, `swerve-idle`; all when none is named
+    /// Studies: `swerve-forms`, `swerve`, `swerve-httperf`, `swerve-idle`; all when none is named
     names: Vec<String>,
     /// A second of `wrk`, 2,000 connections of `httperf`, three rounds
     #[arg(long)]
@@ -134,7 +134,7 @@ pub(super) fn run(args: &SwerveArgs) -> Result<(), Stop> {
     super::strictly(args.strict, &findings)
 }
 
-/// How it was measured, in a sentence.
+/// The way in which it was measured, in a sentence.
 fn how(vps: usize) -> String {
     let cores = process::cores();
     let where_to = if pins(vps) {

@@ -19,7 +19,7 @@ use crate::process;
 pub(super) const FILE: &str = "10k.txt";
 pub(crate) const LENGTH: usize = 10 * 1024;
 
-/// How long a server may take to listen, and to stop.
+/// Time that a server may take to listen, and to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server that can be started.
@@ -40,7 +40,7 @@ pub(crate) struct Site {
     since: Instant,
 }
 
-/// How old files are that a server serves, at least.
+/// Least age of the files that a server serves.
 const AGE: Duration = Duration::from_secs(4);
 
 impl Site {

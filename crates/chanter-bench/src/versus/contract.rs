@@ -62,7 +62,7 @@ fn sorted(count: u64) -> u64 {
     terms.sum::<u64>() % 1_000_000_007
 }
 
-/// Why Chanter is not the first, where that is known: program, processors, reason.
+/// Known reasons why Chanter is not the first: program, processors, reason.
 const REASONS: [(&str, usize, &str); 2] = [
     (
         "mergesort",
@@ -78,7 +78,7 @@ const REASONS: [(&str, usize, &str); 2] = [
     ),
 ];
 
-/// Why Chanter trails in a row, if the reason is known.
+/// The reason why Chanter trails in a row, if it is known.
 pub(super) fn reason(program: &str, vps: usize) -> Option<&'static str> {
     REASONS.iter().find(|(name, on, _)| (*name, *on) == (program, vps)).map(|(.., reason)| *reason)
 }

@@ -33,7 +33,7 @@ const PREFIX: &str = "peers/";
 /// Arguments of `chanter-bench peers`.
 #[derive(Args)]
 pub(crate) struct PeersArgs {
-    /// Which programs (`sieve`, `fib-join`, ...); all when none is named
+    /// Programs (`sieve`, `fib-join`,...); all when none is named
     programs: Vec<String>,
     /// Small sizes, three rounds
     #[arg(long)]

@@ -62,7 +62,7 @@ pub(super) fn ours() -> impl Iterator<Item = &'static str> {
     Chanter::PROGRAMS.iter().map(|program| program.name())
 }
 
-/// Where the peers are: in the folder named, or in `programs/peers` here or above.
+/// The folder of the peers: the one named, or `programs/peers` here or above.
 pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(folder) = named {
         let found = folder.canonicalize().ok().filter(|folder| folder.is_dir());

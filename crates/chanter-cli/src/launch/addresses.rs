@@ -12,15 +12,15 @@ use tempfile::TempDir;
 pub(super) struct Listeners {
     pub(super) addresses: Vec<Address>,
     pub(super) sockets: Vec<OwnedFd>,
-    /// The folder of the sockets, which only this user may enter, if they have one. Removed when dropped.
+    /// The folder of the sockets, if they have paths. Only this user may enter it. It is removed when dropped.
     _folder: Option<TempDir>,
 }
 
 impl Listeners {
-    /// Binds them all: Unix sockets, or TCP ports of the loopback interface.
+    /// Binds a listener for each process: a Unix socket, or a TCP port of the loopback interface.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub(super) fn bind(count: usize, tcp: bool) -> io::Result<Self> {
         let mut listeners =
             Self { addresses: Vec::with_capacity(count), sockets: Vec::with_capacity(count), _folder: None };
@@ -40,8 +40,8 @@ impl Listeners {
         self.sockets.push(socket);
     }
 
-    /// By names that are in no folder: they are short, and gone with their sockets, however this process ends. (Any user may
-    /// connect to such a name. So the processes ask the OS whose process it is.)
+    /// Binds to abstract names, which are in no folder. They are short, and vanish with their sockets, however this
+    /// process ends. (Any user may connect to such a name. So the processes ask the OS which user is at the other end.)
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn bind_unix(&mut self, count: usize) -> io::Result<()> {
         #[cfg(target_os = "android")]
@@ -61,7 +61,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// In a folder for temporary files: the system's, unless its path is too long for a socket's, or has a comma.
+    /// Binds in a new folder beneath the system's folder for temporary files. If that path is too long for a socket, or
+    /// has a comma, the folder is made in `/tmp`.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn bind_unix(&mut self, count: usize) -> io::Result<()> {
         /// Largest number of bytes of a socket's path on some systems, less those of a number and a folder's name.
@@ -80,7 +81,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// The addresses, as the processes are told them.
+    /// The addresses as text, in the form in which the processes get them.
     pub(super) fn text(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(Address::to_string).collect();
         addresses.join(",")

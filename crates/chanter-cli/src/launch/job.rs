@@ -257,7 +257,7 @@ impl Job {
         .await
     }
 
-    /// The first failure decides the code, and ends the job unless it keeps going.
+    /// Notes a failure. The first one decides the code, and ends the job unless it keeps going.
     fn failed(&mut self, number: usize, status: ExitStatus) {
         if self.failure.is_some() {
             return;
@@ -320,7 +320,7 @@ impl Job {
         self.say(format!("chanter: {what}\n"));
     }
 
-    /// The job goes on meanwhile: a reader who does not read must not keep it from its signals.
+    /// Writes these lines. The job goes on meanwhile: a reader that does not read must not keep it from its signals.
     fn say(&mut self, lines: String) {
         let output = self.output.clone();
         self.threads.push(spawn(async move { output.say(Stream::Err, lines.into()).await }));

@@ -1,4 +1,4 @@
-//! `chanter launch`: starts the processes of a job, and sees to their end.
+//! `chanter launch`: starts the processes of a job, and waits until all have ended.
 
 mod addresses;
 mod input;
@@ -61,7 +61,7 @@ pub struct LaunchArgs {
     /// The certificates of those who sign the processes' certificates
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// For whom the certificate is, if not for the address of each process
+    /// Name for which the certificate is, if it is not for the address of each process
     #[arg(long, value_name = "NAME", requires = "tls_cert")]
     tls_name: Option<String>,
     /// Let the processes share no memory, but talk by sockets alone
@@ -89,7 +89,7 @@ impl LaunchArgs {
     /// TLS settings for the processes.
     ///
     /// # Errors
-    /// A file has no absolute path, which they may need, or one that is no text.
+    /// A file has no absolute path, or its path is no text. The processes may need the path.
     fn tls(&self) -> io::Result<Vec<(&'static str, String)>> {
         let files = [
             (launcher::TLS_CERT, &self.tls_cert),
@@ -122,12 +122,12 @@ impl Color {
     }
 }
 
-/// Runs a job to its end, and returns an exit code. 0: all processes succeeded. 124: the time was up. 126 or 127: the
-/// program cannot be run. 1: the job cannot be started. Else it is the code of the first process that failed, or 128
-/// and the number of its signal.
+/// Runs a job to its end, and returns an exit code. The code is 0 if all processes succeeded, and 124 if the time was
+/// up. It is 126 or 127 if the program cannot be run, and 1 if the job cannot be started. Otherwise it is the code of
+/// the first process that failed, or 128 plus the number of its signal.
 pub fn launch(args: LaunchArgs) -> ExitCode {
     let code = try_launch(args).unwrap_or_else(|(code, message)| {
-        // A reader that has closed it wants no error.
+        // If standard error is closed, nobody reads the message.
         let _ = streams::write_all(io::stderr(), format!("chanter: {message}\n").as_bytes());
         code
     });

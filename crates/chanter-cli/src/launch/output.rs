@@ -9,12 +9,12 @@ use chanter::process::ChildOutput;
 use super::lines::Lines;
 use super::streams;
 
-/// Blocks that wait for the writer, from all processes; then they wait themselves.
+/// Largest number of blocks, of all processes, that wait for the writer. Beyond it the processes wait.
 const WAITING: usize = 64;
 /// Bytes that are read at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// Which of the launcher's streams.
+/// One of the launcher's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
@@ -27,7 +27,7 @@ struct Block {
     lines: Vec<u8>,
 }
 
-/// Where lines go. The writer ends when all clones have been dropped.
+/// The writer of lines. It ends when all clones have been dropped.
 #[derive(Clone)]
 pub(super) struct Output {
     blocks: Sender<Block>,
@@ -43,7 +43,7 @@ impl Output {
             while let Ok(Block { stream, lines }) = written.recv().sync_blocking() {
                 let result = match stream {
                     Stream::Out => streams::write_all(io::stdout(), &lines),
-                    // A reader that has closed it wants no error.
+                    // If the stream is closed, nobody reads the message.
                     Stream::Err => streams::write_all(io::stderr(), &lines).or(Ok(())),
                 };
                 if let Err(error) = result {
@@ -55,7 +55,7 @@ impl Output {
         Ok((Self { blocks }, ended))
     }
 
-    /// Writes these lines, after those that were said before. Nobody knows if nobody reads them.
+    /// Writes these lines, after the earlier ones. No error shows if nobody reads them.
     pub(super) async fn say(&self, stream: Stream, lines: Vec<u8>) {
         if !lines.is_empty() {
             let _ = self.blocks.send(Block { stream, lines }).await;

@@ -69,7 +69,7 @@ pub(super) fn signal_group(leader: u32, signal: Signal) {
     }
 }
 
-/// How it has ended, in words.
+/// The end of a process, in words.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit {code}"),

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// Writes all of it. Blocks the OS thread until somebody has taken it.
 ///
 /// # Errors
-/// Those of the OS.
+/// Errors of the OS.
 pub(super) fn write_all(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match nix::unistd::write(&to, bytes) {
@@ -27,7 +27,7 @@ pub(super) fn write_all(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
 /// Reads what is there; 0 at the end. Blocks the OS thread until something is.
 ///
 /// # Errors
-/// Those of the OS.
+/// Errors of the OS.
 pub(super) fn read(from: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match nix::unistd::read(&from, buffer) {

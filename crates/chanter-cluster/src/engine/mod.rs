@@ -121,7 +121,7 @@ pub enum Change {
     Up,
     /// The peer has been silent for a while.
     Suspect,
-    /// The peer was suspected, and is well.
+    /// The peer was suspected, and has been heard of again.
     Well,
     /// The peer has gone for good.
     Down(Why),
@@ -136,7 +136,7 @@ pub enum Order {
     None,
 }
 
-/// When an engine may lose frames that it has taken.
+/// The case in which an engine may lose frames that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Never, while both processes live.
@@ -158,7 +158,7 @@ pub enum Death {
     Silent,
 }
 
-/// The capabilities of an engine towards one peer. They are probed, not derived from the engine's brand.
+/// The capabilities of an engine towards one peer. An engine finds them by tests, not by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Order of frames within a lane.
@@ -182,7 +182,7 @@ pub enum Polled {
     More,
 }
 
-/// How long a processor may sleep.
+/// The time that a processor may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "Rest")]
 pub enum Idle {
@@ -230,8 +230,8 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Full`]: the frame was not taken. A body longer than [`Caps::eager`] is never taken.
     fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full>;
 
-    /// Whether a poll would find something; a cheap test. After [`park`](Self::park) has returned [`Idle::Notified`]
-    /// it misses nothing.
+    /// Whether a poll would find something. The test is cheap. After [`park`](Self::park) has returned
+    /// [`Idle::Notified`], it misses nothing.
     fn has_work(&self) -> bool;
 
     /// Whether there is work that others wait for, asked between any two turns of a scheduler. `None`, the default:
@@ -240,8 +240,8 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
-    /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it. One caller gets in at
-    /// a time, and the others return at once.
+    /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it. One caller is inside
+    /// at a time, and the others return at once.
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
 
     /// The time for which polling in vain is worth it, between turns of other threads, before the polling thread

@@ -40,7 +40,7 @@ pub struct Reliable<E> {
 ///   the numbers. Numbers are given under the link's lock. Arrived frames are taken and handed on by the thread that
 ///   polls.
 /// * INV-RELIABLE-2: whenever a link's lock is free, the engine below has all frames that the link's lanes had for
-///   it, except those that the present poll owes. Otherwise it has refused a frame of the lane; the frame is kept,
+///   it, except those that the current poll owes. Otherwise it has refused a frame of the lane; the frame is kept,
 ///   and the engine notifies when it takes more. The alarm is set for the lane that is due first.
 /// * INV-RELIABLE-3: after a sender was refused because a window was full, the notifier is called when the window has
 ///   room again.

@@ -3,7 +3,7 @@
 //! In an operation each member brings its value and waits. The last member takes all values, combines them, exchanges
 //! the result with other runs, and tells the others.
 //!
-//! INV-RUN: a member brings its value and begins to wait in one critical section; the last member takes all values in
+//! INV-GROUP: a member brings its value and begins to wait in one critical section; the last member takes all values in
 //! one. So a member that has brought a value is in the queue until it is told the result. An operation ends for no
 //! member before all are in it, so values of two operations never mix. A member that leaves, at any point, breaks the
 //! run under the same lock and tells all waiting members. So no member waits for one that has gone.

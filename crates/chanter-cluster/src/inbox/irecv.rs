@@ -20,9 +20,9 @@ use crate::node::{Node, Tests};
 /// The way in which a message is brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
-    /// By a poll of the engine, which a round follows; see `node/waiting.rs`.
+    /// A poll of the engine, which a round follows; see `node/waiting.rs`.
     Poll,
-    /// By a thread.
+    /// A thread.
     Thread,
 }
 
@@ -132,8 +132,8 @@ unsafe impl Place for Ticket {
 /// A receive that was posted when it was made (Chant's `irecv`, section 3.2). It has its place in the order of
 /// receives from then on, and can get its message while its owner computes.
 ///
-/// It is an event that commits when the message is there; [`test`](Self::test) asks without waiting. If it is dropped
-/// or not chosen, the receive is withdrawn, and a message that it had got returns to its place in the inbox.
+/// It is an event that commits when the message is there; [`test`](Self::test) checks without waiting. If it is
+/// dropped or not chosen, the receive is withdrawn, and a message that it had got returns to its place in the inbox.
 #[must_use = "a receive that is dropped is not posted any more"]
 pub struct Irecv<T, R = AsValue> {
     ticket: Ticket,

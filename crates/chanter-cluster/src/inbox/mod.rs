@@ -65,10 +65,10 @@ impl Inbox {
     /// The event of sending `value`, with a tag, to a thread of any process. The value is encoded at once and may be
     /// changed afterwards.
     ///
-    /// Commits when the receiver's inbox has room for the message. At most 64 messages and 256 KiB of one process
-    /// wait in an inbox; a longer message may follow less than 128 KiB. After the commit the message is on
-    /// its way. Messages from one thread to another with the same tag are received in the order in which they were
-    /// sent (D1). If the event is dropped or not chosen, nothing is sent.
+    /// It commits when the receiver's inbox has room for the message. At most 64 messages and 256 KiB of one process
+    /// wait in an inbox; a longer message may follow less than 128 KiB. After the commit the message is on its way.
+    /// Messages from one thread to another with the same tag are received in the order in which they were sent (law
+    /// D1 of this [crate](crate)). If the event is dropped or not chosen, nothing is sent.
     ///
     /// # Errors
     /// See [`SendError`](crate::SendError). A value that cannot be encoded is reported by the event, too.
@@ -89,7 +89,7 @@ impl Inbox {
     /// The event of receiving the oldest message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`].
     ///
     /// If several receives want a message, it goes to the one that began to wait first. If the event is dropped or
-    /// not chosen, the message stays in its place (D4).
+    /// not chosen, the message stays in its place (law D4 of this [crate](crate)).
     ///
     /// # Errors
     /// [`Lost`](crate::RecvError::Lost): the named thread's process has gone, and none of its messages is left (never
@@ -126,9 +126,10 @@ impl Inbox {
         Irecv::new(self.core, Pattern { from: from.into(), tag: tag.into() })
     }
 
-    /// The event that a process has gone, with the fate of the messages sent there from this inbox (D2).
+    /// The event that a process has gone, with the fate of the messages sent there from this inbox (law D2 of this
+    /// [crate](crate)).
     ///
-    /// Commits when the process is known to have gone. Each message is reported once, to the first caller. If the
+    /// It commits when the process is known to have gone. Each message is reported once, to the first caller. If the
     /// event is dropped or not chosen, nothing is taken. It never commits for this process, or for a number without a
     /// process.
     ///

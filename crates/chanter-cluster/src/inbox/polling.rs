@@ -1,4 +1,4 @@
-//! Forms of polling: how a waiting thread's message is looked for (Chant, section 4.2).
+//! Forms of polling: ways to look for the message of a waiting thread (Chant, section 4.2).
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use super::recv::{Received, receive};
 use crate::error::RecvError;
 use crate::node::Tests;
 
-/// A form of polling: how a message is looked for while a thread waits for it; see [`Recv::polling`]. *Thread polls*,
-/// *partial switch* and *waiting queue* are the paper's. [`QueueAny`](Self::QueueAny) is the form that the paper
-/// could not try: no library of its time could test any of many receives at once.
+/// A form of polling: a way to look for a message while a thread waits for it; see [`Recv::polling`]. *Thread polls*,
+/// *partial switch* and *waiting queue* are the names of the paper. [`QueueAny`](Self::QueueAny) is the form that the
+/// paper could not try: no library of its time could test any of many receives at once.
 ///
 /// In every form the engine's test is a single one for all messages of the process. The forms differ in which thread
 /// asks for the test, how often, and how a thread hears of its message.
@@ -27,9 +27,9 @@ pub enum PollMode {
     /// threads. Nothing is posted to the engine; its poll is one test for any number of waiting threads.
     #[default]
     QueueRing,
-    /// The thread polls the engine, and yields when its message was not there (*Thread polls*, figure 5). Where no
-    /// other thread is ready, it polls a few times more before it yields. Its processor never sleeps meanwhile. This
-    /// form answers soonest where the processor has nothing else to do.
+    /// The thread polls the engine, and yields if its message is not there (*Thread polls*, figure 5). If no other
+    /// thread is ready, it polls a few times more before it yields. Its processor never sleeps meanwhile. This form
+    /// answers soonest where the processor has nothing else to do.
     ThreadPolls,
     /// The scheduler tests for the next waiting thread in turn, and switches to it only if its message is there
     /// (*Scheduler polls*, with a *partial switch*, figure 6).
@@ -52,7 +52,7 @@ impl PollMode {
 const POLLS: u32 = 16;
 
 impl<T, R: Read<T>> Recv<T, R> {
-    /// Receives a message, and polls in the form `mode` until it is there. Awaiting the event is
+    /// Receives a message, and polls in the form `mode` until it is there. An await of the event polls in the form
     /// [`PollMode::QueueRing`]. With engines that wake a waiting process, the other forms only cost time.
     /// [`PollMode::PartialSwitch`] and [`PollMode::QueueEach`] keep the processors of a machine with a
     /// [`Pump`](crate::Pump) awake. Without a pump they test when the engine has woken the process.

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::wire::{Buffer, Written};
 
-/// How a [receive](super::Recv) reads its message. Sealed: [`AsValue`] and [`AsBuffer`] implement it.
+/// The way in which a [receive](super::Recv) reads its message. Sealed: [`AsValue`] and [`AsBuffer`] implement it.
 pub trait Read<T>: sealed::Sealed + 'static {
     /// Reads the message. On an error, which says why, the message is still in place.
     #[doc(hidden)]

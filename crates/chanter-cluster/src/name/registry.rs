@@ -56,7 +56,7 @@ impl Registry {
         Ok(asked)
     }
 
-    /// Frees a name, if it is that thread's.
+    /// Frees a name, if it belongs to the thread in `slot`.
     pub(crate) fn forget(&mut self, name: &str, slot: Slot) {
         if self.names.get(name) == Some(&slot) {
             self.names.remove(name);

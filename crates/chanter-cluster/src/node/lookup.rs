@@ -12,7 +12,7 @@ use crate::name::{Asker, ThreadName};
 use crate::wire::{Body, Header, Kind, Slot, WITHDRAWN};
 
 impl Node {
-    /// The event of finding the name that somebody has given to a thread.
+    /// The event of finding the thread that was given the name `name`. It yields the thread's global name.
     pub(crate) fn lookup(
         self: &Arc<Self>,
         name: &str,

@@ -290,7 +290,7 @@ impl Node {
         self.some_gone.get().wrap(drop)
     }
 
-    /// Why a process has gone, if it has.
+    /// The reason why a process has gone, if it has.
     pub(crate) fn down(&self, peer: ProcessId) -> Option<Why> {
         self.links.get(peer)?.state.lock().down
     }

@@ -1,6 +1,7 @@
-//! The notifier of the server thread: a thread that has work for it calls `notify`.
+//! The notifier of the server thread. A thread that has work for the server thread calls `notify`.
 //!
-//! Its state is one bit. Any number of notifications while the server thread is awake make it look once more.
+//! Its state is one bit. All notifications that come while the server thread is awake make it look once more,
+//! together.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -12,7 +13,7 @@ use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, 
 
 pub(super) struct ServerNotifier {
     waiting: BiasedLock<Queue<()>>,
-    /// Set while a notification has not been heard. Written under the lock.
+    /// Whether a notification has not been heard yet. It is written under the lock.
     is_rung: AtomicBool,
 }
 
@@ -51,7 +52,7 @@ impl ServerNotifier {
     }
 }
 
-/// See [`ServerNotifier::notified`].
+/// The event of [`ServerNotifier::notified`].
 #[must_use = "events do nothing unless synchronized"]
 pub(super) struct Notified<'a>(&'a ServerNotifier);
 

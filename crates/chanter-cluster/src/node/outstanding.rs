@@ -19,7 +19,7 @@ use crate::wire::{Body, Header, Kind, Slot, decode};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Returned {
-    /// Why the process has gone.
+    /// The reason why the process has gone.
     pub why: Why,
     /// Messages that the process may have taken; it has not acknowledged them.
     pub unknown: Vec<Unknown>,

@@ -65,7 +65,7 @@ pub struct State {
     epoch: u64,
     messages: u32,
     bytes: u64,
-    /// Why nothing can be sent any more.
+    /// The reason why nothing can be sent any more.
     closed: Option<Box<SendError>>,
     waiting: Queue<Note>,
     /// The inbox itself, if it belongs to this process. A message is then in it when its send commits.
@@ -128,7 +128,7 @@ pub(crate) struct WindowRef {
 pub struct Note {
     content: Content,
     length: u64,
-    /// Why the message cannot go.
+    /// The reason why the message cannot go.
     closed: Option<Box<SendError>>,
 }
 

@@ -91,7 +91,7 @@ impl Node {
         Ok(self.windows.lock().of(to))
     }
 
-    /// Why the window of `to`, in another process, was given up.
+    /// The reason why the window of `to`, in another process, was given up.
     pub(super) fn why_closed(&self, to: ThreadName) -> SendError {
         match self.down(to.process) {
             Some(why) => SendError::Lost(to.process, why),

@@ -129,7 +129,7 @@ impl Linger {
         }
     }
 
-    /// Nothing has come: whether to poll again rather than park.
+    /// Whether to poll again rather than park, as nothing has come.
     fn goes_on(&mut self, time: Duration) -> bool {
         if time.is_zero() {
             return false;

@@ -51,7 +51,7 @@ impl Node {
         }
         match header.kind {
             Kind::Message => {
-                // A message with wrong credit is delivered all the same.
+                // A message with wrong credit is delivered nevertheless.
                 let credit = (header.credit > 0).then(|| {
                     let (taken, bytes) =
                         ((header.request >> 32) as u32, header.request & u64::from(u32::MAX));

@@ -20,10 +20,10 @@
 //!    as any other owner does.
 //! 2. The messages between two processes keep their order. So a home hears *hold* before *release* of the same process. It
 //!    hears *release* after all messages that the process has sent: these are in the port when it ends.
-//! 3. When a process X has died, its share is gone. But X may have passed senders on to a process that is not counted yet. So
-//!    the home asks all others whether they know that X has gone (*sees*). It does not end a port before they have said so
-//!    (*seen*) or have gone themselves. A process that says so has read everything of X (D3), and has said *hold* for all
-//!    senders that it got. The home has heard that before.
+//! 3. When a process X has died, its share is gone. But X may have passed senders on to a process that is not counted
+//!    yet. So the home asks all others whether they know that X has gone (*sees*). It does not end a port before they
+//!    have said so (*seen*) or have gone themselves. A process that says so has read everything of X (law D3), and has
+//!    said *hold* for all senders that it got. The home has heard that before.
 //! 4. A process that has sent senders to X asks the same, and keeps its transfers meanwhile. Otherwise its *release* might
 //!    reach a home that has not heard yet what X has said.
 //!
@@ -47,8 +47,8 @@ pub(super) const MOST_PARCELS: usize = 1 << 16;
 /// Largest number of holds that wait for their homes' answers. Further senders that arrive meanwhile do not count.
 pub(super) const MOST_UNANSWERED: usize = 1 << 16;
 
-/// See the module. A `C` keeps a sender counted in another process as long as it lives. A `P` holds the senders that
-/// a message carries.
+/// The counts of a process, by the rules of this module. A `C` keeps a sender counted in another process as long as it
+/// lives. A `P` holds the senders that a message carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
     me: ProcessId,
@@ -224,12 +224,12 @@ impl<C, P> State<C, P> {
         self.transfers.range((by, 0)..=(by, u64::MAX)).count()
     }
 
-    /// The message was unpacked, or has not left.
+    /// Ends a transfer: its message was unpacked, or has not left.
     pub(super) fn is_unpacked(&mut self, by: ProcessId, number: u64) {
         self.leftover.transfers.extend(self.transfers.remove(&(by, number)));
     }
 
-    /// The senders of a message of `from` are counted for this process, or dropped.
+    /// Tells `from` that the senders in its message are counted for this process, or dropped.
     pub(super) fn unpack(&mut self, from: ProcessId, number: u64) {
         if !self.lost.contains(&from) {
             self.say(from, PortMessage::Unpacked { transfer: number });
@@ -319,7 +319,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// A process has gone, and all its messages have been heard.
+    /// Forgets a process that has gone, once all its messages have been heard.
     pub(super) fn lose(&mut self, peer: ProcessId) {
         if !self.lost.insert(peer) {
             return;
@@ -350,7 +350,7 @@ impl<C, P> State<C, P> {
         self.see_who_has_ended();
     }
 
-    /// True if no answer, transfer or message is outstanding.
+    /// Whether no answer, transfer or message is outstanding.
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
         self.unanswered.is_empty() && self.transfers.is_empty() && self.outbox.is_empty()

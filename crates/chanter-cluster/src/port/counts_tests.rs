@@ -218,7 +218,7 @@ impl World {
     }
 }
 
-/// How many worlds there are, or what is wrong in one, and how it came so.
+/// The number of worlds; or the fault of one of them, and the way to it.
 fn explore(first: World, without: Without) -> Result<usize, String> {
     let hash = |world: &World| RandomState::with_seed(20).hash_one(world);
     let mut seen = HashSet::from([hash(&first)]);

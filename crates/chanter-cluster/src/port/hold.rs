@@ -14,7 +14,7 @@ use crate::wire::{Body, SenderTransfer, Slot};
 /// A hold of a port. As long as a clone of it lives, the port's home counts the process, or is about to.
 pub(crate) type Hold = Arc<Held>;
 
-/// See [`Hold`].
+/// The content of a [`Hold`], which clones share.
 pub(crate) struct Held {
     port: ThreadName,
     node: Weak<Node>,
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// No sender is left: nothing comes to the inbox any more.
+    /// Ends a port without senders: nothing comes to its inbox any more.
     fn end_port(&self, port: Slot) {
         self.seal(port);
         let ended = {

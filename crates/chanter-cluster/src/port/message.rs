@@ -11,16 +11,16 @@
 use crate::engine::ProcessId;
 use crate::wire::{Header, Kind, Slot};
 
-/// See [`super::counts`].
+/// A message about the count of a port's senders; see [`super::counts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum PortMessage {
-    /// To the home: count me.
+    /// Request to the home to count this process.
     Hold { port: Slot, request: u64 },
-    /// From the home: you are counted, unless the port has ended.
+    /// Answer of the home: the process is counted, unless the port has ended.
     Held { request: u64 },
-    /// To the home: stop counting me.
+    /// Request to the home to stop counting this process.
     Release { port: Slot },
-    /// To the sender of a message that carries senders: I am counted.
+    /// Notice to the sender of a message that carries senders: its receiver is counted.
     Unpacked { transfer: u64 },
     /// Request to confirm, once known, that this process has gone.
     Confirm { process: ProcessId },

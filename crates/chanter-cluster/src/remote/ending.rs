@@ -24,7 +24,7 @@ pub(super) struct Hosted {
     offer: Arc<Offer>,
     /// The thread, which yields `None` unless a request ends it with a value.
     pub(super) thread: Thread<Option<Body>>,
-    /// See [`Ending`].
+    /// The end of the thread's body, which [`Ending`] fills.
     pub(super) body: IVar<Option<Arc<End>>>,
     /// Filled when a thread whose body was dropped is determined.
     joined: OnceLock<IVar<Arc<End>>>,

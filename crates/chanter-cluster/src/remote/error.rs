@@ -71,12 +71,12 @@ pub enum EndError {
 }
 
 impl EndError {
-    /// The thread was cancelled.
+    /// Whether the thread was cancelled.
     pub fn is_cancelled(&self) -> bool {
         *self == Self::Cancelled
     }
 
-    /// The thread panicked.
+    /// Whether the thread panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self, Self::Panicked(_))
     }
@@ -176,7 +176,7 @@ pub enum Down {
 }
 
 impl Down {
-    /// It has ended with a value.
+    /// Whether the thread has ended with a value.
     pub fn is_well(&self) -> bool {
         *self == Self::Ended
     }

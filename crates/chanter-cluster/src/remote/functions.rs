@@ -1,4 +1,4 @@
-//! Functions that threads of other processes may be spawned with.
+//! Functions that threads run which other processes spawn.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -84,7 +84,7 @@ impl<T> Plan<T> {
         self
     }
 
-    /// Puts the thread on this virtual processor of its process; it stays there.
+    /// Puts the thread on the virtual processor `vp` of its process, where it stays.
     pub fn on_vp(mut self, vp: u32) -> Self {
         self.vp = Some(vp);
         self
@@ -238,7 +238,7 @@ pub struct Offering {
 }
 
 impl Offering {
-    /// Offers it as long as the process lives.
+    /// Offers the function as long as the process lives.
     pub fn forever(self) {
         std::mem::forget(self);
     }
@@ -276,7 +276,7 @@ impl Process {
         self.offer_if(function, |_| true, body)
     }
 
-    /// As [`offer`](Self::offer), to processes that `allow` accepts; all others get
+    /// Like [`offer`](Self::offer), to processes that `allow` accepts; all others get
     /// [`SpawnError::Refused`](crate::SpawnError::Refused).
     ///
     /// The threads obey processes that `allow` accepts, their spawners, and this process. If another process asks to
@@ -285,7 +285,7 @@ impl Process {
     /// [`Down::Refused`](crate::Down::Refused).
     ///
     /// # Errors
-    /// As [`offer`](Self::offer).
+    /// The errors of [`offer`](Self::offer).
     pub fn offer_if<Q, T, F, R>(
         &self,
         function: Function<Q, T>,

@@ -88,7 +88,7 @@ impl At {
     /// The event of spawning a thread there: it runs a function that the process [offers](Process::offer).
     ///
     /// The request is sent when the event is synchronized on, and the event commits when the thread is there. If the
-    /// event is not chosen, or dropped before, a thread that is spawned all the same is cancelled.
+    /// event is not chosen, or dropped before, a thread that is spawned nevertheless is cancelled.
     ///
     /// # Errors
     /// See [`SpawnError`].
@@ -135,8 +135,8 @@ fn cancel_unwanted(node: &Arc<Node>, peer: ProcessId, outcome: Outcome) {
 }
 
 impl Process {
-    /// The thread of that name, which another process, or thread, has spawned. Dropping this handle has no effect on
-    /// it.
+    /// Makes a handle of the thread with this name, which another process, or thread, has spawned. A drop of this
+    /// handle has no effect on the thread.
     pub fn thread<T>(&self, name: ThreadName) -> GlobalThread<T> {
         GlobalThread { at: self.at(name.process.0), name, is_owner: false, value: PhantomData }
     }
@@ -145,7 +145,7 @@ impl Process {
 /// Requests to the thread are sent at once, whether or not anybody waits for the answer, and each is answered once.
 /// They have the meaning of the [requests](chanter::Thread::suspend) to a local thread.
 impl<T> GlobalThread<T> {
-    /// Its name, which is that of its inbox.
+    /// The thread's name, which is that of its inbox.
     pub fn name(&self) -> ThreadName {
         self.name
     }
@@ -161,9 +161,10 @@ impl<T> GlobalThread<T> {
         })
     }
 
-    /// The event of the thread's end: its value, or how it failed. Any number may wait, again and again, each for the same value.
+    /// The event of the thread's end. It yields the thread's value, or the reason of its failure. Any number of threads
+    /// may wait, again and again, and all get the same value.
     ///
-    /// Not chosen, or dropped: the value stays.
+    /// If the event is not chosen, or dropped, the value stays.
     ///
     /// # Errors
     /// See [`EndError`].
@@ -190,12 +191,12 @@ impl<T> GlobalThread<T> {
     }
 
     /// Ties two threads together: when one ends otherwise than with a value, or its process goes, the other one is
-    /// cancelled. The process of each thread watches the other thread. If it [may not](crate::Process::offer_if), its
-    /// own thread is cancelled at once.
+    /// cancelled. The process of each thread watches the other thread. If a process [may not
+    /// watch](crate::Process::offer_if) the other thread, its own thread is cancelled at once.
     ///
     /// # Errors
-    /// See [`AskError`]: one of the two threads could not be asked. The other one may be tied to it, and then ends
-    /// with it.
+    /// See [`AskError`]: one of the two threads could not be asked. The other one is perhaps tied to it already, and
+    /// then ends with it.
     pub async fn link<U>(&self, other: &GlobalThread<U>) -> Result<(), AskError> {
         self.request(Order::Link(other.name)).await?;
         other.request(Order::Link(self.name)).await
@@ -228,8 +229,8 @@ impl<T> GlobalThread<T> {
         self.request(Order::Suspend(Some(quantum)))
     }
 
-    /// Lets a thread go on that a request has suspended or blocked, and withdraws such requests that it has not
-    /// taken. `false`: there was nothing of that kind.
+    /// Lets a thread go on that a request has suspended or blocked, and withdraws such requests that it has not taken.
+    /// `false`: there was no such request.
     ///
     /// # Errors
     /// See [`AskError`].

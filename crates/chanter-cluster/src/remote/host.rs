@@ -51,9 +51,9 @@ pub(super) struct Entry {
     hosted: Arc<Hosted>,
     /// Bytes of its arguments, or, when it has ended, of its value.
     bytes: usize,
-    /// No request for the value will come.
+    /// Whether no request for the value will come.
     is_detached: bool,
-    /// Its body was dropped, and a thread waits for its end.
+    /// Whether its body was dropped, and a thread waits for its end.
     is_joined: bool,
 }
 
@@ -137,7 +137,7 @@ fn panics(payload: Box<dyn std::any::Any + Send>) -> Work {
 }
 
 impl State {
-    /// See [`Hosts::has_ended`]. Returns an entry that the caller drops without the lock.
+    /// Notes the end of a thread, for [`Hosts::has_ended`]. Returns an entry that the caller drops without the lock.
     fn has_ended(&mut self, slot: Slot, value: usize) -> Option<Entry> {
         let entry = self.threads.get_mut(&slot)?;
         if entry.is_detached {
@@ -250,7 +250,7 @@ enum Untaken {
 }
 
 impl Node {
-    /// A process has gone: detaches its threads, and opens its gates.
+    /// Detaches the threads of a process that has gone, and opens its gates.
     pub(crate) fn lose_spawner(&self, peer: ProcessId) {
         let theirs: Vec<Slot> = {
             let state = self.hosts.state.lock();

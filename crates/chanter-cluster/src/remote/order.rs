@@ -110,7 +110,7 @@ pub(super) enum Refused {
     Determined,
 }
 
-/// How a thread has ended.
+/// The end of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum End<V = Enclosed> {
     /// It ended with this value, which is empty for an order to watch.

@@ -175,7 +175,7 @@ impl At {
         self.call_or(ask, Unwanted::Withdraw).wrap(|outcome| outcome.and_then(|body| read(&body)))
     }
 
-    /// As [`call`](Self::call), with the bytes of the answer. `unwanted` is the fate of a call that is not chosen.
+    /// Like [`call`](Self::call), with the bytes of the answer. `unwanted` is the fate of a call that is not chosen.
     pub(crate) fn call_or<A>(
         &self,
         ask: Ask<A>,
@@ -232,8 +232,8 @@ impl At {
     /// one goes. Its result is dropped, and a panic is reported there. Never blocks.
     ///
     /// # Errors
-    /// Errors that are known at once: there is no such process, or it has gone; the request cannot be written or is
-    /// too long; or too many are under way.
+    /// Errors that are known at once. There is no such process, or it has gone. The request cannot be written or is too
+    /// long. Or too many are under way.
     pub fn post<A>(&self, ask: Ask<A>) -> Result<(), CallError> {
         let body = ask.body.map_err(CallError::Encode)?;
         self.node.request(self.peer, ask.name, ask.number, &mut Some(body), For::Nobody, false).map(drop)

@@ -20,7 +20,7 @@ pub enum Begun {
 pub enum CallError {
     /// There is no process of that number in the cluster.
     NoSuchProcess(ProcessId),
-    /// The process has gone (D6).
+    /// The process has gone (law D6 of this [crate](crate)).
     Lost {
         /// The process.
         process: ProcessId,

@@ -11,9 +11,9 @@ use crate::engine::ProcessId;
 /// The rules. The program keeps all of them; a model leaves one out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The caller keeps the last holder that it has heard of, by the count of forwards (2).
+    /// Whether the caller keeps the last holder that it has heard of, by the count of forwards (2).
     pub(super) counts: bool,
-    /// When the caller hears of a later holder, it checks whether that has gone already (2).
+    /// Whether a caller that hears of a later holder checks if that has gone already (2).
     pub(super) looks: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Heard {
     /// The named process has the call. The caller checks, after its own lock, whether that process has gone. Either
     /// it sees that, or the handler of the process's end finds the call.
     Look,
-    /// As `Look`, but the caller does not check.
+    /// Like `Look`, but the caller does not check.
     Has,
 }
 

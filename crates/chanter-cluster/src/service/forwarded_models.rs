@@ -38,7 +38,7 @@ struct Caller {
     calls: Mutex<Pending<()>>,
     down: [Mutex<bool>; 4],
     ends: Mutex<Vec<End>>,
-    /// Rule 3: a call that has ended is not pending any more.
+    /// Whether rule 3 holds: a call that has ended is not pending any more.
     ends_once: bool,
 }
 

@@ -1,17 +1,18 @@
 //! Services: requests of threads of other processes to this one (Chant, section 3.2: remote service requests).
 //!
 //! A [`Service`] has a name and two types: that of its requests, and that of its answers. A process
-//! [serves](crate::Process::serve) it; any thread of the cluster [calls](At::call) it, or [posts](At::post) to it.
-//! Requests are run by the process's *server thread*, which also serves the engine: each in place, as a parasite, as
-//! soon as it has come. A request that does not block costs no thread. A request that blocks becomes a thread, and
-//! the server goes on with the next.
+//! [serves](crate::Process::serve) it; any thread of the cluster [calls](At::call) it, or [posts](At::post) to it. The
+//! process's *server thread*, which also serves the engine, runs each request as soon as it has come, in place, as a
+//! parasite. A request that does not block costs no thread. A request that blocks becomes a thread, and the server goes
+//! on with the next.
 //!
 //! * Requests of a process to another one begin in the order in which they were made, each when the one before it has ended or
 //!   blocked. A request that computes for long without blocking therefore keeps the others waiting: it should yield
 //!   now and then.
 //! * **D6** A request runs at most once. A call is answered once, or ends with [`CallError::Lost`].
 //! * A call that is not chosen, or dropped, is withdrawn: its request is dropped where it waits, if it has not ended.
-//! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one; and beside those one that is longer.
+//! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one, and one longer request
+//!   beside them.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -235,8 +236,7 @@ impl fmt::Debug for Caller {
 }
 
 impl Process {
-    /// Serves requests, until the returned [`Serving`] is dropped: `handler` runs once for each, in place where that
-    /// is possible (see [the module](mod@crate::service)). `handler` runs once for each, in place where that is
+    /// Serves requests, until the returned [`Serving`] is dropped: `handler` runs once for each, in place where that is
     /// possible (see [the module](mod@crate::service)).
     ///
     /// A panic of `handler`'s future goes to the caller as [`CallError::Panicked`]; a panic of a post is reported
@@ -255,10 +255,10 @@ impl Process {
         self.serve_if(service, |_| true, handler)
     }
 
-    /// As [`serve`](Self::serve), for callers that `allow` accepts; all others get [`CallError::Refused`].
+    /// Like [`serve`](Self::serve), for callers that `allow` accepts; all others get [`CallError::Refused`].
     ///
     /// # Errors
-    /// As [`serve`](Self::serve).
+    /// The errors of [`serve`](Self::serve).
     pub fn serve_if<Q, A, F, R>(
         &self,
         service: Service<Q, A>,

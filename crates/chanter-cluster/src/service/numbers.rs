@@ -7,7 +7,7 @@
 /// Numbers that are drawn at once, since a system call costs as much as some tens of numbers.
 const AT_ONCE: usize = 128;
 
-/// See the module.
+/// A source of numbers of requests.
 pub(super) struct Numbers {
     drawn: [u8; 8 * AT_ONCE],
     /// Number of drawn numbers that are left.

@@ -15,9 +15,9 @@
 //! INV-FORWARDED:
 //!
 //! 1. Each request has one holder, or is on its way to one: a process that forwards it gives its [`Owed`] away.
-//! 2. The caller knows a holder: the last one that it has heard of, by the count of forwards. When that holder goes, the call
-//!    ends as lost (D6), whether the request is still there or not. When the caller hears of a later holder, it checks whether
-//!    that has gone already.
+//! 2. The caller knows a holder: the last one that it has heard of, by the count of forwards. When that holder goes,
+//!    the call ends as lost (law D6), whether the request is still there or not. When the caller hears of a later
+//!    holder, it checks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and later messages find no call.
 //! 4. A process without room for a request gives it back to the process that has forwarded it, and tells the caller so
 //!    itself. That counts as one more forward.
@@ -30,8 +30,7 @@
 //! (`forwarded.rs` has the rules, and `forwarded_models.rs` models of them.)
 //!
 //! A call's holder may go before the caller has heard of it. Then the call ends when the message about the holder
-//! arrives. That is sent a little after the request, by a process that lives, or has gone, which ends the call as
-//! well.
+//! arrives. Its sender sends it a little after the request. If the sender goes before, the call ends as well.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -166,7 +165,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
     }
 }
 
-/// As [`start`], for requests that are not forwarded once they have begun. `takes_forwarded` is true if they may have
+/// Like [`start`], for requests that are not forwarded once they have begun. `takes_forwarded` is true if they may have
 /// been forwarded before.
 pub(crate) fn start_here<R>(
     number: Number,
@@ -219,7 +218,7 @@ impl Duty {
     }
 }
 
-/// As `registry::run`, for requests that may be forwarded meanwhile.
+/// Like `registry::run`, for requests that may be forwarded meanwhile.
 async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
     let ended = {
         let mut work = pin!(work);

@@ -114,7 +114,7 @@ struct Arrival {
     is_post: bool,
     service: Number,
     body: Body,
-    /// See [`Entry`].
+    /// The count of the request's [`Entry`].
     count: u64,
     /// A request that has come back goes to this sender again.
     by: By,

@@ -10,9 +10,9 @@ use crate::{Process, SpawnError, ThreadName};
 /// The process in which a child runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In this process. When that has gone, the child cannot be started again.
+    /// The process with this number. When it has gone, the child cannot be started again.
     Process(u32),
-    /// In any living process, in turn.
+    /// Any living process, in turn.
     AnyProcess,
 }
 

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | [`one_for_one`](Supervisor::one_for_one) | that child |
 //! | [`one_for_all`](Supervisor::one_for_all) | all, after the others have been ended |
-//! | [`rest_for_one`](Supervisor::rest_for_one) | that child and those behind it, after these have been ended |
+//! | [`rest_for_one`](Supervisor::rest_for_one) | that child and those added after it, after all of these have been
+//! ended |
 //!
 //! (The strategies are those of Erlang's OTP; the children are threads anywhere in the cluster.)
 
@@ -96,7 +97,8 @@ impl Supervisor {
         Self::new(Strategy::RestForOne)
     }
 
-    /// Sets how many times children may be started again `within` that time. The default is 3 in 5 s.
+    /// Sets the number of times that children may be started again within the time `within`. The default is 3 times in
+    /// 5 s.
     pub fn at_most(mut self, most: usize, within: Duration) -> Self {
         (self.most, self.within) = (most, within);
         self
@@ -122,7 +124,7 @@ impl Supervisor {
     /// [`TeamError::Spawn`]: a child cannot be started. The children before it have been ended.
     ///
     /// # Panics
-    /// The caller is no thread of a machine: the supervisor is one.
+    /// If the caller is no thread of a machine, since the supervisor is one.
     pub async fn start(self, here: &Process) -> Result<Team, TeamError> {
         let (stop, stopped) = mailbox();
         let current = Arc::new(Current::new(self.children.iter().map(|child| child.name.clone())));
@@ -140,7 +142,7 @@ impl Supervisor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TeamError {
-    /// A child cannot be started, or not again.
+    /// A child cannot be started, or cannot be started again.
     Spawn {
         /// The child's name.
         child: String,
@@ -191,7 +193,8 @@ impl Team {
         self.current.restarts()
     }
 
-    /// The event of the team's end: all children have ended for good, or it was stopped. Commits for all who wait, and for ever.
+    /// The event of the team's end: all children have ended for good, or it was stopped. It commits for all waiters,
+    /// and stays ready.
     ///
     /// # Errors
     /// See [`TeamError`]; the children have been ended then, too.

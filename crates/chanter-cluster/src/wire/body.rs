@@ -199,7 +199,7 @@ impl Body {
         self.flags() & BUFFER != 0
     }
 
-    /// True if the buffer was filled on a machine with another byte order.
+    /// Whether the buffer was filled on a machine with another byte order.
     pub(super) fn is_of_other_order(&self) -> bool {
         self.flags() != OURS
     }

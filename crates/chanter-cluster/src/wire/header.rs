@@ -43,10 +43,10 @@ pub const CARRIES: u8 = 32;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
-    /// From a thread to a thread, with its body. It may give credit for the sender's inbox. Then `request` has the
-    /// credit's bytes and, in the upper half, the number of the process's messages that have arrived so far.
+    /// A message from a thread to a thread, with its body. It may give credit for the sender's inbox. Then `request`
+    /// has the credit's bytes and, in the upper half, the number of the process's messages that have arrived so far.
     Message = 1,
-    /// As a message, but the body comes by itself, once there is room for it.
+    /// Like a message, but the body comes by itself, once there is room for it.
     Descriptor = 2,
     /// There is room for the body of a descriptor.
     Ready = 3,
@@ -65,7 +65,7 @@ pub enum Kind {
     Gone = 9,
     /// Asks a service of the process for an answer; the service's number stands where a thread's name would be.
     Call = 10,
-    /// As a call, for no answer but that it is done.
+    /// Like a call, but the only answer is that it is done.
     Post = 11,
     /// Answers a call or a post.
     Answer = 12,

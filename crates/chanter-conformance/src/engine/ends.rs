@@ -6,7 +6,7 @@ use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
 use chanter_cluster::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
 
-/// Number of frames sent before an end, and (in `LENGTH`) bytes of each body.
+/// Number of frames sent before an end. The body of each has `LENGTH` bytes.
 const COUNT: u64 = 30;
 const LENGTH: usize = 3000;
 
@@ -83,7 +83,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         leaver.send_all(one.me())?;
         one.send_all(gone)?;
         leaver.engine.leave(Leave::Now);
-        // The others need not poll for it, except where a death ends all processes and none can leave alone.
+        // The others need to poll only where a death ends all processes and none can leave alone.
         let leaving = if death == Death::Aborts {
             Some(spawn(async move { leaver.until_ended().await }))
         } else {

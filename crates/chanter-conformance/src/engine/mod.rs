@@ -67,8 +67,8 @@ pub enum Check {
     /// A process that leaves with [`Leave::Now`](chanter_cluster::engine::Leave::Now) is gone without waiting. (With
     /// [`Death::Aborts`](chanter_cluster::engine::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
     LeavesNow,
-    /// From a killed process come a prefix of its frames, then its end, then nothing. Frames for it are dropped, and
-    /// the others go on.
+    /// A prefix of the frames of a killed process comes, then its end, then nothing. Frames for it are dropped, and the
+    /// others go on.
     Killed,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of falling asleep and being woken.
+//! Checks that a process falls asleep, and is woken.
 
 use chanter::prelude::*;
 
@@ -6,7 +6,7 @@ use super::member::{Member, message};
 use super::{Finding, Kit};
 use chanter_cluster::engine::{Engine, Idle, Lane, Polled};
 
-/// The point of the other end's falling asleep at which a frame is sent.
+/// The point at which a frame is sent, while the other end falls asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Polled,
@@ -61,7 +61,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                 engine.unpark();
                 rest != Idle::Work && !engine.has_work()
             };
-            // Its present work ends sooner or later; otherwise `until` runs out of patience.
+            // Its current work ends sooner or later; otherwise `until` runs out of patience.
             member.until("a time without work", |engine, _| may_sleep(engine)).await?;
         }
         Ok(())
@@ -77,7 +77,7 @@ impl<E: Engine> Member<E> {
             true => self.send_patiently(to, Lane::User, message(me, 0, number, 8)).await,
             false => Ok(()),
         };
-        // Frames left from the last round.
+        // Takes the frames left from the last round.
         while other.engine.poll(16, &mut other.seen) != Polled::Nothing {}
         send(Point::Polled).await?;
         // Before `park` the answer is a hint, and is not used.

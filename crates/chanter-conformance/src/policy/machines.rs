@@ -14,19 +14,18 @@ use chanter::{
 
 type Found = Result<(), String>;
 
-/// Nothing here takes that long, unless a thread is lost.
+/// Time limit of each check. None takes so long, unless a thread is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CROWD: usize = 40;
 const ROUNDS: usize = 50;
 /// Threads that an idle virtual processor could take.
 const SHARED: usize = 8;
 
-/// Runs `work` on an OS thread of its own, which is left to itself if it does
-/// not end.
+/// Runs `work` on an OS thread of its own, which is abandoned if it does not end in time.
 fn within_patience(what: &str, work: impl FnOnce() -> Found + Send + 'static) -> Found {
     let (done, ended) = mpsc::channel();
     let worker = std::thread::spawn(move || {
-        // Nobody may wait for it any more.
+        // Perhaps nobody waits for it any more.
         let _ = done.send(work());
     });
     match ended.recv_timeout(PATIENCE) {
@@ -43,7 +42,7 @@ fn within_patience(what: &str, work: impl FnOnce() -> Found + Send + 'static) ->
 
 fn machine(vps: usize, family: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Machine {
     Machine::builder()
-        // A spare worker would make up for a fault.
+        // A spare worker would hide a fault.
         .hand_off_after(None)
         .vps(vps)
         .name("conformance")
@@ -90,7 +89,7 @@ async fn crowd() -> Result<usize, JoinError> {
     adder.join().await
 }
 
-/// A policy that panics is replaced, and the machine goes on: but it is wrong.
+/// Fails if the policy has panicked: the machine has replaced it, and has gone on.
 fn expect_sound(machine: &Machine, found: Found) -> Found {
     match machine.stats().policies_failed {
         0 => found,
@@ -153,7 +152,7 @@ pub(super) fn need_thread(families: &Arc<dyn Fn() -> Family + Send + Sync>) -> F
         for thread in threads.take(SHARED) {
             drop(policy.enqueue(thread, Reason::New));
         }
-        // One that gives only some may happen to have none of those.
+        // A policy that gives away only some threads might have none of these.
         let gives = policy.waiting() >= SHARED;
         while policy.drain().is_some() {}
         gives
@@ -168,8 +167,7 @@ pub(super) fn need_thread(families: &Arc<dyn Fn() -> Family + Send + Sync>) -> F
         let seen = Arc::clone(&ran);
         machine.block_on(async move {
             let busy = Thread::builder().on(0).spawn(async move {
-                // More than one: a single thread is often awaited at once, and
-                // is left alone for a while.
+                // Several threads: a single one is often awaited at once, so stealers leave it alone for a while.
                 for _ in 0..SHARED {
                     let ran = Arc::clone(&ran);
                     spawn(async move { ran.fetch_add(1, Ordering::SeqCst) });

@@ -1,4 +1,4 @@
-//! A kit that any policy should pass, yours too.
+//! A kit that any policy should pass, including your own.
 //!
 //! ```
 //! use chanter::policy::{Policy, Ready, ReadyQueue, Reason};
@@ -44,20 +44,19 @@ use chanter::policy::Policy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// Over random sequences of enqueue, next and give, for every reason, with any tag: each thread comes out again,
-    /// and none is ended. `next` finds a thread as long as there is one.
+    /// Each thread comes out again, and none is ended, over random sequences of `enqueue`, `next` and `give`, with
+    /// every reason and any tag. `next` finds a thread as long as there is one.
     Keeps,
-    /// `enqueue` returns all that are woken, if the policy says so.
+    /// `enqueue` returns every woken thread, if the policy [lets woken threads run](Policy::lets_woken_run).
     LetsWokenRun,
-    /// `enqueue` keeps what is [`Displaced`](chanter::policy::Reason::Displaced).
+    /// `enqueue` keeps a thread that is [`Displaced`](chanter::policy::Reason::Displaced).
     Displaced,
     /// `drain` hands over everything, and an empty policy has nothing.
     Drains,
     /// `waiting` is a hint, but not a lie: waiting threads are given, nothing waits in an empty policy, and threads
     /// that may not move are kept.
     Waiting,
-    /// Nobody is passed over more often than the policy claims; see
-    /// [`Kit::bypass`].
+    /// No thread is passed over more often than the policy claims; see [`Kit::bypass`].
     Bypass,
     /// Nothing is lost while other OS threads steal.
     Thieves,
@@ -67,14 +66,13 @@ pub enum Check {
     /// On a machine of two virtual processors, threads that talk, sleep, yield
     /// and compute end.
     Runs,
-    /// So they do beside threads that panic.
+    /// The same threads end, too, beside threads that panic.
     Panics,
-    /// If the policy gives any thread away that may move, an idle virtual
-    /// processor takes what a busy one has.
+    /// If the policy gives away any thread that may move, an idle virtual processor takes threads of a busy one.
     NeedThread,
-    /// Nothing is lost while the policy is replaced, by its like and by others.
+    /// Nothing is lost while the policy is replaced, by one of its kind and by others.
     Replaced,
-    /// A machine that ends ends all its threads, and gets them from the policy.
+    /// At its end, a machine ends all its threads, and gets them from the policy.
     Ends,
 }
 
@@ -96,7 +94,7 @@ impl Check {
     ];
 }
 
-/// How a policy failed.
+/// The failure of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
@@ -129,7 +127,7 @@ pub fn check<P: Policy>(make: impl Fn() -> P + Send + Sync + 'static) {
 /// The policies of one machine: that of each virtual processor, by its index.
 pub(super) type Family = Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 
-/// The kit, to be told more about the policy than [`check`] can know.
+/// The kit, with settings for what [`check`] cannot know about a policy.
 ///
 /// ```
 /// use chanter::policy::{GlobalQueue, Policy};
@@ -152,7 +150,7 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// For policies made by `make`, one for each virtual processor.
+    /// Makes a kit for policies made by `make`, one for each virtual processor.
     pub fn new<P: Policy>(make: impl Fn() -> P + Send + Sync + 'static) -> Self {
         let make = Arc::new(make);
         Self::of_families(move || {
@@ -161,9 +159,9 @@ impl Kit {
         })
     }
 
-    /// For policies of virtual processors that share something: `families` is
-    /// called for each machine, and what it returns makes the policy of each of
-    /// its virtual processors (or another policy for one of them, later).
+    /// Makes a kit for policies that share something among the virtual processors of a machine. `families` is called
+    /// for each machine. Its result makes the policy of each virtual processor, by index, and later perhaps another
+    /// one for it.
     pub fn of_families(
         families: impl Fn() -> Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync> + Send + Sync + 'static,
     ) -> Self {
@@ -176,28 +174,28 @@ impl Kit {
         }
     }
 
-    /// Other random sequences.
+    /// Sets the seed of the random sequences.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Claims that a thread is not passed over for ever. It is queued once among 8 others that come back again and
-    /// again, with more urgent ones among them. It runs before `times` turns of others have passed. Without a claim
-    /// nothing is checked: policies may starve.
+    /// Claims that a thread is not passed over for ever. The kit queues it once among 8 others that come back again
+    /// and again, with more urgent ones among them. The thread must run before `times` turns of others have passed.
+    /// Without a claim nothing is checked, since policies may let threads starve.
     pub fn bypass(mut self, times: usize) -> Self {
         self.bypass = Some(times);
         self
     }
 
-    /// How many allocations the calling OS thread has made so far: what a global
-    /// allocator of the test counts. Without it nothing is checked.
+    /// Sets the function that returns the number of allocations that the calling OS thread has made so far. A global
+    /// allocator of the test counts them. Without it, allocations are not checked.
     pub fn allocations(mut self, count: fn() -> u64) -> Self {
         self.allocations = Some(count);
         self
     }
 
-    /// Only these checks.
+    /// Restricts the kit to these checks.
     pub fn only(mut self, checks: impl IntoIterator<Item = Check>) -> Self {
         self.only = checks.into_iter().collect();
         self

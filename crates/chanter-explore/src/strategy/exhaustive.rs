@@ -1,28 +1,28 @@
 //! Every schedule, depth first, with a bound on the preemptions in each (Parallel CML, section 7; Musuvathi and
 //! Qadeer, PLDI 2007).
 //!
-//! Switches where the running thread blocks, yields or ends are free: a bound
-//! of 0 still tries every order of blocks. A timer that fires early preempts.
+//! Switches where the running thread blocks, yields or ends are free: a bound of 0 still tries every order of these.
+//! A timer that fires early preempts.
 
 use super::{CLOCK, Decision, Kind, Strategy};
 
 #[derive(Debug)]
 pub(crate) struct Exhaustive {
-    /// Most preemptions in a schedule.
+    /// Largest number of preemptions in a schedule.
     preemptions: u32,
-    /// Most schedules.
+    /// Largest number of schedules.
     schedules: u64,
     next: u64,
-    /// The decisions of the present schedule.
+    /// The decisions of the current schedule.
     path: Vec<Branching>,
-    /// How many of them have been made in it.
+    /// Number of these decisions that have been made so far.
     at: usize,
-    /// The last decision of a number.
+    /// Index in `path` of the last decision of kind `Number`.
     number: usize,
     preempted: u32,
     confused: bool,
     complete: bool,
-    /// The present schedule is like one that has been run.
+    /// Whether the current schedule is equivalent to one that has been run.
     redundant: bool,
 }
 
@@ -117,13 +117,13 @@ impl Strategy for Exhaustive {
     fn came_to(&mut self, alternative: Option<usize>) -> bool {
         let Some(branching) = self.path.get_mut(self.number) else { return false };
         match alternative {
-            // Those in between are not ready either.
+            // The alternatives in between are not ready either.
             Some(taken) if taken > branching.made => {
                 branching.next = branching.next.max(taken + 1);
                 false
             }
             _ => {
-                // None behind is ready, and those before have been seen.
+                // No alternative after it is ready, and those before it have been seen.
                 branching.next = branching.of;
                 self.redundant = branching.made > 0;
                 self.redundant

@@ -41,32 +41,32 @@ pub(crate) trait Strategy: Send {
     /// Begins another schedule. False: there is no other one.
     fn begin(&mut self) -> bool;
 
-    /// An alternative of `decision`.
+    /// Chooses an alternative of `decision`.
     fn decide(&mut self, decision: &Decision<'_>) -> usize;
 
-    /// The number that was decided last could not be taken; the next one that could
-    /// has been, counted round, if there was one. True: this schedule is like one
-    /// that has been run.
+    /// Notes that the last decision could not be followed, and the number taken instead, if any. True: this
+    /// schedule is equivalent to one that has been run.
     fn came_to(&mut self, _alternative: Option<usize>) -> bool {
         false
     }
 
-    /// The program differs from its description in the schedule. It is not deterministic, or it is another program.
+    /// Whether the program differs from its description in the schedule. It is then not deterministic, or another
+    /// program.
     fn is_confused(&self) -> bool {
         false
     }
 
-    /// It replays a schedule.
+    /// Whether it replays a schedule.
     fn is_replay(&self) -> bool {
         false
     }
 
-    /// The program has ended before the last decision: it is another one.
+    /// Whether the program has ended before the last decision, so that it is another one.
     fn is_short(&self) -> bool {
         false
     }
 
-    /// All schedules have been seen.
+    /// Whether all schedules have been seen.
     fn is_complete(&self) -> bool {
         false
     }

@@ -1,15 +1,15 @@
 //! Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and
 //! Nagarakatte, ASPLOS 2010).
 //!
-//! Each thread gets a random priority, and the highest that is ready runs. At `depth - 1` random steps the running
-//! thread falls below all that have not fallen. A bug of depth d needs d ordering constraints. With n threads and k
-//! steps, a schedule finds it with a probability of at least 1/(n k^(d-1)).
+//! Each thread gets a random priority, and the highest that is ready runs. At `depth - 1` random steps (the *change
+//! points*) the running thread falls below all that have not fallen. A bug of depth d needs d ordering constraints.
+//! With n threads and k steps, a schedule finds it with a probability of at least 1/(n k^(d-1)).
 //!
-//! Where a thread falls to belongs to the change point, not to its time: change
-//! point i has priority i, and the points lie in any order. So of two that have
-//! fallen either may go first, as a bug of depth 3 may need.
+//! The priority to which a thread falls depends on the change point's number, not on its time. Change point i has
+//! priority i, and the points come in any order. So either of two fallen threads may go first, as a bug of depth 3
+//! may need.
 //!
-//! The clock is one of the threads, where timers may fire early.
+//! If timers may fire early, the clock counts as a thread.
 //!
 //! A step is a decision with several alternatives. Where only one thread can run, no order is at stake. k is the
 //! longest schedule so far.
@@ -24,19 +24,19 @@ pub(crate) struct Pct {
     schedules: u64,
     depth: u32,
     random: Random,
-    /// By thread; 0: not drawn yet.
+    /// Priorities by thread. 0: not drawn yet.
     priorities: Vec<u64>,
-    /// As one of them, the clock's.
+    /// Priority of the clock, which counts as a thread.
     clock: u64,
     /// The steps at which the running thread falls: to priority 1 at the first of
     /// the list, to 2 at the second, and so on.
     changes: Vec<u64>,
     step: u64,
-    /// The most steps that a schedule has taken.
+    /// Largest number of steps that a schedule has taken.
     longest: u64,
 }
 
-/// Drawn priorities are above this, and those of threads that have fallen below.
+/// Bound of priorities: drawn ones are above it, and those of fallen threads are below it.
 const FALLEN: u64 = 1 << 32;
 
 impl Pct {

@@ -3,7 +3,7 @@
 
 use super::in_flight::Sent;
 
-/// Most buffers, and most bytes of all.
+/// Largest number of buffers, and of bytes of all together.
 const MOST: usize = 8;
 const MOST_BYTES: usize = 16 << 20;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of an [`Mpi`](super::Mpi). The thread inside writes them, one at a time.
+/// Counters of an [`Mpi`](super::Mpi). Only the thread inside the engine writes them, and there is one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     tests: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Counts {
 impl Counters {
     #[inline]
     fn add(counter: &AtomicU64, more: u64) {
-        // ORDER: Relaxed: the turn orders the writers, and a reader wants a number only.
+        // ORDER: Relaxed: the engine's combining lock orders the writers, and a reader needs only some recent number.
         counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Bodies on their way: sends whose bytes MPI still reads, and receives of large ones, which it still writes.
+//! Bodies on their way: sends, whose bytes MPI still reads, and receives of large bodies, whose bytes it still writes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use chanter_cluster::wire::Body;
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
 pub(super) struct InFlight<T> {
     requests: Requests,
-    /// Memory that each keeps while it is under way. Its bytes are on the heap: they stay where they are when it
-    /// moves.
+    /// Memory that each request keeps while it is under way. The bytes are on the heap: they stay where they are when
+    /// the `T` moves.
     kept: Vec<Option<T>>,
     free: Vec<usize>,
-    /// Those that are under way, in no order.
+    /// Indices of the requests that are under way, in no order.
     active: Vec<usize>,
     found: Found,
-    /// How many of the last sends were done at once, about.
+    /// Rough number of the last sends that were done at once.
     at_once: u8,
 }
 
@@ -49,13 +49,14 @@ impl<T> InFlight<T> {
         self.free.len() >= count
     }
 
-    /// Most are under way.
+    /// Whether more than half of the requests are under way.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         2 * self.free.len() < self.kept.len()
     }
 
-    /// Looks at all. `done` gets the memory of those that are done, and the number of bytes that have come.
+    /// Tests all requests that are under way. `done` gets the memory of each one that is done, and the number of bytes
+    /// that have come.
     #[inline]
     pub(super) fn test(
         &mut self,
@@ -89,7 +90,7 @@ impl<T> InFlight<T> {
         Ok(())
     }
 
-    /// A request that is free.
+    /// Takes a free request. There must be one.
     #[inline]
     fn pop(&mut self) -> usize {
         self.free.pop().expect("who sends or receives has seen that there is room")
@@ -98,7 +99,7 @@ impl<T> InFlight<T> {
 
 impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
-        // MPI may read or write them still.
+        // MPI may still read or write this memory, so it is leaked.
         self.kept.drain(..).flatten().for_each(std::mem::forget);
     }
 }
@@ -111,11 +112,12 @@ pub(super) enum Sent {
     Word(Box<[u8; 8]>),
 }
 
-/// A body that is sent.
+/// Sends that are under way.
 pub(super) type Sends = InFlight<Sent>;
 
 impl Sends {
-    /// Sends a frame, or a word. There is room. If it is done at once, it is given back.
+    /// Sends a frame, or a word. The caller has seen that there is room. A send that is done at once gives its memory
+    /// back.
     #[inline(always)]
     pub(super) fn send(
         &mut self,
@@ -136,7 +138,7 @@ impl Sends {
         self.finish_at_once(token, at)
     }
 
-    /// Sends a piece of a frame. There is room. Whether it is done at once.
+    /// Sends a piece of a frame. The caller has seen that there is room. Returns whether the send is done at once.
     pub(super) fn send_piece(
         &mut self,
         token: &mut MpiToken,
@@ -155,8 +157,9 @@ impl Sends {
         self.finish_at_once(token, at).map(|sent| sent.is_some())
     }
 
-    /// Tests a new send once. With some libraries a send is mostly done at once: its bytes are still in the cache for
-    /// the next user of the memory. With others the test is in vain, and the next regular test finds it.
+    /// Tests a new send once. With some libraries a send is mostly done at once, and its bytes are still in the cache
+    /// for the next user of the memory. With other libraries this test is in vain, and the next regular test finds the
+    /// send done.
     #[inline]
     fn finish_at_once(&mut self, token: &mut MpiToken, at: usize) -> Result<Option<Sent>> {
         if self.is_worth_a_test() {
@@ -171,7 +174,7 @@ impl Sends {
         Ok(None)
     }
 
-    /// Whether the last ones were done at once, or it is time to see again.
+    /// Whether the last sends were done at once, or another test is due.
     #[inline]
     fn is_worth_a_test(&mut self) -> bool {
         if self.at_once >= RARELY / 2 {
@@ -191,13 +194,13 @@ pub(super) struct Filling {
 
 pub(super) type Fills = InFlight<Filling>;
 
-/// Room for a body of that class, in memory that is empty. `None`: the memory cannot be had.
+/// Makes room for a body of `class` in a vector that is empty. `None`: there is not enough memory.
 pub(super) fn room_for(class: Class, mut room: Vec<u8>) -> Option<Vec<u8>> {
     room.try_reserve_exact(class.longest()).ok().map(|()| room)
 }
 
 impl Fills {
-    /// Receives a body into a [room](room_for) for its class. There is a free request.
+    /// Receives a body into a [room](room_for) for its class. The caller has seen that there is a free request.
     pub(super) fn receive(
         &mut self,
         token: &mut MpiToken,
@@ -220,8 +223,8 @@ impl Fills {
         Ok(())
     }
 
-    /// Takes back the requests for which `is_it` returns true. A body that came all the same, since it was too late,
-    /// is dropped.
+    /// Cancels the requests for which `is_it` returns true. If a cancellation is too late, the body that has come is
+    /// dropped.
     pub(super) fn cancel(&mut self, token: &mut MpiToken, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
         for place in (0..self.active.len()).rev() {
             let at = self.active[place];
@@ -237,7 +240,7 @@ impl Fills {
 }
 
 impl Filling {
-    /// The bytes, and how many of them have come. `None`: they are not as many as were announced.
+    /// The bytes that have come. `None`: they are not as many as were announced.
     pub(super) fn into_bytes(mut self, came: usize, announced: usize) -> Option<Vec<u8>> {
         if came != announced || came > self.room.capacity() {
             return None;

@@ -1,5 +1,5 @@
-//! Sends, by lanes. Each lane has its own requests, and its own queue of frames that wait for them. So no lane is
-//! full because another one is.
+//! The sends of all lanes. Each lane has requests of its own, and a queue of frames that wait for a free one. So no
+//! lane is full only because another one is.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::in_flight::{Sends, Sent};
 use super::peer::LANES;
 use crate::shim::{Comm, MpiToken, Result};
 
-/// Most sends of a lane that may be on their way, and most large bodies.
+/// Largest numbers of sends of a lane, and of large bodies, that are on their way.
 const SENDS: usize = 64;
 const BULK: usize = 32;
 
@@ -22,13 +22,14 @@ pub(super) struct Outgoing {
     pub(super) body: Body,
 }
 
-/// The lengths of frames that go in one piece, or in several, in a lane; longer ones go by themselves.
+/// The lengths of frames that go in one piece, or in several, in a lane. The bodies of longer frames go by
+/// themselves.
 #[derive(Clone, Copy)]
 pub(super) struct Eager {
     pub(super) comm: Comm,
     /// Bytes of a piece.
     pub(super) piece: usize,
-    /// Of a frame that goes in pieces, at most.
+    /// Largest number of bytes of a frame that goes in pieces.
     pub(super) most: usize,
 }
 
@@ -83,19 +84,19 @@ impl Lanes {
         self.under_way == 0 && self.bulk_under_way == 0 && self.waiting == 0
     }
 
-    /// Whether sends are under way; and whether large bodies are.
+    /// Whether sends are under way, and whether large bodies are.
     #[inline]
     pub(super) fn are_under_way(&self) -> (bool, bool) {
         (self.under_way > 0, self.bulk_under_way > 0)
     }
 
-    /// Whether something waits for room, or soon may.
+    /// Whether a frame waits for room, or might soon.
     #[inline]
     pub(super) fn want_room(&self) -> bool {
         self.waiting > 0 || (self.under_way > SENDS / 2 && self.ways.iter().any(|way| way.sends.is_short()))
     }
 
-    /// Whether a send of this size finds room in its lane, with nobody before it.
+    /// Whether a send of this size finds room in its lane, and no frame waits there.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane, length: usize) -> bool {
         let way = &self.ways[lane as usize];
@@ -113,13 +114,13 @@ impl Lanes {
         self.ways[Lane::Control as usize].sends.has_room()
     }
 
-    /// It waits until there is room.
+    /// Puts a frame in its lane's queue, where it waits for room.
     pub(super) fn push(&mut self, outgoing: Outgoing) {
         self.waiting += 1;
         self.ways[outgoing.lane as usize].backlog.push_back(outgoing);
     }
 
-    /// The first of those that wait that has room now.
+    /// Takes the first waiting frame for which there is room now.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Outgoing> {
         if self.waiting == 0 {
@@ -131,7 +132,7 @@ impl Lanes {
         way.backlog.pop_front()
     }
 
-    /// Whether there is one.
+    /// Whether there is a waiting frame for which there is room now.
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
         let ready = |way: &Way| way.backlog.front().is_some_and(|first| way.fits(first.body.frame().len()));
@@ -143,7 +144,7 @@ impl Lanes {
         self.ways.iter().any(|way| way.backlog.iter().any(|outgoing| outgoing.to == to))
     }
 
-    /// Nobody can be reached any more.
+    /// Drops all waiting frames, when no process can be reached any more.
     pub(super) fn forget_waiting(&mut self) {
         self.waiting = 0;
         self.ways.iter_mut().for_each(|way| way.backlog.clear());
@@ -201,7 +202,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Looks which sends are done.
+    /// Tests which sends are done.
     pub(super) fn test(&mut self, token: &mut MpiToken, tests: &mut u64) -> Result<()> {
         for Way { sends, .. } in &mut self.ways {
             let under_way = &mut self.under_way;
@@ -210,7 +211,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Looks which large bodies have gone. Their memory is free for bodies that come.
+    /// Tests which large bodies have gone. Their memory becomes free for bodies that come.
     pub(super) fn test_bulk(
         &mut self,
         token: &mut MpiToken,
@@ -228,7 +229,7 @@ impl Lanes {
     }
 }
 
-/// Where something is sent.
+/// The place to which a frame is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
     pub(super) comm: Comm,

@@ -30,15 +30,15 @@ use state::{LONGEST, State};
 use crate::detect::{Detected, StartError, detect};
 use crate::shim::{MpiError, MpiToken, library, processors};
 
-/// Most that may be handed in while another thread is inside.
+/// Largest number of frames that are handed in while another thread is inside.
 const OUTBOX: usize = 256;
-/// Time for which an idle processor tests, if something has come since the last time. The long one is longer than a
-/// pause and the way out of it: otherwise two processes that both sleep would miss each other's answers for ever. It
-/// is for processors that have gained by it, and is tried now and then.
+/// Times for which an idle processor tests, if something has come since the last time. The long one is longer than a
+/// pause and the way out of it. Otherwise two processes that both sleep would miss each other's answers for ever. It
+/// is used on processors that have gained by it, and is tried on others now and then.
 const LONG_LINGER: Duration = Duration::from_micros(150);
 const SHORT_LINGER: Duration = Duration::from_micros(20);
 const RARELY: u32 = 16;
-/// While large bodies are on their way it is longer.
+/// The same time while large bodies are on their way.
 const MOVING_LINGER: Duration = Duration::from_micros(500);
 /// Tests before the clock is read, and between two looks at it.
 const FIRST_TESTS: u32 = 16;
@@ -49,17 +49,17 @@ const LONGEST_PAUSE: u32 = 1000;
 
 /// An engine that carries frames by MPI, between the processes that `mpirun` has started.
 ///
-/// MPI is called by one OS thread at a time (`MPI_THREAD_SERIALIZED`), which may be any. An OS thread that finds
-/// another one inside leaves its frame there and goes on. MPI wakes nobody: a [`Pump`](chanter_cluster::Pump) has to
-/// poll this, as [`run`](crate::run) does.
+/// Any OS thread may call MPI, but one at a time (`MPI_THREAD_SERIALIZED`). An OS thread that finds another one
+/// inside leaves its frame there and goes on. MPI wakes no thread: a [`Pump`](chanter_cluster::Pump) has to poll this
+/// engine, as [`run`](crate::run) does.
 ///
 /// If a process dies, `mpirun` ends all others ([`Death::Aborts`]).
 pub struct Mpi {
     lock: CombiningLock<State>,
     me: u32,
     nodes: Vec<u32>,
-    /// Whether this node has no more processes than processors, so that an OS thread that tests takes no time from
-    /// the others.
+    /// Whether this computer has no more processes than processors, so that an OS thread that tests takes no time
+    /// from the others.
     may_linger: bool,
     notifier: OnceLock<Notifier>,
     /// Lanes in which a sender was refused, a bit for each. The notifier tells when there is room.
@@ -93,10 +93,10 @@ impl Mpi {
         Self::start_anyway()
     }
 
-    /// As [`start`](Self::start); without `mpirun`, this process is a job of its own.
+    /// Like [`start`](Self::start); without `mpirun`, this process is a job of its own.
     ///
     /// # Errors
-    /// As for `start`.
+    /// The errors of `start`.
     pub fn start_anyway() -> Result<Self, StartError> {
         let token = MpiToken::begin().ok_or(StartError::Twice)??;
         let (me, count, nodes) = (token.rank()?, token.size()?, token.nodes()?);
@@ -123,7 +123,7 @@ impl Mpi {
         library()
     }
 
-    /// Its counters.
+    /// The counters of this engine.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
@@ -157,8 +157,8 @@ impl Mpi {
     }
 
     /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
-    /// this too. It uses `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone, as the yardstick of the engine. How many
-    /// messages were wrong. The OS thread is blocked, and nothing else comes meanwhile.
+    /// this too. It uses `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone, as the yardstick of the engine. Returns the
+    /// number of wrong messages. The OS thread is blocked, and nothing else comes meanwhile.
     ///
     /// # Errors
     /// MPI has failed.
@@ -170,7 +170,7 @@ impl Mpi {
         self.enter().token.round_trips(other.0, self.me < other.0, bytes, rounds)
     }
 
-    /// Barriers of MPI itself, for measurements: all processes of the job call this. The OS thread is blocked.
+    /// Runs barriers of MPI itself, for measurements: all processes of the job call this. The OS thread is blocked.
     ///
     /// # Errors
     /// MPI has failed.
@@ -179,8 +179,8 @@ impl Mpi {
         self.enter().token.barriers(rounds)
     }
 
-    /// Sums of MPI itself that all processes get, for measurements: all call this. Number of wrong messages. The OS
-    /// thread is blocked.
+    /// Makes sums of MPI itself that all processes get, for measurements: all call this. Returns the number of wrong
+    /// messages. The OS thread is blocked.
     ///
     /// # Errors
     /// MPI has failed.
@@ -189,7 +189,7 @@ impl Mpi {
         self.enter().token.reductions(rounds)
     }
 
-    /// Goes inside. The thread inside does not stay for long.
+    /// Enters, once no other thread is inside. A thread does not stay inside for long.
     fn enter(&self) -> Within<'_, State> {
         loop {
             if let Some(within) = self.lock.try_enter() {
@@ -209,7 +209,7 @@ impl Mpi {
         }
     }
 
-    /// Consequences of the work inside.
+    /// Leaves, and notifies of what the work inside has changed.
     #[inline]
     fn after(&self, mut within: Within<'_, State>) {
         let retry = self.may_retry(&within);
@@ -226,7 +226,7 @@ impl Mpi {
     }
 }
 
-/// Hears nothing.
+/// A sink that drops all that it is told.
 struct Nobody;
 
 impl Sink for Nobody {
@@ -326,7 +326,7 @@ impl Engine for Mpi {
 }
 
 impl Mpi {
-    /// As `has_work`, but nothing is left to a later look.
+    /// Whether there is work, like `has_work`, but nothing is left to a later look.
     fn has_any_work(&self) -> bool {
         self.lock
             .try_enter()

@@ -26,11 +26,11 @@ pub(super) struct ProcessId {
     /// Frames that were sent to it, and frames of it that have come.
     pub(super) sent: u64,
     arrived: u64,
-    /// It has said that it leaves, with the number of frames that it has sent.
+    /// Number of frames that the peer has sent, once it has said that it leaves.
     goodbye: Option<u64>,
-    /// We have said so to it.
+    /// Whether this process has said to it that it leaves.
     pub(super) was_told: bool,
-    /// It has gone.
+    /// The reason why it has gone, if it has.
     pub(super) down: Option<Why>,
 }
 
@@ -47,7 +47,7 @@ impl ProcessId {
         }
     }
 
-    /// The last piece of a frame has come.
+    /// Makes a frame of its pieces, once the last one has come.
     #[inline]
     pub(super) fn finish(&mut self, lane: Lane, last: &[u8]) -> Frame {
         let begun = &mut self.begun[lane as usize];
@@ -60,7 +60,8 @@ impl ProcessId {
         frame.map_or(Frame::Bad, Frame::Whole)
     }
 
-    /// A frame has come. It may be handed out now, or waits for those before it.
+    /// Takes a frame that has come. It is returned if it may be handed out now; otherwise it waits for those before
+    /// it.
     #[inline]
     pub(super) fn came(&mut self, lane: Lane, frame: Frame) -> Option<Frame> {
         let waiting = &mut self.waiting[lane as usize];
@@ -73,7 +74,7 @@ impl ProcessId {
         Some(frame)
     }
 
-    /// A large frame is here.
+    /// Fills the place of a large frame that has come.
     pub(super) fn filled(&mut self, lane: Lane, number: u64, with: Frame) {
         let mut waiting = self.waiting[lane as usize].iter_mut();
         if let Some(place) = waiting.find(|frame| matches!(frame, Frame::Coming(other) if *other == number)) {
@@ -81,12 +82,12 @@ impl ProcessId {
         }
     }
 
-    /// Whether there is one.
+    /// Whether a frame of the lane need not wait any more.
     pub(super) fn has_next(&self, lane: Lane) -> bool {
         self.waiting[lane as usize].front().is_some_and(|frame| !matches!(frame, Frame::Coming(_)))
     }
 
-    /// The next frame of a lane that need not wait any more.
+    /// Takes the next frame of a lane that need not wait any more.
     pub(super) fn next(&mut self, lane: Lane) -> Option<Frame> {
         let waiting = &mut self.waiting[lane as usize];
         if matches!(waiting.front()?, Frame::Coming(_)) {
@@ -96,12 +97,12 @@ impl ProcessId {
         waiting.pop_front()
     }
 
-    /// It leaves, and has sent this number of frames.
+    /// Notes that the peer leaves, and has sent this number of frames.
     pub(super) fn leaves(&mut self, sent: u64) {
         self.goodbye = Some(sent);
     }
 
-    /// Whether it has left and all that it has sent is here.
+    /// Whether the peer has left, and all its frames are here.
     #[inline]
     pub(super) fn has_left(&self) -> bool {
         self.goodbye.is_some_and(|sent| sent <= self.arrived)

@@ -26,9 +26,9 @@ use std::collections::VecDeque;
 
 use super::class::Class;
 
-/// Most announced bodies that may be received at a time.
+/// Largest number of announced bodies that are received at a time.
 pub(super) const FILLS: usize = if cfg!(test) { 2 } else { 16 };
-/// Most receives that may be preposted, and the most bytes of their room.
+/// Largest number of preposted receives, and of bytes of their room.
 pub(super) const PREPOSTED: usize = if cfg!(test) { 2 } else { 16 };
 const AHEAD_BYTES: usize = 16 << 20;
 
@@ -157,7 +157,7 @@ impl Expected {
         false
     }
 
-    /// The frame of a receive is handed out: its number.
+    /// Removes a receive, and returns the number of its frame.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<u64> {
         let at = self.posted.iter().position(|posted| posted.ticket == ticket)?;
         self.posted.remove(at).owner

@@ -1,12 +1,12 @@
 //! A ring of persistent receives, of which only the first is tested.
 //!
-//! MPI gives a message to the receive that was posted first of all that want it. All receives of the ring want
-//! everything, so messages are in the ring in the order in which MPI has matched them. Messages of one sender are in
-//! the order in which they were sent. While the first receive is not done, none behind it need be looked at: an empty
-//! poll costs one test, however many threads wait. A receive that has been read is started again, behind all others.
-//! The next look does so, since the owner of the message need not wait for it.
+//! Of all receives that match a message, MPI gives it to the one that was posted first. All receives of the ring match
+//! every message, so messages are in the ring in the order in which MPI has matched them. Messages of one sender are in
+//! the order in which they were sent. While the first receive is not done, the later ones need no test: an empty poll
+//! costs one test, however many threads wait. A receive that has been read is started again, as the last one. The next
+//! look does so, so that the owner of the message need not wait for it.
 //!
-//! How many are posted follows from how messages come: see [`ReceiveWindow`].
+//! The number of posted receives depends on how messages come: see [`ReceiveWindow`].
 
 mod receive_window;
 
@@ -46,13 +46,13 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Receives from now on.
+    /// Starts the receives.
     pub(super) fn start(&mut self, token: &mut MpiToken) -> Result<()> {
         self.is_open = true;
         self.start_wanted(token)
     }
 
-    /// Whether a message is there: one test, if that is not known.
+    /// Whether a message is there. This takes one test, if it is not known.
     #[inline]
     pub(super) fn has_message(&mut self, token: &mut MpiToken, tests: &mut u64) -> Result<bool> {
         if self.is_done || !self.is_open {
@@ -67,20 +67,20 @@ impl Ring {
         Ok(self.is_done)
     }
 
-    /// Whether the last look has found one.
+    /// Whether the last look has found a message.
     #[inline]
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The message that is there, and its bytes.
+    /// The status and the bytes of the message that is there.
     #[inline]
     pub(super) fn message(&self) -> Option<(&Status, &[u8])> {
         let first = self.receive_window.first().filter(|_| self.is_done)?;
         Some((&self.status, &self.slots[first][..self.status.bytes as usize]))
     }
 
-    /// The message has been read. Its receive is started again by the next look.
+    /// Goes on to the next message. The receive of the message that was read is started again by the next look.
     #[inline]
     pub(super) fn next(&mut self) {
         debug_assert!(self.is_done, "a message was read that a look has found");
@@ -97,7 +97,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes all receives back. Nothing comes any more.
+    /// Cancels all receives. Nothing comes any more.
     pub(super) fn close(&mut self, token: &mut MpiToken) -> Result<()> {
         if self.is_done {
             self.next();
@@ -115,7 +115,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.is_open {
-            // MPI may write them still.
+            // MPI may still write into the slots, so they are leaked.
             std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
         }
     }

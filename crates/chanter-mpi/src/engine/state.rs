@@ -28,7 +28,7 @@
 //!
 //! A process that leaves says so to each other one, and how many frames it has sent to it. A process that has got it,
 //! and all these frames, answers with a goodbye of its own, unless it has sent one, and sends nothing more. So when a
-//! process has the farewells of all, nothing is on its way in either direction, and MPI may be finalized.
+//! process has the goodbyes of all, nothing is on its way in either direction, and MPI may be finalized.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(super) struct State {
     rings: [Ring; 2],
     lanes: Lanes,
     fills: Fills,
-    /// Which large frame each of them is for.
+    /// The large frame that each of these receives is for.
     expected: Expected,
     buffer_pool: BufferPool,
     /// Counted round.
@@ -108,9 +108,9 @@ pub(super) struct State {
     gone: VecDeque<(u32, Why)>,
     living: usize,
     has_left: bool,
-    /// A goodbye is outstanding, as there was no room.
+    /// Whether a goodbye is outstanding, as there was no room.
     owes_farewell: bool,
-    /// The end of everything has been told.
+    /// Whether the sink knows that everything has ended.
     pub(super) is_end_told: bool,
     is_closed: bool,
     pub(super) broken: Option<MpiError>,
@@ -158,7 +158,7 @@ impl State {
         self.broken.is_some() || self.living == 0 && self.gone.is_empty() && self.lanes.is_empty()
     }
 
-    /// An MPI function has complained: nobody can be reached any more.
+    /// Notes an error of MPI: no process can be reached any more.
     fn break_down(&mut self, error: MpiError) {
         self.broken.get_or_insert(error);
         for peer in 0..self.peers.len() as u32 {
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// Looks whether something has come, or is done. Whether there is something for the sink, or to send.
+    /// Checks whether something has come, or is done. Returns whether there is something for the sink, or to send.
     #[inline]
     pub(super) fn look(&mut self) -> bool {
         if self.broken.is_some() || self.is_closed {
@@ -187,7 +187,7 @@ impl State {
         })
     }
 
-    /// The same, and nothing is left to a later one.
+    /// Like `look`, but leaves nothing to a later look.
     pub(super) fn look_everywhere(&mut self) -> bool {
         self.looks = u32::MAX;
         self.look()
@@ -387,7 +387,7 @@ impl State {
         self.see_whether_left(from).map(|()| told)
     }
 
-    /// A large frame is on its way, or here.
+    /// Gives a receive to a large frame, which is on its way, or here.
     fn announce(&mut self, number: u64, kind: Kind) -> Result<()> {
         match self.expected.announce(number, kind) {
             Given::Process(ticket) => {
@@ -408,7 +408,7 @@ impl State {
         }
     }
 
-    /// A large frame has come.
+    /// Hands on a large frame that has come.
     fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
         let kind = filling.kind;
         let Some(number) = self.expected.take(filling.ticket) else { return Ok(0) };
@@ -548,7 +548,7 @@ impl State {
     }
 }
 
-/// How long frames may be that go with a lane's ring.
+/// The length that frames may have which go with a lane's ring.
 fn eager(lane: usize, piece: usize) -> Eager {
     if lane == Lane::Control as usize {
         Eager { comm: Comm::Control, piece: CONTROL_EAGER, most: CONTROL_EAGER }

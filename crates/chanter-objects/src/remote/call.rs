@@ -69,7 +69,6 @@ struct Request {
 }
 
 /// The way in which an answer is read: as `R` itself, or as `()` where the value is put into a continuation's place.
-/// `R` itself, or `()` where the value is put into a continuation's place.
 struct Finish<R> {
     place: *mut (),
     read: unsafe fn(*mut (), &[u8]) -> Result<R, String>,
@@ -218,7 +217,7 @@ impl<R> RemoteCall<R> {
         }
         let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
         let (value, placed) = answered(&answer);
-        // INV-ASKED 3.
+        // INV-REQUEST 3.
         if let Some((object, place)) = placed
             && object == self.name
             && self.here.number() != self.name.0

@@ -1,4 +1,4 @@
-//! `ProcessContext`: a process's state for objects, and how a reference leads to it.
+//! `ProcessContext`: a process's state for objects, and the way from a reference to it.
 //!
 //! A program's process is one of a cluster, as a rule. Several may lie in one OS process (`chanter_cluster::local`,
 //! simulations). Code that polls or reads in the name of one of them then runs within [`enter`].
@@ -78,7 +78,7 @@ impl ProcessContext {
         context
     }
 
-    /// The context of that index, if its process is in use.
+    /// The context with this index, if its process is in use.
     pub(crate) fn at(index: u16) -> Option<Arc<Self>> {
         let contexts = CONTEXTS.read().unwrap_or_else(PoisonError::into_inner);
         contexts.get(usize::from(index).checked_sub(1)?)?.upgrade()
@@ -88,7 +88,7 @@ impl ProcessContext {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether that object has moved here from that home, and is here (INV-ASKED 2).
+    /// Whether the object of `hosted` has moved here from the home that `hosted` names, and is here (INV-REQUEST 2).
     pub(super) fn is_guest(&self, hosted: Hosted) -> bool {
         let Some(home) = self.guests().get(&hosted.name).copied() else { return false };
         let (process, slot, generation) = hosted.home;
@@ -133,7 +133,7 @@ fn with_current<R>(body: impl FnOnce(Option<&Process>) -> R) -> R {
     })
 }
 
-/// An object that is asked for as one that has moved here, by slot and generation, and its home.
+/// An object that a request takes for one that has moved here: its slot and generation, and its home.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hosted {
     pub(super) name: (u32, u32),
@@ -153,8 +153,9 @@ pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
     runs_for().filter(|hosted| hosted.name == name).map(|hosted| hosted.home)
 }
 
-/// Whether a caller that has found this generation not to be live asks another process. The object has moved, or has
-/// come back. Or it was a hosted object and has left, which its home knows (INV-MIGRATION 3 and 4).
+/// Whether a caller that has found this generation not to be live should ask another process. If so, the object has
+/// moved, or has come back. Or it was a hosted object and has left: its home knows where it is (INV-MIGRATION 3 and
+/// 4).
 #[cold]
 pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
     let name = (slot::number_of(slot), generation);
@@ -180,7 +181,7 @@ pub(super) fn for_hosted<F: Future>(hosted: Option<Hosted>, future: F) -> ForHos
     ForHosted { hosted, future }
 }
 
-/// See [`for_hosted`].
+/// The future of [`for_hosted`].
 pub(super) struct ForHosted<F> {
     hosted: Option<Hosted>,
     future: F,
@@ -230,12 +231,12 @@ pub fn enter<F: Future>(here: &Process, future: F) -> Entered<F> {
     Entered { here: here.clone(), future }
 }
 
-/// As [`enter`], with an owned handle.
+/// Like [`enter`], with an owned handle.
 pub(super) fn entered<F: Future>(here: Process, future: F) -> Entered<F> {
     Entered { here, future }
 }
 
-/// See [`enter`].
+/// The future of [`enter`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct Entered<F> {

@@ -8,14 +8,15 @@
 //!
 //! | it was | then |
 //! |---|---|
-//! | the object's | calls end with [`ObjectError::Lost`]: not begun if the request never left; else nobody knows (D6) |
+//! | the object's | calls end with [`ObjectError::Lost`]: not begun if the request never left; otherwise that is
+//! unknown (law D6 of `chanter_cluster`) |
 //! | the caller's | the call is withdrawn: its method ends where it is suspended (D3: not before all that was sent has come) |
 //! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was forwarded, else `Lost` |
 //! | the owner's | the object ends |
 //! | the one where an object was born that has moved | the object ends |
 //! | the one where it moves to | if that is before it has been heard that it is there, it stays where it was; else it is lost |
 //!
-//! Names are never used again (D5): a message to an object that has ended reaches no other.
+//! Names are never used again (law D5 of `chanter_cluster`): a message to an object that has ended reaches no other.
 //!
 //! Calls that wait for each other are reported (`waits.rs`).
 //!
@@ -94,14 +95,14 @@ impl<A, R> Key<A, R> {
 
 impl<T> Ref<T> {
     /// A call that may be made from any process: the method by its key, and its arguments as data. The method's body
-    /// is given by one of the methods of [`Named`], as with [`with`](Ref::with) and its like.
+    /// is given by one of the methods of [`Named`], as with [`with`](Ref::with) and similar methods.
     #[inline(always)]
     pub fn named<A, R>(self, key: Key<A, R>, arguments: A) -> Named<T, A, R> {
         Named { to: self, key, arguments }
     }
 }
 
-/// See [`Ref::named`].
+/// A call that may be made from any process, still without its method's body; see [`Ref::named`].
 #[must_use = "it is no call yet"]
 pub struct Named<T, A, R> {
     to: Ref<T>,
@@ -128,7 +129,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         (self.to, Carried { key: self.key, arguments: self.arguments, method })
     }
 
-    /// As [`Ref::with`].
+    /// Like [`Ref::with`].
     #[inline(always)]
     pub fn with<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
     where
@@ -139,7 +140,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         Call::new(to, Reading(carried))
     }
 
-    /// As [`Ref::with_mut`].
+    /// Like [`Ref::with_mut`].
     #[inline(always)]
     pub fn with_mut<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
     where
@@ -149,7 +150,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         Call::new(to, Writing(carried))
     }
 
-    /// As [`Ref::with_async`].
+    /// Like [`Ref::with_async`].
     #[inline(always)]
     pub fn with_async<M>(
         self,
@@ -170,7 +171,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { may_block(to, Shared, carried) }
     }
 
-    /// As [`Ref::with_mut_async`].
+    /// Like [`Ref::with_mut_async`].
     #[inline(always)]
     pub fn with_mut_async<M>(
         self,
@@ -190,7 +191,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { may_block(to, Alone, carried) }
     }
 
-    /// As [`Ref::with_lazily`].
+    /// Like [`Ref::with_lazily`].
     #[inline(always)]
     pub fn with_lazily<M>(
         self,
@@ -214,7 +215,7 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         unsafe { lazy_call(to, Shared, carried) }
     }
 
-    /// As [`Ref::with_mut_lazily`].
+    /// Like [`Ref::with_mut_lazily`].
     #[inline(always)]
     pub fn with_mut_lazily<M>(
         self,

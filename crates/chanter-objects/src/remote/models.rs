@@ -85,7 +85,7 @@ impl Home {
         self.slot.left(self.generation);
     }
 
-    /// As `migrate` in `moves.rs`, once the new place has a copy. True if it went in.
+    /// Like `migrate` in `moves.rs`, once the new place has a copy. True if it has entered.
     fn moves_away(&self) -> bool {
         let Some(hold_kind) = self.enter() else { return false };
         if self.slot.is_over(self.generation) {
@@ -95,14 +95,14 @@ impl Home {
         let owner = RemoteOwner(Arc::clone(&self.ended_there));
         let over = put_away(&mut self.table.lock().unwrap(), self.slot, self.name(), owner);
         drop(over);
-        // SAFETY: alone inside, and nobody comes in by that generation.
+        // SAFETY: this thread is alone inside, and no thread enters by that generation.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
         self.leave(hold_kind);
         drop(value);
         true
     }
 
-    /// As `Owner`'s `drop`.
+    /// Like `Owner`'s `drop`.
     fn owner_goes(&self) {
         if is_left_out("afterwards") {
             let elsewhere = self.table.lock().unwrap().remove(self.name());
@@ -153,7 +153,7 @@ impl Hosted {
         Self { slot, generation }
     }
 
-    /// As `route` and `serve` for a forwarded request; the model decides what happens between them.
+    /// Like `route` and `serve` for a forwarded request; the model decides what happens between them.
     fn is_asked(&self) -> Asked {
         if self.slot.is_over(self.generation) {
             return Asked::Elsewhere;
@@ -171,7 +171,7 @@ impl Hosted {
         if is_left_out("asks the home") { Asked::Ended } else { Asked::Elsewhere }
     }
 
-    /// As `take` in `moves.rs`.
+    /// Like `take` in `moves.rs`.
     fn leaves(&self) -> Value {
         let hold_kind = loop {
             match self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
@@ -180,7 +180,7 @@ impl Hosted {
             }
         };
         self.slot.set_away();
-        // SAFETY: alone inside, and nobody comes in any more.
+        // SAFETY: this thread is alone inside, and no thread enters any more.
         let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
         self.slot.gate.leave(Mode::Alone, hold_kind);
         self.slot.left(self.generation);
@@ -190,7 +190,7 @@ impl Hosted {
 }
 
 impl Home {
-    /// As `Hold::entered`, `Slot::gone` and `route`: asks here, and then at the place that is known here.
+    /// Like `Hold::entered`, `Slot::gone` and `route`: asks here, and then at the place that is known here.
     fn is_asked(&self, hosted: &Hosted) -> Asked {
         if self.table.lock().unwrap().get(self.name()).is_some() {
             return hosted.is_asked();
@@ -198,7 +198,7 @@ impl Home {
         self.is_found()
     }
 
-    /// As `Hold::try_enter`: asks here only.
+    /// Like `Hold::try_enter`: asks here only.
     fn is_found(&self) -> Asked {
         if self.slot.is_live(self.generation) {
             let Some(hold_kind) = self.enter() else { return Asked::Elsewhere };
@@ -214,7 +214,7 @@ impl Home {
         }
     }
 
-    /// As `bring_home`.
+    /// Like `bring_home`.
     fn brings_home(&self, hosted: &Hosted) {
         let Some(hold_kind) = self.enter() else { unreachable!("who asks at home goes out at once") };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
@@ -225,7 +225,7 @@ impl Home {
         drop(owner);
     }
 
-    /// As `brings_home`, if nobody is inside here, with a value that no one checks.
+    /// Like `brings_home`, if nobody is inside here, with a value that no one checks.
     fn comes_home_at_once(&self) {
         let Some(hold_kind) = self.enter() else { return };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MIGRATION)
-//!   home: gate shut    ── take ───────────► old place        the value is at home again; then as above
+//!   home: gate shut    ── take ───────────► old place        the value is at home again; then as in the first line
 //! ```
 //!
 //! Each step goes through the home, alone inside of the object. So migrations of one object follow each other, and
@@ -32,7 +32,7 @@ use crate::hold::Hold;
 use crate::slot::{self, Slot};
 use crate::{Object, ObjectError, Owner, Promise, Ref};
 
-/// An object that may be made in another process, and migrate: it is data.
+/// An object that can be made in another process, and can migrate, since its value is data.
 ///
 /// [`#[object(remote, moves)]`](crate::object) implements it: see there.
 pub trait Moves: Object + Serialize + DeserializeOwned {
@@ -100,9 +100,9 @@ impl<T: Moves> Owner<T> {
     /// **Cancel safety.** If this is dropped, no object stays behind.
     ///
     /// # Errors
-    /// [`Unplaced`] gives the value back. The value cannot be carried there, or is too long for one message. Or that
-    /// process has gone, does not serve this one, or accepts no more ([`limit_placed`](crate::remote::limit_placed)).
-    /// Or this process is in no cluster.
+    /// [`Unplaced`] gives the value back. Reasons: the value cannot be carried there, or is too long for one message.
+    /// Or that process has gone, does not serve this one, or accepts no more
+    /// ([`limit_placed`](crate::remote::limit_placed)). Or this process is in no cluster.
     // An `async fn` could not declare its future `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
@@ -135,7 +135,7 @@ impl<T: Moves> Owner<T> {
     }
 }
 
-/// Asks a process to have a copy of a value. `home` is the object's name here, if it was made here.
+/// Asks a process to adopt a copy of a value. `home` is the object's name here, if it was made here.
 fn adopt<T: Moves>(
     here: &Process,
     process: u32,
@@ -147,7 +147,7 @@ fn adopt<T: Moves>(
     RemoteCall::to(target, key(), &Errand::Adopt { lease: lease.number, home, value })
 }
 
-/// Waits until the process has adopted it.
+/// Waits until the process has adopted the object.
 async fn place<T>(
     context: &Arc<ProcessContext>,
     process: u32,
@@ -163,9 +163,9 @@ async fn place<T>(
 }
 
 impl<T: Moves> Ref<T> {
-    /// Moves the object to the process of that number, when nobody is inside. Its references stay valid. Calls
-    /// through them go to the home, which forwards them and tells the caller the new place; later calls of the same
-    /// process go there directly.
+    /// Moves the object to the process of that number, when nobody is inside. Its references stay valid. Calls through
+    /// them go to the home, which forwards them and tells the caller the new place; later calls from the same process
+    /// go there directly.
     ///
     /// The value's copy that stays behind is dropped. The object ends with its owner, with the process where it was
     /// made, or with the process where it is.
@@ -232,12 +232,12 @@ async fn migrate<T: Moves>(
     }
     let lease = context.lease(here, to).await;
     let turn = lease.turns.acquire().await;
-    // SAFETY: alone inside.
+    // SAFETY: `hold` is alone inside.
     let call = adopt(here, to, &lease, Some(name), unsafe { &*hold.value() });
     let owner = place(&context, to, Arc::clone(&lease), call).await?;
     drop(turn);
     put_away(slot, name, owner);
-    // SAFETY: alone inside, and nobody comes in by that generation until a value is back.
+    // SAFETY: `hold` is alone inside, and no thread enters by that generation until a value is back.
     let value = unsafe { slot.take_out(hold.value()) };
     drop(hold);
     // The drop is user code, so it runs after callers are let in.
@@ -262,7 +262,7 @@ async fn bring_home<T: Moves>(
     let target = Target::exactly(here.clone(), owner.name());
     let call = RemoteCall::to(target, key::<T>(), &Errand::Take { lease: owner.lease() })?;
     let Done::Taken(value) = call.await? else { return Err(ObjectError::Incompatible) };
-    // SAFETY: alone inside of what is empty.
+    // SAFETY: `hold` is alone inside, and the slot is empty.
     unsafe { slot.refill(hold.value(), value) };
     drop(transit.owner.take());
     Ok(())
@@ -282,7 +282,7 @@ impl Drop for Transit {
     }
 }
 
-/// Enters the object as moved, unless its owner is gone.
+/// Records that the object has moved, unless its owner is gone.
 fn put_away(slot: &'static Slot, name: (u32, u32), owner: RemoteOwner) {
     let over = Migrations::lock().with(|table| migration::put_away(table, slot, name, owner));
     drop(over);
@@ -297,7 +297,8 @@ async fn take<T: Moves>(
     slot: &'static Slot,
     name: (u32, u32),
 ) -> Result<Body, ObjectError> {
-    // Only its owner may enter it like this. (It is looked up again below: the lease may end meanwhile.)
+    // Only the object's owner may enter it like this. (The owner is looked up again below, since the lease may end
+    // meanwhile.)
     if !context.is_owned_by(of, lease, name) {
         return Err(ObjectError::Ended);
     }
@@ -305,8 +306,8 @@ async fn take<T: Moves>(
     if !slot.is_live(name.1) {
         return Err(slot.gone_now(name.1));
     }
-    // The value is written before it is taken out: a value that cannot be carried stays.
-    // SAFETY: alone inside.
+    // The value is written before it is taken out: a value that cannot be carried stays. SAFETY: `hold` is alone
+    // inside.
     let taken = Ok(Done::Taken(unsafe { &*hold.value() }));
     let taken = within(here, || answer(taken, None)).map_err(|_| ObjectError::Incompatible)?;
     if longest(here, of).is_none_or(|longest| taken.len() > longest as usize) {
@@ -314,7 +315,7 @@ async fn take<T: Moves>(
     }
     let owner = context.take(of, lease, name).ok_or(ObjectError::Ended)?;
     slot.set_away();
-    // SAFETY: alone inside, and nobody comes in any more.
+    // SAFETY: `hold` is alone inside, and no thread enters any more.
     let value = unsafe { slot.take_out(hold.value()) };
     drop(hold);
     drop(owner);
@@ -328,7 +329,7 @@ pub fn moves<T: Moves>() -> Begin {
     moves_if::<T>(|_| true)
 }
 
-/// As [`moves`], for callers that `allow` accepts.
+/// Like [`moves`], for callers that `allow` accepts.
 pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     raw_here(
         T::NAME,
@@ -353,7 +354,7 @@ pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     )
 }
 
-/// Runs a request that came in `bytes` bytes. Returns the body of its answer.
+/// Runs a request whose arguments have `bytes` bytes. Returns the body of its answer.
 async fn run<T: Moves>(
     caller: &Caller,
     name: (u32, u32),

@@ -5,8 +5,8 @@
 //! when the last owner is dropped. The *owner table* of the call, with all objects that were put under it there, ends
 //! with the call.
 //!
-//! An object is put there by a request that begins after the lease's, as requests of one process do (D6). If the
-//! lease has gone by then, the object goes at once.
+//! An object is put there by a request that begins after the lease's, as requests of one process do (law D6 of
+//! `chanter_cluster`). If the lease has gone by then, the object goes at once.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ const AT_A_TIME: usize = 16;
 /// Leases that this process has, and owner tables of others in it.
 pub(super) struct OwnerTables {
     leases: Mutex<Leases>,
-    /// By process and lease.
+    /// Owner tables, by process and lease.
     owner_tables: Mutex<HashMap<(u32, u64), OwnerTable>>,
     /// Number of bytes of objects that each process has here.
     taken: Mutex<HashMap<u32, u64>>,

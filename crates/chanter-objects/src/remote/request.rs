@@ -11,12 +11,12 @@
 //! A request with 1 was forwarded by the home, and its caller is told the place. A request with 2 was sent to a place
 //! that the caller had been told.
 //!
-//! INV-ASKED: all fields are checked before use.
+//! INV-REQUEST: all fields are checked before use.
 //!
 //! 1. A number that no object has is refused when it is read ([`slot::is_generation`]).
 //! 2. A request for a hosted object runs if that object was adopted from the home that the request names. Else it goes to that home.
-//! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
-//!    method can forward its continuation.
+//! 3. A caller keeps the place named by an answer, if the object that it asked lives there. The answer may be another
+//!    object's: a method can forward its continuation.
 //! 4. An object's `allow` judges the process whose connection brings a request, and that may be a process in the
 //!    middle. A request that a hosted object's home forwards was judged by the home. This process's own calls are not
 //!    judged.
@@ -140,8 +140,7 @@ impl<'a> Asked<'a> {
         body
     }
 
-    /// The object, if it is of type `T`. Also a hosted object of any type that has left: no call comes in by its
-    /// name.
+    /// The object, if it is of type `T`. Also a hosted object of any type that has left: no call enters by its name.
     pub(super) fn object<T: 'static>(&self, context: &ProcessContext) -> Result<Ref<T>, ObjectError> {
         let (number, generation) = self.name;
         let slot = slot::by_number(number).ok_or(ObjectError::Ended)?;
@@ -184,7 +183,7 @@ pub(super) fn route(allow: Allow, caller: &Caller, body: &Body) -> Option<Elsewh
 }
 
 impl Asked<'_> {
-    /// Whether the object serves the caller (INV-ASKED 4).
+    /// Whether the object serves the caller (INV-REQUEST 4).
     pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, context: &ProcessContext) -> bool {
         let by = caller.process();
         let home_has_judged = || match self.how {

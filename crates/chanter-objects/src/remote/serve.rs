@@ -33,7 +33,7 @@ where
     serve_if(name, |_| true, call)
 }
 
-/// As [`serve`], for callers that `allow` accepts.
+/// Like [`serve`], for callers that `allow` accepts.
 pub fn serve_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,
@@ -149,7 +149,7 @@ where
     serve_lazily_if(name, |_| true, call)
 }
 
-/// As [`serve_lazily`], for callers that `allow` accepts.
+/// Like [`serve_lazily`], for callers that `allow` accepts.
 pub fn serve_lazily_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
 where
     T: Send + 'static,

@@ -64,17 +64,17 @@ const WAITS: &str = "chanter_objects::waits";
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Number of times that a call looks around, within about a quarter of an hour.
 const LOOKS: u32 = 10;
-/// Questions that a call asks each time, at most.
+/// Largest number of questions that a call asks each time.
 const MOST_ASKED: usize = 64;
-/// Waits of one request that a process tells, at most.
+/// Largest number of waits of one request that a process reports.
 const MOST_TOLD: usize = 64;
-/// Questions for one request at a time, at most.
+/// Largest number of questions about one request at a time.
 const MOST_ASKERS: usize = 16;
 
 /// A request: the process that has made it, and its mark.
 type Key = (u32, Mark);
 
-/// Name of a request for those who may not answer it: a one-way function of its number.
+/// Name of a request for processes that may not answer it: a one-way function of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 struct Mark([u8; 16]);
 
@@ -122,7 +122,7 @@ struct Blocked {
     asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
 }
 
-/// Mark on a stack whose method is inside of that object.
+/// Mark on a stack: the method that runs there is inside the object.
 struct Inside(&'static Slot, u32);
 
 /// Polls a method that is inside of an object, and has suspended before.
@@ -168,7 +168,7 @@ pub(super) struct Waiting {
     request: u64,
     /// Set once the call has looked around.
     known: Option<Weak<ProcessContext>>,
-    /// Shared with the thread that looks around. The thread ends when this is dropped.
+    /// Shared with the thread that looks around. That thread ends when `ends` is dropped.
     found: Arc<Mutex<Found>>,
     ends: Option<Sender<()>>,
 }
@@ -201,7 +201,7 @@ impl Waiting {
         }
     }
 
-    /// The call was polled, and has no answer. `to` and `method` say what was called.
+    /// Notes that the call was polled, and has no answer. `to` and `method` say what was called.
     pub(super) fn waits(
         self: Pin<&mut Self>,
         here: &Process,
@@ -259,7 +259,7 @@ pub(super) struct Told<F> {
     method: F,
 }
 
-/// Runs the method of a request: that process's, of that number.
+/// Runs the method of a request. `request` is the process that has made it, and its number there.
 pub(super) fn told<F: Future>(context: &Arc<ProcessContext>, request: (u32, u64), method: F) -> Told<F> {
     Told { context: Arc::downgrade(context), request, blocked: None, method }
 }
@@ -332,19 +332,19 @@ impl Leaf {
 enum Wait {
     /// A call that it has made.
     Call(Made),
-    /// It waits for an object, which a method holds that waits for a call. `inside`: an object that it holds meanwhile.
+    /// An object, held by a method that waits for a call. `inside` is an object that the request holds meanwhile.
     Line { inside: Option<Name>, for_call: Made },
-    /// It waits for an object that it holds itself.
+    /// An object that the request holds itself.
     Itself(Name),
 }
 
-/// A call of the process that tells of it.
+/// A call of the process that reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Made {
     request: Mark,
-    /// The process that has it now.
+    /// The process that has the request now.
     holder: u32,
-    /// The object inside of which it was made, if one, and the object that was called.
+    /// The object inside of which it was made, if any, and the object that was called.
     inside: Option<Name>,
     to: Name,
     method: u64,
@@ -365,7 +365,7 @@ async fn waits_of(context: &ProcessContext, here: &Process, key: Key) -> Vec<Wai
     let waker = lock(&blocked.waker).clone();
     waker.wake();
     drop(blocked);
-    // The request was woken. It is polled, or ends, and its question with it.
+    // The request was woken. It is polled and answers, or it ends, and the question ends with it.
     let leaves = told.recv().await;
     let mut waits = Vec::new();
     for leaf in leaves.unwrap_or_default() {
@@ -380,7 +380,7 @@ impl ProcessContext {
         (self.number, slot, generation)
     }
 
-    /// A call that waits. `holding`: an object that it holds, if one is meant in particular.
+    /// Describes a call that waits. `holding` is an object that the call holds; `None` stands for the innermost one.
     fn made(&self, here: &Process, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
         let holder = holder(here, request)?;
         let inside = holding.or(call.inside.first().copied()).map(|name| self.named(name));
@@ -424,12 +424,12 @@ async fn ask(here: &Process, process: u32, (of, request): Key) -> Vec<Wait> {
     waits
 }
 
-/// Follows the waits of a call, and tells if they lead to it.
+/// Follows the waits of a call, and reports a circle if they lead back to it.
 async fn look_around(here: Process, context: Arc<ProcessContext>, request: u64, found: Arc<Mutex<Found>>) {
     let start = (context.number, Mark::of(request));
     let Some(call) = lock(&context.waits.calls).get(&request).cloned() else { return };
     let Some(first) = context.made(&here, request, &call, None) else { return };
-    // How each call was reached: from which other, and what was told there.
+    // For each call that was reached: the call before it, and the wait that led from there.
     let mut ways: HashMap<Key, (Key, Wait)> = HashMap::new();
     let mut next = VecDeque::from([(first.holder, start)]);
     let mut closing = None;
@@ -441,7 +441,7 @@ async fn look_around(here: Process, context: Arc<ProcessContext>, request: u64, 
         asked += 1;
         for wait in ask(&here, process, at).await {
             let (Wait::Call(made) | Wait::Line { for_call: made, .. }) = &wait else { continue };
-            // A process tells of its own calls.
+            // A process reports only its own calls.
             let (to, holder) = ((process, made.request), made.holder);
             if to == start {
                 closing = Some((at, wait));
@@ -484,7 +484,7 @@ impl Step {
     fn of(wait: &Wait) -> impl Iterator<Item = Self> {
         let (line, made) = match wait {
             Wait::Call(made) => (None, Some(made)),
-            // The step of its call covers a request that waits for the called object.
+            // A request that waits for the called object needs no step of its own: the step of its call covers it.
             Wait::Line { inside, for_call } => {
                 let to = for_call.inside.filter(|_| inside.is_some());
                 (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))

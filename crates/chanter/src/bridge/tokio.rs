@@ -88,7 +88,7 @@ where
     guard(move || task(shared_handle(), future))
 }
 
-/// As [`on_tokio`], on the runtime of `handle`. On one that has shut down it fails at once.
+/// Like [`on_tokio`], on the runtime of `handle`. On one that has shut down it fails at once.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -166,7 +166,7 @@ pub fn shared_handle() -> &'static Handle {
 static SHARED: OnceLock<Handle> = OnceLock::new();
 
 thread_local! {
-    /// This OS thread is the one of the shared runtime.
+    /// Whether this OS thread is the one of the shared runtime.
     static DRIVES: Cell<bool> = const { Cell::new(false) };
 }
 

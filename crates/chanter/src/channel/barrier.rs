@@ -31,8 +31,8 @@ use crate::sync::{Arc, Lock, spin};
 /// assert!(barrier.wait().try_sync().is_none());
 /// ```
 ///
-/// The synchronization is that of Donnelly and Fluet's transactional events, for this one case. Concurrent ML has
-/// none (Reppy, *Concurrent Programming in ML*, section 6.4).
+/// The synchronization is that of Donnelly and Fluet's transactional events, for this one case. Concurrent ML has no
+/// such barrier (Reppy, *Concurrent Programming in ML*, section 6.4).
 #[derive(Clone)]
 pub struct Barrier {
     cell: Arc<Cell>,

@@ -10,15 +10,15 @@ use crate::sync::spin;
 pub(super) enum Meet {
     /// The partner's offer has been won and unlinked, and our own is committed.
     Won(NonNull<Offer>),
-    /// As for `Won`. The caller also gives the partner's share up.
+    /// Like `Won`, and the caller also gives up the partner's share of the channel.
     WithShare(NonNull<Offer>),
     Nobody,
     /// Another offer of our own group committed meanwhile.
     Lost,
 }
 
-/// Looks for a partner in `list`, in order, for the group that `own` belongs to. If `own` is `None`, it looks for an
-/// operation that has offered nothing yet.
+/// Looks for a partner in `list`, in order, for the group that `own` belongs to. If `own` is `None`, the search is on
+/// behalf of an operation that has offered nothing yet.
 ///
 /// # Safety
 /// The caller holds the lock of `list`.
@@ -36,7 +36,7 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
     }
 }
 
-/// Like `meet`, where the first offer is not a single one, or ours is not.
+/// Like `meet`, for a first offer that is not single, or an offer of ours that is not.
 ///
 /// # Safety
 /// The caller holds the lock of `list`, and `first` is its first offer.

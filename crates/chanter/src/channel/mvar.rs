@@ -19,7 +19,7 @@ use crate::sync::{Arc, Lock};
 /// Law: `m.take()` and `m.put(v)` alternate, however many threads use them.
 ///
 /// **Cancel safety.** A synchronization that is dropped before its commit never happened. If it is dropped after it
-/// was given the value, the value goes back, before every other.
+/// was given the value, the value goes back, before all others.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -232,16 +232,16 @@ impl<T> MVar<T> {
 
     /// The event of taking the value, which leaves the variable empty.
     ///
-    /// It commits when the variable is full and nobody came first. If it is not chosen, nothing happens. If it is
-    /// dropped after the commit, the value is back, before every other.
+    /// It commits when the variable is full and no earlier waiter is left. If it is not chosen, nothing happens. If
+    /// it is dropped after the commit, the value goes back, before all others.
     pub fn take(&self) -> Take<T> {
         Take { place: self.clone(), note: Note(Kind::Take(None)) }
     }
 
     /// The event of putting a value.
     ///
-    /// It commits when the variable is empty and nobody came first. If it is not chosen, or dropped before the
-    /// commit, `value` is dropped. Where another library may drop the future, [`put_from`](Self::put_from) tells
+    /// It commits when the variable is empty and no earlier waiter is left. If it is not chosen, or dropped before
+    /// the commit, `value` is dropped. Where another library may drop the future, [`put_from`](Self::put_from) tells
     /// whether it was put.
     pub fn put(&self, value: T) -> Put<T> {
         Put { place: self.clone(), note: Note(Kind::Put(Some(value))) }
@@ -260,9 +260,9 @@ impl<T> MVar<T> {
 
     /// The event of taking the value and putting `value` instead, in one step. No thread sees the variable empty.
     ///
-    /// It commits when the variable is full and nobody came first. If it is not chosen, or dropped before the commit,
-    /// `value` is dropped. If it is dropped after the commit, it never happened, unless the new value has been used
-    /// meanwhile. Then the old value is dropped.
+    /// It commits when the variable is full and no earlier waiter is left. If it is not chosen, or dropped before the
+    /// commit, `value` is dropped. If it is dropped after the commit, it never happened, unless the new value has
+    /// been used meanwhile. Then the old value is dropped.
     pub fn swap(&self, value: T) -> Replace<T> {
         let value = Some(Held::Own(value));
         Replace { place: self.clone(), note: Note(Kind::Swap { value, version: 0 }) }

@@ -268,7 +268,7 @@ impl<N> Queue<N> {
         None
     }
 
-    /// As [`give`](Self::give), to the first of those whose note satisfies `wanted`. The others stay.
+    /// Like [`give`](Self::give), to the first of those whose note satisfies `wanted`. The others stay.
     pub fn give_where<R>(
         &mut self,
         wakes: &mut WakeList,

@@ -71,7 +71,7 @@ fn barrier_parties_may_be_dropped() {
     });
 }
 
-/// A party moves to another waker while it is reserved. It is woken all the same, or sees the result.
+/// A party moves to another waker while it is reserved. It is woken nevertheless, or sees the result.
 #[test]
 fn barrier_parties_may_be_renewed() {
     check(|| {

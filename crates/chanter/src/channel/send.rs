@@ -35,10 +35,10 @@ impl<T> Sender<T> {
     /// It commits when a receiver has taken the message (rendezvous), or when there is room for it (bounded,
     /// mailbox). If the channel is closed, or no receiver is left, it commits to an error that gives `message` back.
     ///
-    /// If it is not chosen, or dropped before the commit, `message` is dropped unsent. A future of it that is dropped
-    /// after the commit, and before the next poll, has sent, and tells nobody. This happens in a `select!` or a time
-    /// limit of another library. [`send_from`](Sender::send_from) is for those, and for all callers that want their
-    /// message back.
+    /// If it is not chosen, or dropped before the commit, `message` is dropped unsent. A future of this event that is
+    /// dropped after the commit, and before its next poll, has sent the message, and nobody is told. This can happen
+    /// in a `select!` or a time limit of another library. Use [`send_from`](Sender::send_from) there, and wherever
+    /// the message is wanted back.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -17,13 +17,12 @@ pub struct SendSink<T> {
 }
 
 impl<T> Sender<T> {
-    /// This sender as a [`Sink`], for `forward` and its like.
+    /// This sender as a [`Sink`], for `forward` and similar functions.
     ///
-    /// One item is taken beyond what the channel has room for: it is offered
-    /// at once, and is sent when a receiver takes it, whether anybody polls the
-    /// sink or not. *Ready* and *flushed* mean that it has been. *Closing*
-    /// flushes, and does not close the channel for others: drop the sink.
-    /// Dropping the sink drops an item that nobody has taken.
+    /// One item is taken beyond what the channel has room for: it is offered at once, and is sent
+    /// when a receiver takes it, whether anybody polls the sink or not. *Ready* and *flushed* mean
+    /// that the item has been sent. *Closing* flushes, and does not close the channel for others:
+    /// for that, drop the sink. Dropping the sink drops an item that nobody has taken.
     ///
     /// An error gives the item back: [`SendError`].
     ///
@@ -74,7 +73,7 @@ impl<T> Sink<T> for SendSink<T> {
     }
 
     /// # Panics
-    /// Without a `poll_ready` that said so.
+    /// If `poll_ready` has not said before that the sink is ready.
     fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<(), SendError<T>> {
         assert!(self.sending.is_none(), "the sink is not ready for an item");
         match self.sender.try_send(item) {

@@ -145,8 +145,8 @@ impl<A, B> Swap<A, B> {
     ///
     /// If it is not chosen, or dropped before the commit, `value` is dropped. If it is dropped after the commit, the
     /// exchange has happened: the other end has `value`, and the value that it gave is dropped. (No protocol could do
-    /// better: one of two parties learns of the commit last.) [`swap_from`](Self::swap_from) tells which of the two
-    /// it was.
+    /// better: one of two parties learns of the commit last.) [`swap_from`](Self::swap_from) tells which of these
+    /// cases it was.
     pub fn swap(&self, value: A) -> Exchange<A, B> {
         Exchange { place: self.clone(), note: Note { give: Some(value), got: None } }
     }
@@ -221,7 +221,7 @@ operation! {
 /// assert_eq!(channel.swap(2).sync_blocking(), 1);
 /// ```
 ///
-/// Concurrent ML's swap channel. There, it takes a choice of a send and a receive, and one more message.
+/// Concurrent ML's swap channel. There, an exchange takes a choice of a send and a receive, and one more message.
 pub struct SwapChannel<T> {
     end: Swap<T, T>,
 }

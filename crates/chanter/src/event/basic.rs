@@ -29,7 +29,7 @@ pub fn never<T>() -> Never<T> {
     Never { output: PhantomData }
 }
 
-/// See [`always`].
+/// The event of [`always`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Always<T> {
@@ -79,7 +79,7 @@ unsafe impl<T> Branch for AlwaysBranch<T> {
     }
 }
 
-/// See [`never()`].
+/// The event of [`never()`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Never<T> {
     output: PhantomData<fn() -> T>,

@@ -23,17 +23,17 @@ pub unsafe trait Branch {
     /// The result of the synchronization.
     type Output;
 
-    /// There is exactly one leaf, known when compiled, so no event state is needed.
+    /// Whether there is exactly one leaf, known when compiled, so that no event state is needed.
     const SINGLE: bool;
 
-    /// Nothing is left to drop after `settle` and `finish`, if one of its leaves has won. If the only leaf has
-    /// committed in `offer_leaf`, there is nothing to settle.
+    /// Whether nothing is left to drop after `settle` and `finish`, if one of its leaves has won. If the only leaf
+    /// has committed in `offer_leaf`, there is nothing to settle.
     const LEAN: bool = false;
 
-    /// Nothing is left to drop after `settle`, if none of its leaves has won.
+    /// Whether nothing is left to drop after `settle`, if none of its leaves has won.
     const LEAN_LOSER: bool = false;
 
-    /// The branch has a shorter way to commit when it is awaited alone: `at_once`.
+    /// Whether the branch has a shorter way to commit when it is awaited alone: `at_once`.
     const PROMPT: bool = false;
 
     /// Commits the only leaf, if that is possible now without an offer. Returns false if nothing has happened. Called
@@ -42,19 +42,19 @@ pub unsafe trait Branch {
         false
     }
 
-    /// The branch may be moved until something has been offered. Until then nothing has to be settled, whichever
-    /// branch wins.
+    /// Whether the branch may be moved until something has been offered. Until then nothing has to be settled,
+    /// whichever branch wins.
     const TRACELESS: bool = false;
 
-    /// Some leaf takes part in [`walk`](Branch::walk).
+    /// Whether some leaf takes part in [`walk`](Branch::walk).
     const WALKED: bool = false;
 
-    /// Some leaf wants to be tried again when the owner is polled again, since no partner commits it. Combinators
+    /// Whether some leaf must be tried again when the owner is polled again, since no partner commits it. Combinators
     /// pass this on, with `retry_leaf`.
     const RETRIES: bool = false;
 
-    /// The branch has one leaf, whose offer may be [counted](super::GatherLatch). Partners then give up the share
-    /// that it holds. A commit leaves nothing else to do, and runs no user code.
+    /// Whether the branch has one leaf, whose offer may be [counted](super::GatherLatch). Partners then give up the
+    /// share that it holds. A commit leaves nothing else to do, and runs no user code.
     const COUNTABLE: bool = false;
 
     /// The only offer of a branch that is COUNTABLE.

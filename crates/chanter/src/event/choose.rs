@@ -59,7 +59,7 @@ pub fn choose_biased<C: Choices>(events: C) -> Choose<C> {
     Choose { events, biased: true }
 }
 
-/// See [`choose`].
+/// The event of [`choose`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Choose<C> {

@@ -20,7 +20,7 @@ use super::{Branch, Choices, Event, into_future};
 ///   in one of them.
 ///
 /// The bound holds because the branch's age is at least `p` after `p` choices. From then on only a branch of at least
-/// the same age is tried before it. Such a branch is younger for ever once it has been taken. So each of the `n - 1`
+/// the same age is tried before it. Once such a branch has been taken, it stays younger. So each of the `n - 1`
 /// others goes first at most once.
 ///
 /// A branch is known by its place, so all choices of one value list the same things in the same order. A branch is
@@ -105,7 +105,7 @@ impl Order for &mut Ageing {
     }
 }
 
-/// See [`Ageing::choose`].
+/// The event of [`Ageing::choose`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Aged<'a, C> {
     events: C,

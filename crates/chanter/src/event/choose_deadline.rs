@@ -33,7 +33,7 @@ pub fn choose_earliest<C: Choices>(events: C) -> Earliest<C> {
     Earliest { events }
 }
 
-/// See [`choose_earliest`].
+/// The event of [`choose_earliest`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Earliest<C> {
@@ -194,7 +194,7 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
     }
 }
 
-/// See [`Event::by`].
+/// The event of [`Event::by`].
 pub type By<E> = Choose<(
     Wrap<E, fn(<E as IntoFuture>::Output) -> Option<<E as IntoFuture>::Output>>,
     Wrap<After, fn(()) -> Option<<E as IntoFuture>::Output>>,

@@ -14,10 +14,10 @@ use crate::frame::report::{Waiting, Waits};
 /// The event that commits when `future` is ready, and yields its output. The future is polled in place.
 ///
 /// It needs no thread, no machine and no allocation, and may borrow. If the event is not chosen, the future is
-/// dropped where it is. So it must be *cancel safe*: dropping it loses nothing. It must also stand one more case. It
-/// may become ready in the very moment in which another branch commits. Then its output is dropped. Timers,
-/// notifications and reads of a state are such futures. A receive of another library's channel is not: use
-/// [`resumable`], whose output waits for the next choice.
+/// dropped where it is. So it must be *cancel safe*: dropping it loses nothing. It must also tolerate one more case:
+/// it becomes ready at the moment at which another branch commits, and its output is dropped. Timers, notifications
+/// and reads of a state are such futures. A receive of another library's channel is not: use [`resumable`], whose
+/// output waits for the next choice.
 ///
 /// The future is polled when the search of the choice reaches it, and whenever the synchronization is woken.
 ///
@@ -128,7 +128,7 @@ impl<F: Future> Resumable<F> {
     }
 }
 
-/// See [`from_cancel_safe`].
+/// The event of [`from_cancel_safe`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct FromCancelSafe<F: Future> {
     future: Resumable<F>,
@@ -142,7 +142,7 @@ impl<F: Future> fmt::Debug for FromCancelSafe<F> {
     }
 }
 
-/// See [`Resumable::event`].
+/// The event of [`Resumable::event`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Resume<'a, F: Future> {
     place: Pin<&'a mut Resumable<F>>,
@@ -228,7 +228,7 @@ impl<P: Place> FutureBranch<P> {
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<P: Place> Branch for FutureBranch<P> {
     type Output = <P::Future as Future>::Output;
-    /// Not single: it commits by its owner's claim.
+    /// False: it commits by its owner's claim.
     const SINGLE: bool = false;
     const WALKED: bool = true;
 

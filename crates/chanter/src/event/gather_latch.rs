@@ -169,7 +169,6 @@ impl GatherLatch {
     /// completing members. `ended` counts the members that have ended.
     ///
     /// Afterwards the owner takes the members that have not ended out of their queues.
-    /// of their queues.
     pub(crate) fn stop(&self, mut ended: impl FnMut() -> u32) {
         // ORDER: Relaxed: a later claim sees STOPPED, since the locks of the queues order it. The owner sees the
         // results of earlier ones by `has_ended`.

@@ -28,7 +28,7 @@ where
     Guard { make, event: PhantomData }
 }
 
-/// See [`guard`].
+/// The event of [`guard`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Guard<F, E> {
     make: F,

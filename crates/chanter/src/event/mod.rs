@@ -1,5 +1,5 @@
-//! The protocol of events, what is waited for, and combinators. `lib.rs` shows them with what stands above them: events
-//! that are gathered, and those with two results.
+//! The protocol of events, base events, and combinators. `lib.rs` shows them together with two kinds of events from
+//! folders above: gathered events, and asynchronous ones.
 //!
 //! The protocol is in `protocol.rs`.
 
@@ -73,7 +73,7 @@ pub(crate) use wait_queue::WaitQueue;
 /// A first-class synchronous operation.
 ///
 /// Every event is [`IntoFuture`]: `event.await` synchronizes on it, on any executor. An event owns all that it needs,
-/// so it can be returned, stored and sent to other threads. To await an event blocks the thread, not its virtual
+/// so it can be returned, stored and sent to other threads. An await of an event blocks the thread, not its virtual
 /// processor.
 ///
 /// **Cancel safety.** Dropping a synchronization at any point loses nothing. If it had not committed, it never
@@ -173,9 +173,9 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// The event that yields this one's result as `Some`, or `None` once `duration` has passed. The time runs from
     /// the beginning of the synchronization.
     ///
-    /// If both are ready, the event wins. So with a duration of zero it is [`try_sync`](Self::try_sync) as an event.
-    /// A `None` means that this event never happened: its losers are told, and nothing is lost. If the event is not
-    /// chosen, the timer is removed at once.
+    /// If both are ready, the event wins. So with a duration of zero it is [`try_sync`](Self::try_sync) as an event. A
+    /// `None` means that this event has not happened: branches that were not chosen are told, and nothing is lost. If
+    /// the event is not chosen, the timer is removed at once.
     ///
     /// Law: `e.timeout(d)` is `choose((e.wrap(Some), after(d).wrap(|()| None)))`, except that it prefers `e`.
     ///

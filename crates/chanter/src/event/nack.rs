@@ -34,7 +34,8 @@ where
     WithNack { make, event: PhantomData }
 }
 
-/// A negative acknowledgement. Once its branch has lost it is ready, for all threads and for ever. See [`with_nack`].
+/// A negative acknowledgement. Once its branch has lost it is ready, for all threads and for ever. The event of
+/// [`with_nack`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Nack {
@@ -123,7 +124,7 @@ impl Drop for NackBranch {
     }
 }
 
-/// See [`with_nack`].
+/// The event of [`with_nack`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct WithNack<F, E> {
     make: F,

@@ -24,7 +24,7 @@ pub fn optional<E: Event>(event: Option<E>) -> Optional<E> {
     Optional { event }
 }
 
-/// See [`optional`].
+/// The event of [`optional`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Optional<E> {

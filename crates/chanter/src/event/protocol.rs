@@ -101,7 +101,7 @@ enum Kind {
     Kept,
     /// A share in a [`GatherLatch`].
     Counted,
-    /// As for `Single`. The owner never looks again, and leaves its share to its partner.
+    /// Like `Single`. The owner never looks again, and leaves its share to its partner.
     Detached,
 }
 
@@ -226,7 +226,8 @@ impl Group {
         matches!(self.kind.get(), Kind::Counted | Kind::Detached)
     }
 
-    /// When the owner runs after one of its offers was given a message. Asked under the queue's lock.
+    /// The priority with which the owner is woken after one of its offers was given a message. Asked under the
+    /// queue's lock.
     #[inline(always)]
     pub(crate) fn turn_if_given(&self) -> WakePriority {
         if self.kind.get() == Kind::Choice { WakePriority::Chosen } else { WakePriority::Given }

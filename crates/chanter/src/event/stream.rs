@@ -22,10 +22,12 @@ use super::{Event, Sync};
 ///
 /// **Cancel safety.** Between two polls the stream may hold a synchronization, which may commit in that time. Its
 /// result waits in the stream. Dropping the stream gives a message back. So do not keep a stream that you do not
-/// poll, while other threads want the same messages. A [`Receiver`](crate::Receiver) is a stream that holds nothing.
+/// poll, while other threads want the same messages. A [`Receiver`](crate::Receiver) is a stream, too, and holds no
+/// synchronization between two polls.
 ///
 /// # Panics
-/// Polling resumes panics of `make`, guards and `wrap`s. The stream can be polled again, and then makes a new event.
+/// A poll panics if `make`, a guard, or the function of a `wrap` panics. The stream can be polled again, and then
+/// makes a new event.
 pub fn repeat<F, E>(make: F) -> Repeat<F, E>
 where
     F: FnMut() -> E,
@@ -34,7 +36,7 @@ where
     Repeat { make, sync: None }
 }
 
-/// See [`repeat`] and [`Event::into_stream`].
+/// The stream of [`repeat`] and [`Event::into_stream`].
 #[must_use = "streams do nothing unless polled"]
 pub struct Repeat<F, E: Event> {
     make: F,

@@ -41,8 +41,8 @@ unsafe impl<E: Event> Event for Timeout<E> {
     }
 }
 
-/// The inner leaves, with the timer as the last leaf. A biased choice of the two would search the inner leaves in
-/// order, too.
+/// The inner leaves, with the timer as the last leaf. A biased choice of the two would not do: it would search the
+/// inner leaves in order, too.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct TimeoutBranch<B> {
@@ -102,7 +102,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         if !self.as_mut().limit().try_leaf(0, wakes) {
             return false;
         }
-        // The time is up. The inner leaves may not have been tried yet.
+        // The time is up. The inner leaves may not have been tried yet, and go first.
         let instead = (0..leaves).find(|leaf| self.as_mut().inner().try_leaf(*leaf, wakes));
         // SAFETY: `instead` is not pinned, and nothing is moved.
         unsafe { self.get_unchecked_mut() }.instead = instead;

@@ -42,16 +42,16 @@ impl TimerOffer {
     }
 }
 
-/// Which timers an offer was set with, and has not been removed from.
+/// The timers with which an offer was set, and from which it has not been removed.
 pub(super) enum TimerPlace {
     None,
-    /// Those of a virtual processor; they are there while the offer is lent.
+    /// The timers of a virtual processor, which are there while the offer is lent.
     Vp(NonNull<Timers>),
     Keeper,
 }
 
 impl TimerPlace {
-    /// The timers of the present driver.
+    /// The timers of the current driver.
     pub(super) fn here() -> Self {
         match Worker::current() {
             Some(vp) => Self::Vp(NonNull::from(&vp.processor().timers)),
@@ -99,7 +99,7 @@ impl TimerPlace {
         }
     }
 
-    /// The offer leaves, if it was set, and with it the place.
+    /// Removes the offer from its timers, if it was set, and gives up the place.
     #[inline]
     pub(super) fn remove(&mut self, offer: &TimerOffer) {
         let Some(timers) = self.timers() else { return };

@@ -58,7 +58,7 @@ pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>>
     unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
 }
 
-/// Where the body of the thread in `frame` was written, as far as its type tells.
+/// The place where the body of the thread in `frame` was written, as far as its type tells.
 ///
 /// # Safety
 /// The caller keeps the frame.

@@ -51,7 +51,7 @@ impl Missing {
         Self(AtomicIsize::new(0))
     }
 
-    /// The owner leaves. `out` frames were missing when it closed the return list; those that have
+    /// Notes that the owner leaves. `out` frames were missing when it closed the return list; those that have
     /// returned since have subtracted themselves already. True: none is left.
     #[must_use]
     pub(super) fn leave(&self, out: isize) -> bool {
@@ -60,7 +60,7 @@ impl Missing {
         self.0.fetch_add(out, order::frame_missing()) + out == 0
     }
 
-    /// A frame returns after the owner closed the return list. True: none is left.
+    /// Notes that a frame returns after the owner closed the return list. True: none is left.
     #[must_use]
     pub(super) fn come_home(&self) -> bool {
         // ORDER: as in `leave`. While the count is below zero the owner has not left yet.
@@ -158,7 +158,7 @@ impl Arena {
         self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
     }
 
-    /// As [`free`], for the owner, from whom most frames come.
+    /// Like [`free`], for the owner, from whom most frames come.
     ///
     /// # Safety
     /// As for [`free`] and [`Arena::take`].
@@ -283,8 +283,8 @@ impl Arena {
         }
     }
 
-    /// The owner leaves for good. Frames that are still out keep `machine` alive, and the last of
-    /// them to return frees the slabs.
+    /// Ends the arena, as its owner leaves. Frames that are still out keep `machine` alive, and the last of them to
+    /// return frees the slabs.
     ///
     /// # Safety
     /// As for [`Arena::take`], and the owner never calls anything again.
@@ -446,7 +446,7 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
     }
 }
 
-/// As [`free`], for a frame whose thread's end is recorded first.
+/// Like [`free`], for a frame whose thread's end is recorded first.
 ///
 /// # Safety
 /// As for [`free`].

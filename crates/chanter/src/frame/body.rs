@@ -43,11 +43,11 @@ pub(crate) struct Vtable {
     pub(crate) holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
-    /// Those who wait for the result, if the body can have any: a [`Completion`].
+    /// The waiters for the result, if the body can have any: a [`Completion`].
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<()>>,
-    /// [`Completion::complete_owner`] of those.
+    /// [`Completion::complete_owner`] of these waiters.
     pub(crate) complete_owner: unsafe fn(NonNull<Header>),
-    /// [`Completion::complete_all`] of those.
+    /// [`Completion::complete_all`] of these waiters.
     pub(crate) complete_all: unsafe fn(NonNull<Header>, bool),
     /// The size of the frame in bytes. Data inside the frame belongs to the thread.
     pub(crate) size: usize,
@@ -59,18 +59,18 @@ pub(crate) struct Vtable {
     pub(crate) body: fn() -> &'static str,
 }
 
-/// Those who wait for the end of a host. They lie in its frame.
+/// The waiters for the end of a host. They lie in its frame.
 pub(crate) trait Completion {
     /// Nobody.
     fn new() -> Self;
 
-    /// The thread is complete: wakes the owner waiter, who alone waits.
+    /// Wakes the owner waiter, the only waiter of a thread that is complete.
     ///
     /// # Safety
     /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the frame may be gone.
     unsafe fn complete_owner(this: NonNull<Self>);
 
-    /// The thread is complete: wakes all who wait.
+    /// Wakes all waiters of a thread that is complete.
     ///
     /// # Safety
     /// As for `complete_owner` if `inherited`; the caller has a reference.

@@ -6,8 +6,8 @@ use std::fmt;
 use super::about::About;
 use super::{Site, panic_place, scheduler};
 
-/// The reason why the joiner of a thread got no value: it panicked, was cancelled, or somebody else
-/// took its value.
+/// The reason why the joiner of a thread got no value: the thread panicked or was cancelled, or another joiner took
+/// its value.
 pub struct JoinError {
     cause: Cause,
 }
@@ -31,7 +31,7 @@ impl JoinError {
         Self::panicked_in(payload, About::default())
     }
 
-    /// As [`panicked`](Self::panicked), for the thread that `about` describes.
+    /// Like [`panicked`](Self::panicked), for the thread that `about` describes.
     #[cold]
     pub(crate) fn panicked_in(payload: Box<dyn Any + Send>, about: About) -> Self {
         let place = panic_place::of(&*payload);
@@ -63,7 +63,7 @@ impl JoinError {
         matches!(self.cause, Cause::Cancelled(_))
     }
 
-    /// Whether somebody else took the value.
+    /// Whether another joiner took the value.
     pub fn is_taken(&self) -> bool {
         matches!(self.cause, Cause::Taken)
     }
@@ -85,10 +85,9 @@ impl JoinError {
         panic_place::message_of(&*panicked.payload)
     }
 
-    /// The place of the panic, as `file:line:column`; `None` if the thread did not panic, or the
-    /// place is not known. It is known while the panic hook is in place that the library sets when
-    /// the first machine is built. A program that sets a hook of its own should therefore do so
-    /// before.
+    /// The place of the panic, as `file:line:column`; `None` if the thread did not panic, or the place is not
+    /// known. It is known while the panic hook is in place that the library sets when the first machine is
+    /// built. A program that sets a hook of its own should therefore do so before that.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -27,8 +27,7 @@ pub(crate) struct Header {
     pub(crate) address: AtomicPtr<OpaqueAddress>,
     /// The word that the policy keeps for the thread.
     pub(crate) tag: Cell<u64>,
-    /// The number of references that the runner has handed out during the present poll, less those
-    /// it got back.
+    /// The number of references that the runner has handed out during the current poll, less those it got back.
     pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
     /// The number of parasites that this thread must still spawn as hosts (its penalty count).

@@ -66,8 +66,7 @@ const RESTING: u8 = 1 << 7;
 pub(crate) struct LocalPark {
     /// The bit [`RESTING`], under INV-REST, and the count of biases, which belongs to the runner.
     rest: SharedByte,
-    /// The number of polls in a row that ended on the present virtual processor. It belongs to the
-    /// runner.
+    /// The number of polls in a row that ended on the current virtual processor. It belongs to the runner.
     streak: Cell<u8>,
 }
 
@@ -333,7 +332,7 @@ impl State {
         (state, rest)
     }
 
-    /// As [`State::earn_rest`], after a streak of sufficient length.
+    /// Like [`State::earn_rest`], after a streak of sufficient length.
     pub(super) fn earn_now<'a>(
         &self,
         rest: &LocalPark,

@@ -11,12 +11,12 @@ use super::report::Site;
 ///
 /// Each function defaults to one that knows nothing. A machine without an observer pays for a comparison at most.
 pub(crate) trait Observer: fmt::Debug + Send + Sync {
-    /// A thread has been made in `frame`, and nobody else knows it. Returns its number.
+    /// Notes a new thread in `frame`, which nobody else knows. Returns its number.
     fn born(&self, _frame: NonNull<Header>, _site: Site) -> u64 {
         0
     }
 
-    /// The thread in `frame` is no more, and nobody refers to it.
+    /// Notes the end of the thread in `frame`, to which nobody refers any more.
     fn died(&self, _frame: NonNull<Header>) {}
 
     /// The number of the thread in `frame`.
@@ -27,7 +27,7 @@ pub(crate) trait Observer: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Where the thread in `frame` was spawned.
+    /// The place where the thread in `frame` was spawned.
     ///
     /// # Safety
     /// As for [`Observer::id`].

@@ -195,7 +195,7 @@ impl Waits {
         self.list.push(wait);
     }
 
-    /// As `push`, for a wait that is ready now if `is_open`.
+    /// Like `push`, for a wait that is ready now if `is_open`.
     pub(crate) fn push_if(&mut self, is_open: bool, wait: Waiting) {
         if !is_open {
             self.shut.push(self.list.len());
@@ -203,7 +203,7 @@ impl Waits {
         self.push(wait);
     }
 
-    /// As `push`, for a wait whose readiness only an attempt can show.
+    /// Like `push`, for a wait whose readiness only an attempt can show.
     pub(crate) fn push_unsure(&mut self, wait: Waiting) {
         self.unsure.push(self.list.len());
         self.push(wait);

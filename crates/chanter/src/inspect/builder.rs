@@ -16,16 +16,13 @@ fn observer(vps: usize) -> Box<dyn Observer> {
 }
 
 impl Builder {
-    /// Whether [`Machine::block_on`] ends with a panic that says who waits on
-    /// what, when nothing on the machine can ever run again: no thread is
-    /// ready, no timer runs, no socket is open, and the process has no other
-    /// OS thread that could wake one. It is never reported wrongly, and not
-    /// always when it is there: an OS thread that merely exists is taken for one
-    /// that may help, and only Linux says how many there are. (A program
+    /// Sets whether [`Machine::block_on`] ends with a panic that says which thread waits on what, when nothing on
+    /// the machine can ever run again: no thread is ready, no timer runs, no socket is open, and the process has no
+    /// other OS thread that could wake one. A report is never wrong, but a deadlock is not always reported. An OS
+    /// thread that merely exists counts as one that may help, and only Linux says how many there are. (A program
     /// whose threads may run elsewhere is tested with `chanter-explore`.)
     ///
-    /// Includes [`genealogy`](Self::genealogy), and its price. Not set, it costs
-    /// nothing.
+    /// This includes [`genealogy`](Self::genealogy), and its cost. If it is not set, it costs nothing.
     ///
     /// ```should_panic,standalone_crate
     /// # use chanter::prelude::*;
@@ -46,16 +43,14 @@ impl Builder {
         self
     }
 
-    /// Whether the machine knows its threads: who spawned whom, and where. Then
-    /// [`Machine::threads`] shows all that live, as a tree, and [`Thread::parent`],
-    /// [`children`](Thread::children), [`siblings`](Thread::siblings),
-    /// [`id`](Thread::id) and [`site`](Thread::site) have answers; a panic that
+    /// Sets whether the machine keeps a genealogy of its threads: which thread spawned which, and where. Then
+    /// [`Machine::threads`] shows all that live, as a tree, and [`Thread::parent`], [`children`](Thread::children),
+    /// [`siblings`](Thread::siblings), [`id`](Thread::id) and [`site`](Thread::site) have answers; a panic that
     /// nobody sees is reported with the thread's ancestry.
     ///
-    /// It outlives ancestors: a dead thread is remembered while two or more branches
-    /// of living descendants hang on it, so there are always fewer than twice as
-    /// many entries as there are threads (or handles of them) of about 130 bytes, and a few
-    /// hundred more. Not set, it costs nothing.
+    /// A dead thread is remembered while two or more branches of living descendants hang on it. So there are always
+    /// fewer than twice as many entries as threads (or handles of them), and a few hundred more. An entry has about
+    /// 130 bytes. If it is not set, it costs nothing.
     pub fn genealogy(mut self, yes: bool) -> Self {
         self.keeps_genealogy = yes;
         self.observer = Some(observer);

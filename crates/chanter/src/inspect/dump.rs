@@ -32,7 +32,7 @@ fn machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
 }
 
 impl Shared {
-    /// The machine has been made.
+    /// Lists a new machine for dumps.
     pub(crate) fn list_for_dumps(&self) {
         if self.processors[0].simulated.is_none() {
             machines().push(self.this.clone());

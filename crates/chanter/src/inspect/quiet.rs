@@ -67,7 +67,8 @@ impl Shared {
         any
     }
 
-    /// The driver is about to leave, still awake, so no other one waits for it to sleep.
+    /// Takes the machine off the list, as its driver is about to leave, still awake. So no other driver waits for it
+    /// to sleep.
     pub(crate) fn forget_quiet(&self) {
         if self.config.reports_deadlocks {
             quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &self.this));

@@ -24,7 +24,7 @@ use crate::event::after::after;
 use crate::event::{Branch, Event, Offered, Offering, WakeList, choose, into_future};
 use crate::thread::spawn_parasite;
 
-/// How many connections the OS keeps for us.
+/// Number of connections that the OS keeps for us.
 const BACKLOG: i32 = 4096;
 
 /// A TCP socket that listens.
@@ -94,7 +94,7 @@ async fn accept_all<S: AsFd + AsRawFd, C>(
     }
 }
 
-/// The connection failed before it was accepted: not the listener's trouble.
+/// Whether the connection failed before it was accepted, which is no failure of the listener.
 fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
@@ -116,7 +116,7 @@ impl TcpListener {
         Err(last)
     }
 
-    /// Takes a listening socket over; makes it non-blocking.
+    /// Takes over a listening socket, and makes it non-blocking.
     ///
     /// # Errors
     /// Outside of a machine, or if the OS refuses.
@@ -131,24 +131,24 @@ impl TcpListener {
 
     /// The event of a new connection.
     ///
-    /// Commits to an error if the OS cannot accept (out of descriptors, say);
-    /// the listener goes on. Not chosen: no connection is lost.
+    /// It commits to an error if the OS cannot accept a connection (out of descriptors, say). The
+    /// listener goes on. If it is not chosen, no connection is lost.
     pub fn accept(&self) -> Accept<(TcpStream, SocketAddr)> {
         Accept { connection: self.inner.connections.recv() }
     }
 
-    /// Stops listening, and loses nobody who has connected: the receiver hands out the connections that
-    /// wait in the OS, and is closed after the last. Those that come while it is emptied may still be
-    /// among them. If it is dropped, the rest is refused.
+    /// Stops listening, without the loss of a connection. The returned receiver hands out the connections that wait
+    /// in the OS, and is closed after the last one. Connections that come meanwhile may be among them. If the
+    /// receiver is dropped, the rest is refused.
     pub fn close(self) -> Receiver<io::Result<(TcpStream, SocketAddr)>> {
         // The accepting thread ends when it finds the queue empty; then nobody holds the socket.
         self.inner.connections
     }
 
-    /// The address that it listens on.
+    /// The address on which the listener listens.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.source.socket().local_addr()
     }
@@ -186,7 +186,7 @@ impl UnixListener {
         Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
     }
 
-    /// Takes a listening socket over; makes it non-blocking.
+    /// Takes over a listening socket, and makes it non-blocking.
     ///
     /// # Errors
     /// Outside of a machine, or if the OS refuses.

@@ -1,8 +1,8 @@
 //! I/O as events.
 //!
-//! Each virtual processor sleeps in its own poller, so that I/O wakes nobody
-//! else. A socket belongs to the virtual processor on which it was made, until threads that stay on another one poll
-//! it. Its streams may be used from any thread and executor.
+//! Each virtual processor sleeps in its own poller, so that I/O wakes no other processor. A socket belongs to the
+//! virtual processor on which it was made, until threads that stay on another one poll it. Its streams may be used
+//! from any thread and executor.
 //!
 //! Sockets are made on a thread of a machine, or inside of `block_on`.
 

@@ -90,10 +90,9 @@ impl Direction {
         let _ = self.word.compare_exchange(seen, seen & !READY, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// A read that began when the word was `seen` took less than it had room
-    /// for. So it took all that the edges until then told of, unless one of them
-    /// said that something outlasts a short read. Whatever came later is an edge
-    /// of its own, after which `clear` fails or readiness is set again.
+    /// A read that began when the word was `seen` took less than it had room for. So it took all that the edges until
+    /// then told of, unless one of them said that something outlasts a short read. Bytes that came later are an edge
+    /// of their own, after which `clear` fails or readiness is set again.
     fn drained(&self, seen: usize) {
         if seen & OUTLASTS_SHORT_READ == 0 {
             self.clear(seen);
@@ -157,14 +156,14 @@ pub(crate) struct Source<S: AsFd> {
     away: AtomicU32,
 }
 
-/// Where a socket is watched.
+/// The poller by which a socket is watched.
 struct Home {
     vp: usize,
     key: usize,
 }
 
 impl<S: AsFd> Source<S> {
-    /// Registers a non-blocking socket with the present virtual processor.
+    /// Registers a non-blocking socket with the current virtual processor.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let (machine, vp) = match Worker::current() {
             Some(vp) => (vp.processor().machine_ref(), vp.processor().index),
@@ -197,8 +196,8 @@ impl<S: AsFd> Source<S> {
         })
     }
 
-    /// Somebody waits for the socket by polling. A thread that stays on
-    /// another virtual processor takes the socket along.
+    /// Notes that a thread waits for the socket by polling. A thread that stays on another virtual processor takes
+    /// the socket along.
     #[inline]
     fn waited_for(&self) {
         let Some(vp) = Worker::current() else { return };
@@ -321,8 +320,8 @@ impl<S: AsFd> Drop for Source<S> {
     }
 }
 
-/// The event that a socket is ready to be read or written: the next operation
-/// will probably not block. Not chosen: nothing happens.
+/// The event that a socket is ready to be read or written: the next operation will probably not block. If it is not
+/// chosen, nothing happens.
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Readiness {

@@ -21,7 +21,7 @@ macro_rules! stream {
         }
 
         impl $name {
-            /// Takes a connected socket over; makes it non-blocking.
+            /// Takes over a connected socket, and makes it non-blocking.
             ///
             /// # Errors
             /// Outside of a machine, or if the OS refuses.
@@ -43,8 +43,7 @@ macro_rules! stream {
             /// Reads what is there.
             ///
             /// # Errors
-            /// `WouldBlock` if nothing is; then wait for
-            /// [`readable`](Self::readable).
+            /// `WouldBlock` if nothing is there; then wait for [`readable`](Self::readable).
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.source.try_read_bytes(buffer.len(), $drains, || self.source.socket().read(buffer))
             }
@@ -52,8 +51,7 @@ macro_rules! stream {
             /// Writes what fits.
             ///
             /// # Errors
-            /// `WouldBlock` if nothing does; then wait for
-            /// [`writable`](Self::writable).
+            /// `WouldBlock` if nothing fits; then wait for [`writable`](Self::writable).
             pub fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
                 self.source.try_io(true, || self.source.socket().write(buffer))
             }
@@ -61,7 +59,7 @@ macro_rules! stream {
             /// Shuts one direction down, or both.
             ///
             /// # Errors
-            /// Those of the OS.
+            /// Errors of the OS.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.source.socket().shutdown(how)
             }
@@ -148,7 +146,7 @@ stream! {
 impl TcpStream {
     /// Connects to `address`.
     ///
-    /// **Cancel safety.** Dropped, the attempt is abandoned.
+    /// **Cancel safety.** If the future is dropped, the attempt is abandoned.
     ///
     /// # Errors
     /// Outside of a machine, or if the connection fails.
@@ -183,7 +181,7 @@ impl TcpStream {
     /// Address of the other end.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.as_std().peer_addr()
     }
@@ -191,7 +189,7 @@ impl TcpStream {
     /// This end's address.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.as_std().local_addr()
     }
@@ -199,7 +197,7 @@ impl TcpStream {
     /// Sends small writes at once (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.as_std().set_nodelay(nodelay)
     }

@@ -230,8 +230,7 @@ impl BiasedGate {
             .or_else(|| self.try_take(mode, ticket, true))
     }
 
-    /// As [`try_enter`](Self::try_enter), without regard to the thread's budget: for callers that
-    /// cannot wait.
+    /// Like [`try_enter`](Self::try_enter), without regard to the thread's budget: for callers that cannot wait.
     #[inline]
     pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<HoldKind> {
         self.try_mark(mode, u64::from(ticket))

@@ -263,7 +263,7 @@ impl Permits {
         }
     }
 
-    /// As `give`, for callers that collect wake-ups in `wakes`.
+    /// Like `give`, for callers that collect wake-ups in `wakes`.
     pub(super) fn give_and(&self, permits: usize, wakes: &mut WakeList) {
         // ORDER: Release, as in `give`.
         if self.state.fetch_add(permits * ONE, order::permit_give()) & QUEUED != 0 {

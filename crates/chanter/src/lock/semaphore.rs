@@ -22,7 +22,7 @@ use crate::sync::const_unless_loom;
 /// # });
 /// ```
 ///
-/// To acquire many permits is all or nothing, and cannot starve: see [the module](crate::sync) for the
+/// An acquisition of many permits takes all or none, and cannot starve: see [the module](crate::sync) for the
 /// order of waiters.
 pub struct Semaphore {
     permits: Permits,
@@ -212,7 +212,7 @@ macro_rules! permit {
                 self.permits
             }
 
-            /// Splits `permits` of them off as a value of its own. `None` if there are fewer.
+            /// Splits off `permits` of these permits, as a value of their own. `None` if there are fewer.
             pub fn split(&mut self, permits: usize) -> Option<Self> {
                 self.permits = self.permits.checked_sub(permits)?;
                 let $semaphore = &self.semaphore;

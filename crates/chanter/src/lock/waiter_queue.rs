@@ -307,7 +307,7 @@ impl WaiterQueue {
         if self.next.is_some() && self.has_several() && in_the_way { self.arm() } else { None }
     }
 
-    /// As `watch`, for a newcomer that is barred and does not join.
+    /// Like `watch`, for a newcomer that is barred and does not join.
     #[must_use = "the queue sets it"]
     pub(super) fn watch_for_newcomers(&mut self) -> Option<Duration> {
         if self.barred { self.arm() } else { None }

@@ -28,16 +28,16 @@ impl Machine {
     /// Runs a future (or an event) to its end, as a thread on virtual processor 0. The calling OS thread drives that
     /// processor meanwhile.
     ///
-    /// Other threads go on afterwards. Threads that [`spawn_local`](crate::spawn_local) has bound to the calling OS thread
-    /// are dropped, and so are [fibers](crate::fiber) that have begun on it.
+    /// Other threads go on after the end of the future. Threads that [`spawn_local`](crate::spawn_local) has bound to
+    /// the calling OS thread are dropped, and so are [fibers](crate::fiber) that have begun on it.
     ///
     /// When a thread computes for long on the calling OS thread, another one takes the processor over, and `future` goes
     /// on there. `block_on` itself returns when that computation has ended, too. For a future that is not `Send` there is
     /// [`block_on_local`](Self::block_on_local).
     ///
-    /// The calling OS thread only polls `future`, and drives nothing, in three cases: another `block_on` drives virtual
-    /// processor 0, or its worker is in a turn that does not end, or its worker runs fibers. On a thread of a machine the
-    /// call is nested, as [`Event::sync_blocking`](crate::Event::sync_blocking) is.
+    /// In three cases the calling OS thread only polls `future`, and drives nothing. Another `block_on` drives virtual
+    /// processor 0, or its worker is in a turn that does not end, or its worker runs fibers. On a thread of a machine
+    /// the call is nested, as [`Event::sync_blocking`](crate::Event::sync_blocking) is.
     ///
     /// # Panics
     /// If `future` panics. In a [forked](crate::process#forks) child of the process that made the machine.
@@ -52,11 +52,11 @@ impl Machine {
         unsafe { self.run_main(kind, future.into_future(), Location::caller()) }
     }
 
-    /// As [`block_on`](Self::block_on), for a future that need not be `Send`. It stays on the calling OS thread: while
-    /// another thread computes there, `future` waits, its timers included.
+    /// Like [`block_on`](Self::block_on), for a future that need not be `Send`. It stays on the calling OS thread:
+    /// while another thread computes there, `future` waits, its timers included.
     ///
     /// # Panics
-    /// As `block_on`.
+    /// In the cases of `block_on`.
     #[track_caller]
     pub fn block_on_local<F: IntoFuture>(&self, future: F) -> F::Output {
         // SAFETY: a `Local` thread stays on this OS thread.

@@ -84,18 +84,18 @@ impl<F> Drop for Place<F> {
 ///
 /// The pool has at most [`Builder::blocking_threads`](crate::Builder::blocking_threads) OS threads; more calls wait,
 /// in order. Awaiting the handle yields the call's value, or a [`JoinError`](crate::JoinError) if the call panics, as
-/// with a thread. The call is a thread in all other respects. It has a name if it is given one there. To
-/// [cancel](Thread::cancel) it drops a call that has not begun. A call that has begun goes on to its end, and its
+/// with a thread. The call is a thread in all other respects. It has a name if it is given one there. A
+/// [`cancel`](Thread::cancel) drops a call that has not begun. A call that has begun goes on to its end, and its
 /// value is dropped.
 ///
 /// The call may use the machine: [`spawn`](crate::spawn), [`sync_blocking`](crate::Event::sync_blocking), and
-/// channels. The end of the machine waits for calls that have begun, for [as long as that
-/// may](crate::Builder::shutdown_timeout). Meanwhile the calls can still use the machine. Its timers and I/O go on,
+/// channels. The end of the machine waits for calls that have begun, within [its
+/// limit](crate::Builder::shutdown_timeout). Meanwhile the calls can still use the machine. Its timers and I/O go on,
 /// its threads end, and threads that a call spawns then are cancelled before they run. A call may drop the last
 /// handle of the machine: the machine ends when the call has. On a simulated machine the call runs on a
 /// [fiber](crate::fiber): events that block in it are simulated as others are.
 ///
-///  # Panics
+/// # Panics
 /// Panics outside of a machine; use [`Machine::spawn_blocking`] there. If the OS refuses the pool's first OS thread,
 /// the spawned thread panics.
 ///
@@ -152,14 +152,14 @@ impl Machine {
 /// quantum](crate::Builder::hand_off_after).
 ///
 /// It is for code that is running already and cannot be moved, because it borrows, or is deep inside of other calls.
-/// To pass the virtual processor on, and back, costs some ten microseconds. Threads that are bound to this OS thread
+/// Passing the virtual processor on, and back, costs some ten microseconds. Threads that are bound to this OS thread
 /// (`spawn_local`, fibers that have begun, the future of [`Machine::block_on`]) wait for the end of the call.
 ///
-/// In some cases nothing is handed over, and the call only runs in place. This holds outside of machines, on
-/// simulated machines, and on those that report deadlocks. It holds where several virtual processors share an OS
-/// thread, where the builder has switched the hand-off off, and on systems without `membarrier`.
+/// In some cases the processor is not handed off, and the call only runs in place. This holds outside of machines, on
+/// simulated machines, and on machines that report deadlocks. It also holds if several virtual processors share an OS
+/// thread, if the builder has switched the hand-off off, and on systems without `membarrier`.
 ///
-///  # Panics
+/// # Panics
 /// Panics if the call panics.
 ///
 /// ```

@@ -53,17 +53,17 @@ impl Builder {
         self
     }
 
-    /// Sets how many OS threads drive the virtual processors, if there are more of these: at least 1. The default is
-    /// one for each.
+    /// Sets the number of OS threads that drive the virtual processors, if there are more processors than OS threads:
+    /// at least 1. The default is one for each.
     ///
     /// Worker `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … in shifts of a few dozen turns, or a
     /// millisecond; `block_on` drives those of worker 0. A worker sleeps once for all of them. So a program may have
     /// as many virtual processors as its topology wants, and no more OS threads than there are cores. Bind virtual
     /// processors to cores only if each has a worker of its own.
     ///
-    /// Nothing is [handed over](Self::hand_off_after) on a machine whose workers drive several processors: a
-    /// computation stalls all processors of its worker. Let it yield ([`yield_if_requested`](crate::yield_if_requested) does
-    /// not know when, there).
+    /// No processor is [handed off](Self::hand_off_after) on a machine whose workers drive several processors: a
+    /// computation stalls all processors of its worker. Let the computation yield. (There,
+    /// [`yield_if_requested`](crate::yield_if_requested) does not know when.)
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -102,25 +102,25 @@ impl Builder {
         self
     }
 
-    /// Sets how long a thread may keep its OS thread busy in one turn, before the others of its virtual processor go
-    /// on without it. The default is 10 milliseconds, and the least is 1 millisecond. `None` means as long as it
-    /// likes.
+    /// Sets the time for which a thread may keep its OS thread busy in one turn. Then the other threads of its virtual
+    /// processor go on without it. The default is 10 milliseconds, and the least is 1 millisecond. `None` sets no
+    /// limit.
     ///
     /// A turn lasts from one entry to the scheduler to the next: until the thread awaits something that is not ready,
-    /// or has used up its operations. A thread may compute for longer, or block its OS thread in a call of the
-    /// system. Then it keeps its OS thread, and the virtual processor is *handed over* to another one within a second
-    /// quantum. The processor is handed back when the computation ends its turn. No signals are used, and nothing
-    /// changes for the computation; the OS shares its cores among the two.
+    /// or has used up its operations. A thread may compute for longer, or block its OS thread in a call of the system.
+    /// Then it keeps its OS thread, and the virtual processor is *handed off* to another one within a second quantum.
+    /// The processor is handed back when the computation ends its turn. No signals are used, and nothing changes for
+    /// the computation; the OS shares its cores among the two.
     ///
-    /// While the computation uses its core, the other OS thread runs what becomes ready on this virtual processor,
-    /// and takes nothing from others. If it computes too, its turn may last four times as long before the processor
-    /// is handed over. The next one may last sixteen times as long, up to 256: so the cores are shared among few.
-    /// Threads that are bound to the OS thread (`spawn_local`, fibers that have begun, the future of
-    /// [`Machine::block_on`]) wait for it. A machine has at most 128 such OS threads, which end when they have had
-    /// nothing to do for a few seconds. [`Stats::hand_offs`] counts the hand-offs.
+    /// While the computation uses its core, the other OS thread runs what becomes ready on this virtual processor, and
+    /// takes nothing from others. If it computes too, its turn may last four times as long before the processor is
+    /// handed off again. The turn of the next OS thread may last sixteen times as long, and so on, up to 256 times. So
+    /// few OS threads share the cores. Threads that are bound to the OS thread (`spawn_local`, fibers that have begun,
+    /// the future of [`Machine::block_on`]) wait for it. A machine has at most 128 such OS threads, which end when they
+    /// have had nothing to do for a few seconds. [`Stats::hand_offs`] counts the hand-offs.
     ///
-    /// It needs a system with `membarrier` (Linux): elsewhere nothing is handed over. A machine that is simulated, or
-    /// that [reports deadlocks](Self::report_deadlocks), hands nothing over either.
+    /// A hand-off needs a system with `membarrier` (Linux). A machine that is simulated, or that [reports
+    /// deadlocks](Self::report_deadlocks), hands no processor off.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -145,18 +145,17 @@ impl Builder {
         self
     }
 
-    /// Sets how many OS threads [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and 64 by
-    /// default. They are started as they are needed, and end when they have had nothing to do for ten seconds.
+    /// Sets the number of OS threads that [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and
+    /// 64 by default. They are started as they are needed, and end when they have had nothing to do for ten seconds.
     pub fn blocking_threads(mut self, most: usize) -> Self {
         self.blocking_threads = most.max(1);
         self
     }
 
-    /// Sets how long the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that are
-    /// under way. The default, `None`, is as long as they take. (`#[chanter::main]` has 10 seconds.) A poll or call
-    /// that has not come back then is named on the standard error, and left behind. Its OS thread goes on, and the
-    /// machine's memory stays. A thread that joins one that was left behind waits for ever. See
-    /// [`Machine::shutdown_timeout`].
+    /// Sets the time for which the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that
+    /// are under way. The default, `None`, sets no limit. (`#[chanter::main]` sets 10 seconds.) A poll or call that has
+    /// not come back then is named on the standard error, and left behind. Its OS thread goes on, and the machine's
+    /// memory stays. A thread that joins one that was left behind waits for ever. See [`Machine::shutdown_timeout`].
     pub fn shutdown_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.shutdown_timeout = limit.into();
         self

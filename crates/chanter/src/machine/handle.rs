@@ -9,7 +9,7 @@ use crate::sched::entered;
 /// A handle of the machine that this code runs on, and of its virtual processors.
 ///
 /// The handle does not keep the machine from ending. Afterwards its answers do not change any more.
-/// Threads are spawned with [`spawn`](crate::spawn) and its like.
+/// Threads are spawned with [`spawn`](crate::spawn) and similar functions.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -27,8 +27,8 @@ pub struct MachineHandle {
 }
 
 impl Machine {
-    /// The machine that this code runs on: that of the present thread, or of the `block_on` or the
-    /// [blocking call](crate::spawn_blocking) around it. `None` elsewhere.
+    /// The machine that this code runs on. It is that of the current thread, or of the `block_on` or the [blocking
+    /// call](crate::spawn_blocking) around it. Elsewhere `None` is returned.
     pub fn current() -> Option<MachineHandle> {
         entered().map(|machine| MachineHandle { machine })
     }
@@ -50,7 +50,7 @@ impl MachineHandle {
         VirtualProcessor::of(&self.machine, index)
     }
 
-    /// Counts of what has happened so far.
+    /// Counts of the machine's events so far.
     pub fn stats(&self) -> Stats {
         self.machine.stats()
     }

@@ -48,7 +48,7 @@ use crate::thread::{self, Thread, ThreadBuilder};
 ///
 /// Dropping it ends it: threads that have not finished are dropped where they block, and threads that join them get a
 /// cancelled [`JoinError`](crate::JoinError). The drop waits for the polls and the [blocking
-/// calls](crate::spawn_blocking) that are under way. If one of these, or a thread of the machine, drops it, the drop
+/// calls](crate::spawn_blocking) that are under way. If such a call, or a thread of the machine, drops it, the drop
 /// waits for nothing, and the machine ends later.
 ///
 /// ```
@@ -162,13 +162,13 @@ impl Machine {
 
     /// A machine with the defaults.
     ///
-    ///  # Errors
+    /// # Errors
     /// Fails as [`Builder::build`] does.
     pub fn new() -> io::Result<Self> {
         Self::builder().build()
     }
 
-    /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
+    /// Spawns a host; see [`spawn`](crate::spawn). It may be called from any OS thread.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
@@ -196,7 +196,7 @@ impl Machine {
     /// Spawns a host on the virtual processor `vp`, where it stays; see [`Thread::builder`](crate::ThreadBuilder::on). It may be
     /// called from any OS thread.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if there is no virtual processor `vp`.
     #[track_caller]
     pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
@@ -214,7 +214,7 @@ impl Machine {
         self.shared.processors.len()
     }
 
-    /// Counts of what has happened so far.
+    /// Counts of the machine's events so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
@@ -261,7 +261,7 @@ impl Shared {
     fn close(self: &Arc<Self>) {
         // Frames whose drop was deferred would be waited for, so they are dropped first.
         deferred_drop::before_a_wait();
-        // Nothing is handed over from now on.
+        // No processor is handed off from now on.
         hand_off::monitor::forget(self);
         self.pool.close();
         for vp in &self.processors {
@@ -373,7 +373,7 @@ impl Shared {
     /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end them. Returns whether
     /// there were any. `outside`: threads that were spawned from outside are included.
     ///
-    ///  # Safety
+    /// # Safety
     /// No driver is left but the caller, which polls nothing. (Another OS thread may end a thread whose token it
     /// dropped; this function does not interfere with it.)
     pub(super) unsafe fn revoke_threads(&self, outside: bool) -> bool {

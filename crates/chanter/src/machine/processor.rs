@@ -15,7 +15,7 @@ use crate::thread::{self, Thread};
 
 /// A virtual processor of a machine: a value to be stored, compared and passed on.
 ///
-/// It may outlive its machine. Then it does nothing any more.
+/// It may outlive its machine. Its methods then do nothing.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -49,7 +49,7 @@ pub fn current_vp() -> Option<VirtualProcessor> {
 impl Machine {
     /// The virtual processor `index`.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if there is no such virtual processor.
     pub fn vp(&self, index: usize) -> VirtualProcessor {
         assert!(index < self.vps(), "no virtual processor {index}: the machine has {}", self.vps());
@@ -84,7 +84,7 @@ impl VirtualProcessor {
 
     /// Spawns a host here, where it stays; see [`Thread::builder`](crate::ThreadBuilder::on).
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics unless called by a thread of the same machine, or inside of its `block_on`. Elsewhere use
     /// [`Machine::spawn_on`], which knows that the machine has not ended.
     #[track_caller]
@@ -104,11 +104,11 @@ impl VirtualProcessor {
     /// threads that the old policy holds, and those of the run-next list, pass to the new one as
     /// [`Replaced`](crate::policy::Reason::Replaced).
     ///
-    /// The replacement happens between two turns: at the next one if called on this very virtual processor, else
-    /// within some 32 turns. The `CVar` is set when the new policy is in force and has those threads. It is also set
-    /// when the policy never will be in force, because another one was asked for meanwhile, or the machine ends. A
-    /// thread that runs elsewhere at that moment, or is being stolen by another virtual processor, passes a moment
-    /// later.
+    /// The replacement happens between two turns. If it is called on this virtual processor, it happens before the next
+    /// turn; otherwise within some 32 turns. The `CVar` is set when the new policy is in force and has those threads.
+    /// It is also set when the policy will never be in force, because another one was requested meanwhile, or the
+    /// machine ends. A thread that runs elsewhere at that moment, or is being stolen by another virtual processor,
+    /// passes to the new policy a moment later.
     ///
     /// On a simulated machine the simulation decides, so `policy` is dropped.
     ///
@@ -139,10 +139,10 @@ impl VirtualProcessor {
     /// anywhere that it could before. The binding takes effect when the virtual processor next looks for such
     /// requests, between two turns.
     ///
-    /// OS threads that a program starts on a bound virtual processor inherit the binding, as the OS has it; those of
-    /// the machine do not.
+    /// OS threads that a program starts on a bound virtual processor inherit the binding, which is the rule of the OS.
+    /// OS threads of the machine do not.
     ///
-    ///  # Errors
+    /// # Errors
     /// Fails with [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no such core, or if the process may not
     /// use it. Fails with [`Unsupported`](io::ErrorKind::Unsupported) if the system does not bind OS threads: only
     /// Linux is supported.
@@ -175,7 +175,7 @@ impl VirtualProcessor {
         Some(self.vp().binding.asked.load(Ordering::Relaxed)).filter(|core| *core != ANY)
     }
 
-    /// Counts of what has happened on this processor so far.
+    /// Counts of the events on this processor so far.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         self.vp().add_to(&mut stats);

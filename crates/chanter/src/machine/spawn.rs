@@ -45,7 +45,7 @@ impl Machine {
 impl ThreadBuilder {
     /// Spawns the thread on `machine`, from any OS thread.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if the machine has no virtual processor of the number that was asked for.
     #[track_caller]
     pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
@@ -70,7 +70,7 @@ impl ThreadBuilder {
 impl fiber::Builder {
     /// Spawns the fiber on `machine`, from any OS thread.
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if the machine has no virtual processor of the number that was asked for.
     #[track_caller]
     pub fn spawn_in<F, T>(self, machine: &Machine, closure: F) -> Thread<T>

@@ -45,7 +45,7 @@ struct Band {
     policy: Box<dyn Policy>,
     /// Threads that the policy has returned from `enqueue`; they run before its others.
     soon: Lock<ReadyQueue>,
-    /// How often the band was passed over since it was served last. Only the driver writes it.
+    /// Number of times that the band was passed over since it was served last. Only the driver writes it.
     passed: AtomicU32,
 }
 

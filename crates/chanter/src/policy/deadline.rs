@@ -11,9 +11,9 @@ use crate::sync::Lock;
 /// first. Threads without a deadline run when no other is ready, and the one that has waited for longest runs first.
 /// Nothing is given away.
 ///
-/// If the work can be done in time at all on one processor, this order does it. This holds if threads can be
-/// interrupted often enough (Liu and Layland 1973). A deadline that has passed only makes its thread more urgent.
-/// Threads without a deadline starve if threads with one are always ready.
+/// If any order gets the work done in time on one processor, this order does. It holds if threads can be interrupted
+/// often enough (Liu and Layland 1973). A deadline that has passed only makes its thread more urgent. Threads without
+/// a deadline starve if threads with one are always ready.
 ///
 /// The heap grows to as many threads as were ever ready at a time, and allocates nothing afterwards.
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ pub(super) struct DepthFirstQueue {
     batch: ReadyQueue,
     young: ReadyQueue,
     old: ReadyQueue,
-    /// How many threads were taken, modulo 2^32.
+    /// Number of threads that were taken, modulo 2^32.
     taken: u32,
 }
 

@@ -7,13 +7,12 @@ use super::{Policy, Ready, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Work stealing with a deque, as Cilk has it. At home the newest thread runs next. A virtual processor that searches
-/// for work takes half of the threads, the oldest first. In a tree of threads these are the roots of the largest
-/// parts.
+/// Work stealing with a deque, as in Cilk. At home the newest thread runs next. A virtual processor that searches for
+/// work takes half of the threads, the oldest first. In a tree of threads these are the roots of the largest parts.
 ///
 /// The policy suits programs that divide and conquer with hosts: as many threads exist at a time as the tree is deep,
 /// not as it is wide. It starves, as [`Lifo`](super::Lifo) does. [`WorkStealing`](super::WorkStealing), the default,
-/// does the same for new threads without starving others. This policy does it for woken threads too.
+/// does the same for new threads without starving others. This policy also does so for woken threads.
 ///
 /// The deque grows to as many threads as were ever ready at a time, and allocates nothing afterwards.
 #[derive(Debug, Default)]

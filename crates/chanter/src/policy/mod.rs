@@ -51,13 +51,13 @@ use crate::sync::random::random;
 /// Operations of a turn, unless the policy says otherwise: about ten microseconds.
 pub(crate) const QUANTUM: u32 = 256;
 
-/// Why a thread became ready.
+/// The reason why a thread became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// It has just been spawned.
     New,
-    /// It gave the processor away.
+    /// It let other threads go first ([`yield_now`](crate::yield_now)).
     Yielded,
     /// It used up its budget of operations.
     Spent,
@@ -280,7 +280,7 @@ impl Others<'_> {
         all.filter(|index| !self.vps.is_asleep(*index)).find_map(|index| self.ask(index))
     }
 
-    /// How many virtual processors the machine has.
+    /// Number of virtual processors of the machine.
     pub fn len(&self) -> usize {
         self.vps.count()
     }
@@ -304,9 +304,10 @@ impl fmt::Debug for Others<'_> {
 
 /// A thread that is ready to run: the right, held once, to run it (INV-TOKEN of `frame/state.rs`).
 ///
-/// To drop it ends the thread: its future is dropped, and a thread that joins it gets a cancelled
-/// [`JoinError`](crate::JoinError). If it is dropped where its thread may not run, it goes home instead. It may
-/// outlive its thread, and its machine. Then it keeps some memory, and does nothing.
+/// A drop of it ends the thread: the thread's future is dropped, and a thread that joins it gets a cancelled
+/// [`JoinError`](crate::JoinError). If it is dropped on a virtual processor where its thread may not run, it goes to
+/// the thread's own one instead. It may outlive its thread, and its machine. Then it keeps some memory, and does
+/// nothing.
 pub struct Ready {
     frame: NonNull<Header>,
 }

@@ -32,7 +32,7 @@ pub struct Priority {
 struct Levels {
     /// A queue for each level, the most urgent first.
     queues: [ReadyQueue; LEVELS],
-    /// How often each level was passed over since it was last served, or last empty.
+    /// Number of times that each level was passed over since it was last served, or last empty.
     passed: [u32; LEVELS],
     /// A bit for each level that is not empty.
     filled: u16,

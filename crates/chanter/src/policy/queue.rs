@@ -59,7 +59,7 @@ impl ReadyQueue {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
-    /// How many threads are in it.
+    /// Number of threads in the queue.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -143,8 +143,8 @@ impl ReadyQueue {
         self.tail.addr() as u64
     }
 
-    /// Takes the thread with this [`id`](Ready::id), if it is the last or the first. A thread that
-    /// [`Policy::withdraw`] is asked for mostly is.
+    /// Takes the thread with this [`id`](Ready::id), if it is the last or the first. A thread for which
+    /// [`Policy::withdraw`] is called is mostly at one of these two places.
     #[inline]
     pub fn withdraw(&mut self, id: u64) -> Option<Ready> {
         if self.last() == id {

@@ -5,8 +5,8 @@ use crate::sync::Lock;
 
 /// Runs every thread in its turn, for a quantum at most.
 ///
-/// As [`Fifo`](super::Fifo), but with a given number of operations for a turn. With few of them threads share the
-/// processor finely. With many of them threads stay in its cache for longer.
+/// It is like [`Fifo`](super::Fifo), with a given number of operations for a turn. With few operations, threads share
+/// the processor finely. With many, their data stays in the cache for longer.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -23,7 +23,7 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Turns of at most `quantum` operations; 0 counts as 1.
+    /// Makes a policy with turns of at most `quantum` operations; 0 counts as 1.
     pub fn new(quantum: u32) -> Self {
         Self { quantum, queue: Lock::new(ReadyQueue::new()) }
     }

@@ -92,7 +92,7 @@ impl<P: ?Sized> Drop for Held<P> {
     }
 }
 
-/// The first panic of each policy is told.
+/// Reports a panic of a policy, if it is the policy's first one.
 #[cold]
 pub(crate) fn report(is_first: bool, payload: Box<dyn Any + Send>) {
     if is_first {

@@ -33,7 +33,7 @@ pub struct WorkStealing {
     /// The ids of the threads at the queue's ends: hints, written under the lock.
     first: AtomicU64,
     last: AtomicU64,
-    /// How many threads were withdrawn, modulo 2^32; written under the lock.
+    /// Number of threads that were withdrawn, modulo 2^32; written under the lock.
     withdrawn: AtomicU32,
     /// The value of `withdrawn` that the last stealer saw that found one thread alone (low half), and when (high
     /// half).
@@ -85,7 +85,7 @@ impl WorkStealing {
 /// Microseconds for which one thread alone is left to its spawner.
 const AWAITED_SOON: u32 = 5;
 
-/// Microseconds since some moment, modulo 2^32.
+/// Number of microseconds since a fixed moment, modulo 2^32.
 fn microseconds() -> u32 {
     static BASE: OnceLock<Instant> = OnceLock::new();
     BASE.get_or_init(Instant::now).elapsed().as_micros() as u32

@@ -1,16 +1,17 @@
 //! Child processes, whose exit is an event (Unix).
 //!
-//! [`Command`] is the standard library's, with other children: [`Child::exit`] is an event, and pipes are streams. A
-//! child that ends is reaped, whether or not anybody waits for it. On Linux a thread waits for its descriptor.
-//! Elsewhere, and outside of a machine, an OS thread does.
+//! [`Command`] is like the standard library's, but has other children: [`Child::exit`] is an event, and pipes are
+//! streams. A child that ends is reaped, whether or not anybody waits for it. On Linux a thread waits for its
+//! descriptor. Elsewhere, and outside of a machine, an OS thread does.
 //!
 //! # Forks
 //!
-//! A child of the C library's `fork` has one OS thread. The others have stayed in the parent: those that run machines, keep
-//! the time and hear signals. A child that calls `exec` needs none of them. A child that goes on as it is must not use
-//! machines, timers and signals from before the fork, and is told so. [`Machine::block_on`](crate::Machine::block_on),
-//! and [`after`](crate::after) on OS threads, panic. [`signal::listen`](crate::signal::listen) is an error. The drop of a
-//! machine waits for nobody. Channels between the child's own OS threads work.
+//! A child of the C library's `fork` has one OS thread. The others have stayed in the parent: those that run machines,
+//! keep the time and hear signals. A child that calls `exec` needs none of them. A child that goes on without `exec`
+//! must not use machines, timers and signals from before the fork. Such a use fails.
+//! [`Machine::block_on`](crate::Machine::block_on), and [`after`](crate::after) on OS threads, panic.
+//! [`signal::listen`](crate::signal::listen) is an error. The drop of a machine waits for no thread. Channels between
+//! the child's own OS threads work.
 //!
 //! The children of this module call `exec`, so this does not concern them.
 
@@ -29,7 +30,7 @@ pub use stdio::{ChildOutput, ChildStdin};
 
 use crate::event::Event;
 
-/// A command to be run, as [`std::process::Command`].
+/// A command to be run, like [`std::process::Command`].
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -53,13 +54,13 @@ impl Command {
         std::process::Command::new(program).into()
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn arg(&mut self, argument: impl AsRef<OsStr>) -> &mut Self {
         self.command.arg(argument);
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn args<I: IntoIterator<Item: AsRef<OsStr>>>(&mut self, arguments: I) -> &mut Self {
         self.command.args(arguments);
         self
@@ -71,32 +72,31 @@ impl Command {
         self
     }
 
-    /// Where it runs.
+    /// Sets the folder in which the child runs.
     pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.command.current_dir(directory);
         self
     }
 
-    /// Its standard input; inherited if not set.
+    /// Sets the child's standard input. It is inherited if not set.
     pub fn stdin(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.command.stdin(stdio);
         self
     }
 
-    /// Its standard output; inherited if not set.
+    /// Sets the child's standard output. It is inherited if not set.
     pub fn stdout(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.command.stdout(stdio);
         self
     }
 
-    /// Its standard error; inherited if not set.
+    /// Sets the child's standard error. It is inherited if not set.
     pub fn stderr(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.command.stderr(stdio);
         self
     }
 
-    /// Whether the child is killed when its [`Child`] is dropped. It is not, by
-    /// default.
+    /// Sets whether the child is killed when its [`Child`] is dropped. It is not, by default.
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
         self
@@ -110,8 +110,8 @@ impl Command {
     /// Starts the child. Blocks the OS thread while the OS does so.
     ///
     /// # Errors
-    /// The OS refuses; or a stream is piped, and this is not a thread of a
-    /// machine: then the child is killed.
+    /// If the OS refuses, or if a stream is piped and the caller is no thread of a machine. In the second case the
+    /// child is killed.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let mut child = self.command.spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -143,30 +143,30 @@ impl fmt::Debug for Command {
     }
 }
 
-/// A child process; see [`Command::spawn`]. Dropped, it goes on by itself, and
-/// is reaped when it ends.
+/// A child process; see [`Command::spawn`]. If this is dropped, the child goes on by itself, and is reaped when it
+/// ends.
 pub struct Child {
     id: u32,
-    /// Its standard input, if it is piped. Dropped, the child sees the end.
+    /// The child's standard input, if it is piped. When this is dropped, the child sees the end of its input.
     pub stdin: Option<ChildStdin>,
-    /// Its standard output, if it is piped.
+    /// The child's standard output, if it is piped.
     pub stdout: Option<ChildOutput>,
-    /// Its standard error, if it is piped.
+    /// The child's standard error, if it is piped.
     pub stderr: Option<ChildOutput>,
     reaped: Arc<Reaped>,
     kill_on_drop: bool,
 }
 
 impl Child {
-    /// The event of the child's exit. Any number may wait, and it stays ready.
+    /// The event of the child's exit. Any number of threads may wait for it, and it stays ready.
     ///
-    /// Not chosen: nothing happens to the child. Its standard input is not
-    /// closed: drop it, if the child waits for the end of it.
+    /// If it is not chosen, nothing happens to the child. Its standard input is not closed: drop it, if the child waits
+    /// for the end of it.
     pub fn exit(&self) -> impl Event<Output = io::Result<ExitStatus>> + Clone + Send + use<> {
         self.reaped.exit.get().wrap(|exit| exit.map_err(|error| io::Error::new(error.kind(), error)))
     }
 
-    /// How the child has ended, if it has. Never blocks.
+    /// The exit status of the child, if it has ended. Never blocks.
     ///
     /// # Errors
     /// The OS could not say.
@@ -177,13 +177,12 @@ impl Child {
     /// Kills the child (SIGKILL). Does nothing if it has ended.
     ///
     /// # Errors
-    /// Those of the OS.
+    /// Errors of the OS.
     pub fn kill(&self) -> io::Result<()> {
         self.reaped.kill()
     }
 
-    /// The child's process number. Once it has ended, another process may get
-    /// the same.
+    /// The child's process number. Once the child has ended, another process may get the same number.
     pub fn id(&self) -> u32 {
         self.id
     }

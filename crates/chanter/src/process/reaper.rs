@@ -22,7 +22,7 @@ pub(super) struct Reaped {
 struct Duty(Option<Arc<Reaped>>);
 
 impl Reaped {
-    /// From now on, somebody waits for the end of `child`.
+    /// Makes sure that the end of `child` is waited for, from now on.
     pub(super) fn watch(child: Child) -> io::Result<Arc<Self>> {
         let descriptor = descriptor(&child);
         let reaped = Arc::new(Self { child: Mutex::new(child), exit: IVar::new() });

@@ -17,18 +17,18 @@ const TO_YIELD: usize = 1;
 /// One thread with a pending request (`thread/request`).
 const REQUEST: usize = 2;
 
-/// Whether the present turn should end. It should if it has lasted for a quantum
+/// Whether the current turn should end. It should if it has lasted for a quantum
 /// ([`Builder::hand_off_after`](crate::Builder::hand_off_after)) or the thread has a pending
-/// [request](crate::thread::Request). It also should if a searching virtual processor asks for work, and the thread
-/// keeps some from it. A thread that computes for long calls it now and then, and yields when it says so;
-/// [`yield_if_requested`] does both. On a fiber, [`fiber::yield_if_requested`](crate::fiber::yield_if_requested)
-/// does.
+/// [request](crate::thread::Request). It also should if another virtual processor searches for work, and this
+/// thread keeps some work from it. A thread that computes for long calls this now and then, and yields when the
+/// result is true; [`yield_if_requested`] does both. On a fiber,
+/// [`fiber::yield_if_requested`](crate::fiber::yield_if_requested) does.
 ///
-/// It costs one load while nothing is asked in the process. It is never true outside of machines, nor on simulated
-/// ones. Where processors are not handed off, only requests make it true.
+/// It costs one load while no thread of the process is asked to yield. It is never true outside of machines, nor on
+/// simulated ones. Where processors are not handed off, only requests make it true.
 ///
 /// A computation without checkpoints stalls no other thread either, since its virtual processor is handed off.
-/// Checkpoints cost less, and let policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
+/// Checkpoints cost less, and policies see such a yield as [`Reason::Spent`](crate::policy::Reason::Spent).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -85,11 +85,9 @@ pub(crate) fn tell_of_request(is_pending: bool) {
     }
 }
 
-/// Yields if [`checkpoint`] says so; else it is ready at once, at the cost of
-/// the one load. The policy sees the thread as
-/// [`Reason::Spent`](crate::policy::Reason::Spent), and threads that wait in its
-/// queue go first. A parasite that has used up its quantum becomes a host
-/// (is inflated), which another virtual processor may take.
+/// Yields if [`checkpoint`] is true. Otherwise the future is ready at once, at the cost of one load. The policy
+/// sees the thread as [`Reason::Spent`](crate::policy::Reason::Spent), and threads that wait in its queue go first.
+/// A parasite that has used up its quantum becomes a host (is inflated), which another virtual processor may take.
 ///
 /// **Cancel safety.** Nothing happens if it is dropped.
 ///

@@ -37,7 +37,7 @@ pub(crate) struct Counters {
 
 /// Counts of the events on a machine (or on one virtual processor) so far.
 ///
-/// Read while the machine runs, the numbers may be a moment apart.
+/// If the machine runs while they are read, the numbers may be a moment apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -47,14 +47,14 @@ pub struct Stats {
     pub parasites_created: u64,
     /// Parasites that ran to their end where they were spawned.
     pub finished_in_place: u64,
-    /// Parasites that blocked, and so became objects.
+    /// Parasites that blocked, and so are kept in their frames.
     pub reified: u64,
     /// Bytes of the bodies of reified parasites, beside their headers: divided by [`reified`](Self::reified), the
     /// size of a parasite while it blocks. (A body that is too large for a frame counts as a pointer.)
     pub reified_bytes: u64,
     /// Asynchronous sends whose message was left in its channel: they took no frame.
     pub left: u64,
-    /// Times a reified parasite was resumed on the stack of the thread that unblocked it.
+    /// Number of times that a reified parasite was resumed on the stack of the thread that unblocked it.
     pub attached: u64,
     /// Parasites that became hosts.
     pub inflated: u64,
@@ -64,17 +64,17 @@ pub struct Stats {
     /// used up. Once all is quiet, every parasite created has finished in
     /// place, or was reified, promoted or queued.
     pub queued: u64,
-    /// Times a thread went on on another virtual processor.
+    /// Number of times that a thread went on, on another virtual processor than before.
     pub migrated: u64,
-    /// Hosts created delayed; they count as created, too.
+    /// Hosts that were created delayed. They count in [`hosts_created`](Self::hosts_created), too.
     pub delayed: u64,
     /// Threads that were run on the stack of the thread that demanded their value.
     pub stolen: u64,
-    /// Second halves of a [`fork_join`](crate::fork_join) that were given away: became hosts.
+    /// Second halves of a [`fork_join`](crate::fork_join) that were given away, and so became hosts.
     pub shared: u64,
     /// Threads taken from queues and polled.
     pub dispatched: u64,
-    /// Times a virtual processor went to sleep.
+    /// Number of times that a virtual processor went to sleep.
     pub sleeps: u64,
     /// Fibers spawned; they are hosts too.
     pub fibers_created: u64,
@@ -82,28 +82,27 @@ pub struct Stats {
     pub stacks_allocated: u64,
     /// Stacks that fibers got from others that had ended.
     pub stacks_reused: u64,
-    /// Frames made of new memory, a few at a time: at most 16 for each size of
-    /// frame and virtual processor have not been a thread's yet.
+    /// Frames made of new memory, a few at a time. At most 16 of them, for each size of frame and virtual processor,
+    /// have not been used for a thread yet.
     pub frames_created: u64,
     /// Frames that are back in the cache of the virtual processor that made them, after their threads died on others.
-    /// One that goes out again and comes back counts again.
+    /// A frame that leaves again and comes back counts again.
     pub frames_returned: u64,
-    /// Threads whose frame another one had left in the cache: all but those
-    /// that took a frame counted above.
+    /// Threads that took a frame which another thread had left in the cache. All other threads took a frame that is
+    /// counted above.
     pub frames_reused: u64,
-    /// Policies that panicked, and in whose place the built-in one came: see
-    /// [`Policy`](crate::policy::Policy).
+    /// Policies that panicked, and were replaced by the built-in one: see [`Policy`](crate::policy::Policy).
     pub policies_failed: u64,
     /// Threads that had to end while their tokens were kept elsewhere: mostly by a policy that did not return them.
     pub tokens_kept: u64,
-    /// Bytes of the bodies of hosts, beside their headers, on a machine that
-    /// keeps a [genealogy](crate::Builder::genealogy): divided by
-    /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
+    /// Bytes of the bodies of hosts, beside their headers, on a machine that keeps a
+    /// [genealogy](crate::Builder::genealogy): divided by [`hosts_created`](Self::hosts_created), they are what a
+    /// host takes. On other machines it is 0.
     pub host_bytes: u64,
-    /// Times a virtual processor was handed off to a spare worker, because its worker stayed in one turn for longer
-    /// than a quantum ([`Builder::hand_off_after`](crate::Builder::hand_off_after)).
+    /// Number of times that a virtual processor was handed off to a spare worker, because its worker stayed in one
+    /// turn for longer than a quantum ([`Builder::hand_off_after`](crate::Builder::hand_off_after)).
     pub hand_offs: u64,
-    /// How long spare workers owned virtual processors, in total, ongoing hand-offs included.
+    /// Total time for which spare workers owned virtual processors, ongoing hand-offs included.
     pub handed_over: Duration,
 }
 

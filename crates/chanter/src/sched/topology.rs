@@ -2,7 +2,7 @@
 
 use std::iter::FusedIterator;
 
-/// An arrangement of places, numbered from 0, and who is next to whom.
+/// An arrangement of places, which are numbered from 0, and have neighbours.
 ///
 /// It is arithmetic only: no memory, and nothing to build. Laid over a machine ([`vp_of`](Topology::vp_of)) it gives
 /// the virtual processor of a place. Near places share a virtual processor, or lie on near ones.
@@ -50,7 +50,7 @@ impl Topology {
         Self(Mesh { width, height })
     }
 
-    /// As [`mesh`](Self::mesh), but each row and each column is a circle.
+    /// Like [`mesh`](Self::mesh), but each row and each column is a circle.
     ///
     /// # Panics
     /// If there would be more places than numbers.
@@ -79,7 +79,7 @@ impl Topology {
         Self(Tree { arity, len })
     }
 
-    /// How many places there are.
+    /// The number of places.
     pub const fn len(&self) -> usize {
         match self.0 {
             Ring { len } | Tree { len, .. } => len,
@@ -93,9 +93,9 @@ impl Topology {
         self.len() == 0
     }
 
-    /// The places next to `place`, each once, never `place` itself. Those along the first dimension come first,
-    /// forwards and backwards, then those along the next. In a tree the parent comes first, then the children. None
-    /// if there is no such place.
+    /// The places next to `place`, each once, never `place` itself. The neighbours along the first dimension come
+    /// first, forwards and backwards, and then those along the next one. In a tree the parent comes first, then the
+    /// children. A place that does not exist has no neighbours.
     pub fn neighbours(&self, place: usize) -> Neighbours {
         Neighbours { topology: *self, place, step: 0 }
     }
@@ -108,8 +108,7 @@ impl Topology {
         }
     }
 
-    /// How many steps from neighbour to neighbour lead from one place to the
-    /// other.
+    /// The number of steps from neighbour to neighbour between two places.
     ///
     /// # Panics
     /// If there is no such place.
@@ -136,8 +135,8 @@ impl Topology {
         }
     }
 
-    /// On which of `vps` virtual processors a place lies: each gets an equal
-    /// part of the numbers, in a row.
+    /// The virtual processor, of `vps`, on which a place lies. Each processor gets an equal number of consecutive
+    /// places.
     ///
     /// # Panics
     /// If there is no such place, or `vps` is 0.

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Lets the other threads of the virtual processor run first. (By the default policy all that wait already, except in
-/// one turn of 64.)
+/// Lets the other threads of the virtual processor run first. (With the default policy these are all that wait
+/// already, except in one turn of 64.)
 ///
 /// ```
 /// # chanter::block_on(async {

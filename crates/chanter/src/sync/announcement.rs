@@ -10,10 +10,10 @@ use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
 use super::{const_unless_loom, fence_pair, os_thread};
 
-/// How many OS threads have an announcement. A model has few OS threads, and no time for more.
+/// Number of OS threads that can have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 
-/// How an OS thread is reminded, if that is known here.
+/// The function that reminds an OS thread, once it was set.
 static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 
 /// The announcement of one OS thread, alone on its cache line.
@@ -23,7 +23,7 @@ pub(crate) struct Announcement {
     /// The lock that it is inside of by its bias, or looks whether it may be.
     mark: Mark,
     consent: Consent,
-    /// How many biases of its locks others have revoked.
+    /// Number of biases of its locks that others have revoked.
     revoked: AtomicU32,
 }
 
@@ -78,20 +78,21 @@ impl Announcement {
         unsafe { ANNOUNCEMENTS.get_unchecked(number as usize) }
     }
 
-    /// Where it announces its locks.
+    /// The mark by which it announces its locks.
     #[inline(always)]
     pub(super) fn mark(&self) -> &Mark {
         &self.mark
     }
 
-    /// The OS thread's own, often, between two turns or while it waits for another one: agrees to the end of each bias
-    /// that it was asked about, if it is inside of no lock.
+    /// Agrees to the end of each bias about which this OS thread was asked, if it is inside of no lock. It calls this
+    /// often: between two turns, and while it waits for another thread.
     #[inline(always)]
     pub(crate) fn acknowledge(&self) {
         self.consent.give(|| self.mark.is_free());
     }
 
-    /// From now on `remind` is called for an OS thread that was asked, and does not answer at once. It may do nothing.
+    /// Sets the function that is called for an OS thread that was asked, and does not answer at once. It may do
+    /// nothing.
     pub(crate) fn set_reminder(remind: fn(&'static Self)) {
         let _ = REMINDER.set(remind);
     }
@@ -101,13 +102,13 @@ impl Announcement {
         self.consent.set_responsive(is_responsive);
     }
 
-    /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
+    /// Waits for something. This OS thread calls it, inside of no lock. Nobody need ask it meanwhile.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.consent.while_parked(wait)
     }
 
-    /// A heavy fence of the caller's. It takes long, so an OS thread that asks the caller meanwhile need not wait for its
-    /// end: two that revoke each other's biases would else time out, in turns.
+    /// Makes a heavy fence for the caller. It takes long, so an OS thread that asks the caller meanwhile need not wait
+    /// for its end. Otherwise two that revoke each other's biases would time out, in turns.
     pub(crate) fn heavy_fence() {
         match Self::mine().filter(|mine| mine.consent.is_responsive() && mine.mark.is_free()) {
             Some(mine) => mine.while_parked(fence_pair::heavy),
@@ -115,8 +116,8 @@ impl Announcement {
         }
     }
 
-    /// The caller has taken a bias of this OS thread's away. True: the OS thread is not inside by it, and will not be.
-    /// False: it does not answer.
+    /// Asks this OS thread to agree, after the caller has taken a bias away from it. True: the OS thread is not inside
+    /// by the bias, and will not be. False: it does not answer.
     pub(crate) fn request_release(&'static self) -> bool {
         let mine = Self::mine();
         let remind = || {
@@ -133,7 +134,7 @@ impl Announcement {
         self.revoked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many biases of its locks others have revoked, modulo 2^32.
+    /// Number of biases of its locks that others have revoked, modulo 2^32.
     #[inline(always)]
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: Relaxed: only a statistic.

@@ -19,9 +19,9 @@
 //! it. A revoker of such a bias waits for HELD.
 //!
 //! INV-ONCE: one OS thread never has two guards of a lock. It may try, since user code might run under a guard of our
-//! other crates. The owner's way in looks at HELD too, after its own store. So it sees a guard that this OS thread
-//! holds by HELD. An OS thread that is inside by its bias finds itself announced at the lock, once it has taken HELD.
-//! Then the second attempt panics; where the first guard holds HELD, the second attempt waits for ever.
+//! other crates. The owner, when it enters, looks at HELD too, after its own store. So it sees a guard that this OS
+//! thread holds by HELD. An OS thread that is inside by its bias finds itself announced at the lock, once it has taken
+//! HELD. Then the second attempt panics; where the first guard holds HELD, the second attempt waits for ever.
 //!
 //! Where there is no such barrier, no lock is ever biased.
 
@@ -52,7 +52,7 @@ pub struct BiasedLock<T> {
     held: AtomicBool,
     /// A byte that belongs to the value, in what would be padding. It is written under the lock, and read by anyone.
     hint: AtomicU8,
-    /// How often `owner` must still be inside to have the bias; see [`REST`]. Guarded by `held`.
+    /// Number of times that `owner` must still enter to have the bias; see [`REST`]. Guarded by `held`.
     streak: AtomicU16,
     /// The OS thread that the lock is biased to; with [`UNBIASED`], the one that was inside last. It is written under
     /// `held`, and read by anyone.
@@ -175,7 +175,7 @@ impl<T> BiasedLock<T> {
         None
     }
 
-    /// Everybody else's way in.
+    /// Acquires the lock for any other thread than the owner of the bias.
     #[inline(always)]
     fn take(&self, me: u32) {
         // ORDER: Acquire pairs with the Release in the guard's drop.

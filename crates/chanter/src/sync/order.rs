@@ -160,7 +160,7 @@ orders! {
     frame_missing = AcqRel;
     /// `Sleeper`: the flag is set before the queues are looked at again.
     sleep_fence = SeqCst;
-    /// `Sleeper`: the work is published before the flag is looked at.
+    /// `Sleeper`: the work is published before the flag is read.
     wake_fence = SeqCst;
     /// `Slot::visit`: the visitor is counted before it looks for the policy.
     policy_visit = SeqCst;

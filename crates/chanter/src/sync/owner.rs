@@ -50,7 +50,7 @@ use std::ptr;
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use super::{const_unless_loom, fence_pair, full_fence, order, pause, spin};
 
-/// Where one owner announces which of its things it is at. The owner alone writes.
+/// The word in which an owner announces the thing that it is using. Only the owner writes it.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicPtr<()>);
 
@@ -61,7 +61,7 @@ impl Mark {
         }
     }
 
-    /// The owner's: it is at `thing` from now on, if that is its own. It looks at that next.
+    /// Marks the owner, which calls this, as using `thing`, if that is its own. The owner checks that next.
     #[inline(always)]
     pub(crate) fn enter<T>(&self, thing: *const T) {
         // ORDER: Release: a revoker of the thing before may read this store rather than that of its `leave`.
@@ -70,32 +70,32 @@ impl Mark {
         fence_pair::light();
     }
 
-    /// The owner's: it is at nothing.
+    /// Marks the owner, which calls this, as using nothing.
     #[inline(always)]
     pub(crate) fn leave(&self) {
         // ORDER: Release publishes what it did to the revoker.
         self.0.store(ptr::null_mut(), order::owner_leave());
     }
 
-    /// Whether the owner is at `thing`: exact for the owner itself, a hint for others.
+    /// Whether the owner uses `thing`. This is exact for the owner itself, and a hint for others.
     #[inline(always)]
     pub(crate) fn is_at<T>(&self, thing: *const T) -> bool {
         ptr::eq(self.0.load(Ordering::Relaxed), thing.cast())
     }
 
-    /// Whether the owner is at nothing: exact for the owner itself, a hint for others.
+    /// Whether the owner uses nothing. This is exact for the owner itself, and a hint for others.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// The revoker's, after its heavy fence: whether the owner is still at `thing`.
+    /// Whether the owner still uses `thing`. The revoker asks this after its heavy fence.
     pub(crate) fn is_still_at<T>(&self, thing: *const T) -> bool {
         // ORDER: Acquire pairs with the Releases of `enter` and `leave`.
         ptr::eq(self.0.load(order::owner_observe()), thing.cast())
     }
 
-    /// The revoker's, after its heavy fence: waits until the owner is not at `thing`.
+    /// Waits until the owner does not use `thing`. The revoker calls this after its heavy fence.
     pub(crate) fn await_leave<T>(&self, thing: *const T) {
         let mut turn = 0;
         while self.is_still_at(thing) {
@@ -104,28 +104,28 @@ impl Mark {
     }
 }
 
-/// Where an OS thread is asked to agree that something is not its own any more.
+/// The counts by which an OS thread is asked to agree that something is not its own any more.
 #[derive(Debug)]
 pub(super) struct Consent {
-    /// How often it was asked.
+    /// Number of times that it was asked.
     asked: AtomicU64,
-    /// How many of these questions it has agreed to.
+    /// Number of these questions that it has agreed to.
     agreed: AtomicU64,
     /// [`SILENT`], [`RESPONSIVE`] or [`PARKED`].
     presence: AtomicU8,
 }
 
-/// The OS thread may never agree.
+/// The OS thread perhaps never agrees.
 const SILENT: u8 = 0;
 /// The OS thread is likely to agree soon.
 const RESPONSIVE: u8 = 1;
-/// The OS thread is at nothing, and looks at nothing before it has returned.
+/// The OS thread uses nothing now, and will use nothing before it has returned.
 const PARKED: u8 = 2;
 
-/// Looks for an answer before an asker gives up: a few microseconds, several turns of threads that talk.
+/// Number of looks for an answer before an asker gives up: a few microseconds, several turns of threads that talk.
 const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
 
-/// Looks for an answer before the owner is reminded: it may be in the middle of a long turn.
+/// Number of looks for an answer before the owner is reminded: it may be in the middle of a long turn.
 const REMINDED: u32 = 8;
 
 impl Consent {
@@ -135,7 +135,7 @@ impl Consent {
         }
     }
 
-    /// The owner's, often: agrees to all that it was asked, if it `is_free`: its marks are at nothing.
+    /// Agrees to all that the owner was asked, if `is_free` says that it uses nothing. The owner calls this often.
     #[inline(always)]
     pub(super) fn give(&self, is_free: impl FnOnce() -> bool) {
         // ORDER: Acquire: the asker has taken the thing away, and no later look finds it.
@@ -147,7 +147,7 @@ impl Consent {
         }
     }
 
-    /// The owner's: whether it will agree soon, when asked.
+    /// Sets whether the owner, which calls this, will agree soon when it is asked.
     pub(super) fn set_responsive(&self, is_responsive: bool) {
         self.presence.store(if is_responsive { RESPONSIVE } else { SILENT }, Ordering::Relaxed);
     }
@@ -157,7 +157,7 @@ impl Consent {
         self.presence.load(Ordering::Relaxed) == RESPONSIVE
     }
 
-    /// The owner's, at nothing: waits for something. Nobody need ask it meanwhile.
+    /// Waits for something. The owner calls this while it uses nothing. Nobody need ask it meanwhile.
     pub(super) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         // Relaxed: nobody else writes here.
         let before = self.presence.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many forks lie between the first process that looked and this one.
+/// Number of forks between the first process that looked and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// The process in which something was started, for as long as no child asks.

@@ -24,8 +24,8 @@ pub(crate) struct Node {
 }
 
 thread_local! {
-    /// The list of the present stack: its innermost value. It has no destructor, because it may be
-    /// used while the destructors of other values run.
+    /// The list of the current stack: its innermost value. It has no destructor, because it may be used
+    /// while the destructors of other values run.
     static INNERMOST: Cell<*const Node> = const { Cell::new(ptr::null()) };
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Sets the list of the stack that is switched to, and returns the list of the present one.
+/// Sets the list of the stack that is switched to, and returns the list of the current one.
 #[inline(always)]
 pub(crate) fn exchange(list: *const Node) -> *const Node {
     INNERMOST.replace(list)

@@ -214,7 +214,7 @@ pub fn choose_later<C: AsyncChoices>(events: C) -> ChooseLater<C> {
     ChooseLater { events }
 }
 
-/// See [`asynchronously`].
+/// The asynchronous event of [`asynchronously`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Asynchronously<E> {
@@ -243,8 +243,8 @@ where
         .wrap(move |()| kind.spawn(thread))
     }
 
-    /// The operation is ready at once, so there is nothing to synchronize on. It counts against the budget all the
-    /// same, so that a thread that initiates one after the other yields now and then.
+    /// The operation is ready at once, so there is nothing to synchronize on. It counts against the budget
+    /// nevertheless, so that a thread that initiates one after the other yields now and then.
     #[inline(always)]
     async fn async_sync(self) {
         Kind::Parasite.check(WHAT);
@@ -272,7 +272,7 @@ where
     }
 }
 
-/// See [`AsyncEvent::wrap_now`].
+/// The asynchronous event of [`AsyncEvent::wrap_now`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct WrapNow<A, F> {
@@ -312,7 +312,7 @@ impl<A: AsyncEvent, F: FnOnce(A::Now) -> U, U> AsyncEvent for WrapNow<A, F> {
     }
 }
 
-/// See [`AsyncEvent::wrap_later`].
+/// The asynchronous event of [`AsyncEvent::wrap_later`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct WrapLater<A, F> {
@@ -348,7 +348,7 @@ impl<A: AsyncEvent, F: FnOnce(A::Later) -> U + Send + 'static, U: 'static> Async
     }
 }
 
-/// See [`AsyncEvent::on_hosts`].
+/// The asynchronous event of [`AsyncEvent::on_hosts`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct OnHosts<A> {
@@ -383,7 +383,7 @@ impl<A: AsyncEvent> AsyncEvent for OnHosts<A> {
     }
 }
 
-/// See [`guard_now`].
+/// The asynchronous event of [`guard_now`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct GuardNow<F> {
@@ -422,7 +422,7 @@ impl<F: FnOnce() -> A, A: AsyncEvent> AsyncEvent for GuardNow<F> {
     }
 }
 
-/// See [`AsyncEvent::promise`].
+/// The event of [`AsyncEvent::promise`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Promise<A> {

@@ -142,7 +142,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, M 11);
 
-/// See [`choose_now`](crate::event::choose_now).
+/// The asynchronous event of [`choose_now`](crate::event::choose_now).
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct ChooseNow<C> {
@@ -177,7 +177,7 @@ impl<C: AsyncChoices> AsyncEvent for ChooseNow<C> {
     }
 }
 
-/// See [`choose_later`](crate::event::choose_later).
+/// The asynchronous event of [`choose_later`](crate::event::choose_later).
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct ChooseLater<C> {

@@ -21,7 +21,7 @@ pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<T> 
     AsyncSend { whole: asynchronously(sender.send(message)) }
 }
 
-/// See [`asend`].
+/// The asynchronous event of [`asend`].
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct AsyncSend<T> {

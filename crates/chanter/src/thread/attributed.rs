@@ -37,7 +37,7 @@ pub(crate) struct SpawnOptions {
     pub(crate) near: Option<Near>,
 }
 
-/// Where another thread ran last: an address to compare with.
+/// The virtual processor where another thread ran last: an address to compare with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near(usize);
 

@@ -63,8 +63,8 @@ impl ThreadBuilder {
         self
     }
 
-    /// Begins near `thread`: on the virtual processor on which that ran last, or is to run. The new thread may move
-    /// later; [`on`](Self::on) keeps it. A `thread` of another machine means nothing.
+    /// Lets the new thread begin near `thread`: on the virtual processor on which `thread` ran last, or is to run. The
+    /// new thread may move later; [`on`](Self::on) keeps it. A `thread` of another machine is ignored.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -125,7 +125,7 @@ impl ThreadBuilder {
 }
 
 impl Thread<()> {
-    /// How a thread is to be spawned: with a name, attributes, or a place. The thread's type comes from its future.
+    /// A builder that spawns a thread with a name, attributes, or a place. The thread's type comes from its future.
     pub fn builder() -> ThreadBuilder {
         ThreadBuilder::new()
     }

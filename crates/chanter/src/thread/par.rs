@@ -18,8 +18,8 @@ use crate::sync::Lock;
 /// spawner. It works for any thread, on any executor. A parasite is resumed on the stack of the
 /// caller of [`attach`].
 ///
-/// If the reference is dropped, nobody can resume the thread. It panics, and so ends and releases
-/// what it holds.
+/// If the reference is dropped, nothing can resume the thread any more. The thread panics then, and so ends and
+/// releases what it holds.
 ///
 /// **Cancel safety.** If the future is dropped before it was attached, the value given to `attach`
 /// is dropped.
@@ -163,7 +163,7 @@ pub fn prepare<T>(par: Par<T>, value: T) -> ReadyPar<T> {
 /// or ends. Any other thread, or a parasite when the stack is deep, is queued. It may be called
 /// from any OS thread.
 ///
-/// The caller must not hold a lock that the parasite may want.
+/// The caller must not hold a lock that the parasite may acquire.
 ///
 /// Featherweight Threads, section 2.3 (`attach`).
 pub fn attach<T>(ready: ReadyPar<T>) {

@@ -285,7 +285,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(
     thread
 }
 
-/// As [`spawn_body`], for a delayed host.
+/// Like [`spawn_body`], for a delayed host.
 ///
 /// # Safety
 /// As for [`spawn_body`].

@@ -16,7 +16,7 @@ use crate::identity::Identity;
 /// A rename anywhere on the system can disturb a resolution; the kernel then asks for another try.
 const TRIES: usize = 16;
 
-/// How files are opened. A pipe that took the file's place must not be waited for.
+/// Flags with which files are opened. A pipe that took the file's place must not be waited for.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
 /// Target of a path when it was looked at: held, and not opened (`O_PATH`).

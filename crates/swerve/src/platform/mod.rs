@@ -31,16 +31,16 @@ pub(crate) enum Wait {
     Anything,
 }
 
-/// Where symbolic links may lead.
+/// The places to which symbolic links may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// To places beneath the served directory.
+    /// Places beneath the served directory.
     Inside,
     /// Anywhere.
     Anywhere,
 }
 
-/// Why [`look_beneath`] found nothing.
+/// The reason why [`look_beneath`] found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotFound {
     /// The answer is not in memory: ask again with [`Wait::OwnDisk`].

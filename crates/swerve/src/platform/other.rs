@@ -73,7 +73,7 @@ pub(crate) fn read_now(_file: &File, _buffer: &mut [u8], _offset: u64) -> Option
     None
 }
 
-/// Always `false`: there is no way to look without waiting.
+/// Whether a directory is on our own disk: always `false`, as there is no way to look without waiting.
 pub(crate) fn is_own_disk(_directory: BorrowedFd<'_>) -> bool {
     false
 }

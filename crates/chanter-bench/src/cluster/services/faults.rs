@@ -34,7 +34,7 @@ pub(super) const LOSS: &str = "a receiver has stopped: % that others lose";
 pub(super) const KILLED: &str = "kill -9 until 64 monitors know: ms";
 pub(super) const SILENT: &str = "stopped until 64 monitors know, 4 heartbeats of 200 ms: ms";
 
-/// As [`Process::launched`], but a process that is silent for four heartbeats is lost.
+/// Like [`Process::launched`], but a process that is silent for four heartbeats is lost.
 pub(super) async fn impatient() -> Result<Process, Failure> {
     let mut config = Config::default();
     (config.suspect_after, config.lost_after) = (3, 4);

@@ -1,4 +1,5 @@
-//! The pull queue: messages lie with their senders until their receiver takes them.
+//! The pull queue: messages lie with their senders until their receiver takes them. A long message consists of
+//! *pieces*, each in a slot of its own.
 //!
 //! ```text
 //!   sender's slots           [ free ] [ #7 for B ] [ free ] [ #8 for B ] .. written by sender, freed by receiver
@@ -6,20 +7,20 @@
 //!   B's port   first -> slot #7 (after a time without messages)      tail -> slot #8
 //! ```
 //!
-//! To send, a process fills a free slot and *publishes* it for its receiver with the next number of that pair. It
-//! then *swaps* the slot into the tail of the receiver's port, and *links* it behind the slot that was there (or as
-//! the first).
+//! To send, a process fills a free slot and *publishes* it for its receiver. Its pieces for one receiver are
+//! numbered, and the slot bears the next number. It then *swaps* the slot into the tail of the receiver's port, and
+//! *links* it behind the slot that was there (or as the first).
 //!
-//! Where there are few processes, only the first message of a pair is sent so. In each message the sender names the
-//! slot of the next one, and the receiver *watches* that slot. To send, the slot is filled and published, and no
-//! more. Only these two processes touch their cache lines. A sender that has no slot to name says so, and links the
-//! next message.
+//! Where there are few processes ([`MOST_WATCHED`]), only the first message from one process to another is sent like
+//! this. In each message the sender names the slot of the next one, and the receiver *watches* that slot. The sender
+//! then only fills and publishes it. No third process touches the cache lines. A sender that has no slot to name says
+//! so, and links the next message.
 //!
 //! INV-PULL: *slots are the truth, links are a hint*, and so is the slot that a message names for the next one. The
 //! receiver
 //! 1. takes a slot only if its number is the next that it expects from that sender;
 //! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the
-//!    tail, then takes all pieces published for it from all tables, in order of numbers;
+//!    tail, then takes all pieces published for it from the slots of all processes, in order of numbers;
 //! 3. frees at once the slots that a scan has taken; a link that leads to a freed slot is passed over.
 //!
 //! A published piece is taken, once, and in order:
@@ -27,27 +28,28 @@
 //!   again before it was freed. A link only says where to look, whatever it holds and whichever process has written
 //!   it.
 //! * *Taken, if its sender goes on*: the sender swaps the tail after it has published. A receiver finds the tail
-//!   empty only if it has emptied it itself. It did so after it took the slot that was there: then all before that
-//!   was taken, or a link had led astray, and it has scanned. Or it did so by a scan, which sees every piece whose
-//!   swap came before its own. So the tail is not empty while a piece is published whose swap came after the last
-//!   scan, and rule 2 finds that piece. A piece that was not linked lies in the slot named by the message before it.
-//!   Once that message is taken, in any way, the receiver watches the slot until it has taken the piece that is
-//!   published there.
+//!   empty only if it has emptied it itself, in one of two cases. It has taken the slot that was in the tail: then
+//!   all pieces before that were taken, or a link had led astray, and it has scanned. Or it has scanned, and a scan
+//!   sees every piece whose swap came before its own. So the tail is not empty while a piece is published whose swap
+//!   came after the last scan, and rule 2 finds that piece. A piece that was not linked lies in the slot named by the
+//!   message before it. Once that message is taken, in any way, the receiver watches the slot until it has taken the
+//!   piece that is published there.
 //! * *Taken, if its sender dies* at any point after it has published: the receiver is told of the death, and scans.
 //!
 //! No process takes its counts from a slot. A hostile process that writes into shared memory can make the receiver
 //! scan, can destroy messages, and can change their bytes. Indices and lengths are checked where they are read. A
-//! destroyed message is noticed, and its sender and receiver give each other up ([INV-SAID](super::said)). So they do
-//! if a slot claims to hold a piece that was taken before.
+//! destroyed message is noticed, and its sender and receiver give each other up ([INV-SAID](super::said)). They also
+//! do so if a slot claims to hold a piece that was taken before.
 //!
 //! INV-NOTIFY: a sender swaps the tail, or publishes in the watched slot, and then looks whether the receiver is
 //! asleep. A receiver that falls asleep says so, and then looks at the tail and at the slots that it watches. All
 //! these accesses are sequentially consistent, so one of the two sees the other. The same holds for room: a sender
 //! says whose room it wants, and then looks at the slots once more. That receiver frees a slot, and then looks
-//! whether its room is wanted. It holds again between that receiver, after it has given room, and a sender that falls
-//! asleep. A sender with new room retries everything that waits for room, and asks again for room that it still
-//! lacks. A receiver whose room is not wanted wakes no process, whatever is wanted of others. If several OS threads
-//! of a receiver look, the last one to fall asleep knows the slots that the others have watched; see [`Watches`].
+//! whether its room is wanted. It also holds between a receiver that has given room and a sender that falls asleep. A
+//! sender with new room retries everything that waits for room, and asks again for room that it still lacks. A
+//! receiver whose room is not wanted wakes no process, whatever room of other receivers is wanted. If several OS
+//! threads of a receiver look, the last one to fall asleep knows the slots that the others have watched; see
+//! [`Watches`].
 
 mod incoming;
 mod outgoing;
@@ -238,8 +240,8 @@ impl Port {
         self.asleep.load(order::notify_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Asks for slots, which the process has not found. True: it has asked only now, and must look once more. (One OS
-    /// thread of a process looks and asks at a time.)
+    /// Asks for slots, since the process has found none that is free. True: it has asked only now, and must look once
+    /// more. (One OS thread of a process looks and asks at a time.)
     #[must_use]
     pub(crate) fn want_slots(&self, needed: SlotsNeeded) -> bool {
         // ORDER: Relaxed: slots that are still wanted were wanted before the look that has found none. So a receiver
@@ -263,8 +265,8 @@ impl Port {
     /// Makes the process retry all sends that wait for room, though no room was given. Its request may have been
     /// overwritten.
     pub(crate) fn look_for_room(&self) {
-        // ORDER: INV-NOTIFY: stored like given room, before it is looked whether the process sleeps. The caller
-        // notifies.
+        // ORDER: INV-NOTIFY: stored as by a receiver that gives room, before the caller checks whether the process
+        // sleeps. The caller notifies.
         self.slots_needed.fetch_or(GIVEN, order::room_given());
     }
 
@@ -275,8 +277,8 @@ impl Port {
             && self.slots_needed.fetch_and(!GIVEN, Ordering::Relaxed) & GIVEN != 0
     }
 
-    /// Tells the process that `receiver`, the caller, has freed slots of it, if it has wanted those. True: the caller
-    /// is to wake it.
+    /// Tells the process that `receiver`, the caller, has freed some of its slots, if the process has wanted these.
+    /// True: the caller is to wake it.
     pub(crate) fn give_room(&self, receiver: usize) -> bool {
         let wanted = SlotsNeeded::of(receiver).0 | SlotsNeeded::ANYONE.0;
         // ORDER: INV-NOTIFY, for room, after the slot was freed.
@@ -284,7 +286,7 @@ impl Port {
         let mut slots_needed = self.slots_needed.load(order::notify_find());
         while slots_needed & wanted != 0 {
             let given = slots_needed & !wanted | GIVEN;
-            // ORDER: INV-NOTIFY: written like a message, before it is looked whether the process sleeps.
+            // ORDER: INV-NOTIFY: written as a message is, before the caller checks whether the process sleeps.
             match self.slots_needed.compare_exchange(
                 slots_needed,
                 given,

@@ -86,7 +86,7 @@ impl Link {
         }
     }
 
-    /// See [`Engine::try_send`](crate::engine::Engine::try_send).
+    /// Sends a frame, or refuses it, as [`Engine::try_send`](crate::engine::Engine::try_send) says.
     pub(super) fn try_send(
         &self,
         inbox: &Inbox,
@@ -293,8 +293,8 @@ impl Link {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }
 
-    /// The other end leaves. Frames that were not sent to it are dropped, unless this end leaves too: then the other
-    /// one still reads.
+    /// Notes that the other end leaves. Frames that were not sent to it are dropped, unless this end leaves too: then
+    /// the other one still reads.
     fn part(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         if outbox.phase == Phase::Open {

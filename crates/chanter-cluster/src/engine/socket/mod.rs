@@ -173,7 +173,7 @@ struct Shared {
 
 impl Sockets {
     /// Connects this process with all others that the same launcher has started. `None`: no launcher has started it,
-    /// or this was called before. Otherwise as for [`start`](Self::start).
+    /// or this was called before. Otherwise this is [`start`](Self::start).
     ///
     /// # Errors
     /// [`StartError`].
@@ -338,9 +338,10 @@ impl Sockets {
         }
     }
 
-    /// The event that there is something to poll. It comes once for all that has come since a poll has found nothing.
+    /// The event that there is something to poll. It commits once for all frames that have come since a poll found
+    /// nothing.
     ///
-    /// It is for one waiter. If it is not chosen, the news remains.
+    /// It serves one waiter. If it is not chosen, it stays ready.
     pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
         // The other end of the channel lives as long as this one.
         self.shared.inbox.heard.recv().wrap(|_| ())

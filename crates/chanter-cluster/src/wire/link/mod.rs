@@ -35,8 +35,8 @@
 //! has, it is a duplicate, and a duplicate owes an acknowledgement. Either way, if the network delivers one of
 //! infinitely many, `acknowledged` grows.
 //!
-//! The last 8 bytes of a frame are its session: not part of the body, and cut off by the receiver. Frames of
-//! other sessions, of an earlier job that had the same addresses, are dropped (D5).
+//! The last 8 bytes of a frame are its session: not part of the body, and cut off by the receiver. Frames of other
+//! sessions, of an earlier job that had the same addresses, are dropped (law D5).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -8,20 +8,20 @@
 
 use std::collections::VecDeque;
 
-/// Least posted receives.
+/// Least number of posted receives.
 const FEW: usize = 2;
 /// Messages in a row that came alone, after which one receive less is posted.
 const ALONE: u32 = 8;
 
 pub(super) struct ReceiveWindow {
-    /// Those that are posted, the first first.
+    /// Receives that are posted, in order.
     posted: VecDeque<usize>,
-    /// Those that are not, the one that was read last last: its memory is the warmest.
+    /// Receives that are not posted. The one that was read last stands last, since its memory is the warmest.
     idle: Vec<usize>,
-    /// Number to be posted.
+    /// Number of receives that should be posted.
     many: usize,
     most: usize,
-    /// The last look has found a message.
+    /// Whether the last look has found a message.
     has_found: bool,
     /// Messages that came alone, one after the other.
     alone: u32,
@@ -46,25 +46,25 @@ impl ReceiveWindow {
         self.posted.front().copied()
     }
 
-    /// One that is to be posted now.
+    /// A receive that is to be posted now, if one is wanted.
     #[inline]
     pub(super) fn wanted(&self) -> Option<usize> {
         if self.posted.len() < self.many { self.idle.last().copied() } else { None }
     }
 
-    /// The one that was wanted is posted.
+    /// Notes that the receive that was wanted is posted.
     #[inline]
     pub(super) fn post(&mut self) {
         self.posted.extend(self.idle.pop());
     }
 
-    /// The first was read, or taken back.
+    /// Notes that the first receive was read, or cancelled.
     #[inline]
     pub(super) fn take(&mut self) {
         self.idle.extend(self.posted.pop_front());
     }
 
-    /// The first was tested.
+    /// Adapts the number of receives, after a test of the first one.
     #[inline]
     pub(super) fn saw(&mut self, is_done: bool) {
         if is_done && self.has_found {

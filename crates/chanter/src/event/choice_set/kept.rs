@@ -71,7 +71,7 @@ impl Header {
 /// The part of a set that partners see.
 pub(super) struct Kept {
     state: BiasedLock<State>,
-    /// A hint: the ready list may not be empty.
+    /// Whether the ready list is perhaps not empty: a hint.
     stirred: AtomicBool,
     /// The member that has won. It is written under the lock, before the publication of `outer`. The owner reads it
     /// after it has observed that publication.

@@ -53,8 +53,9 @@ pub use next::Next;
 /// one synchronization to the next: it is a clock that ticks. For a time limit on each, write
 /// `set.next().timeout(d)`.
 ///
-/// **Fairness.** Ready members are taken in the order in which they became ready. One that was chosen and is ready
-/// again goes behind all of them. So a member that stays ready is bypassed at most once by each other.
+/// **Fairness.** Ready members are taken in the order in which they became ready. A member that was chosen and is
+/// ready again goes behind all other ready ones. So a member that stays ready is bypassed at most once by each other
+/// member.
 ///
 /// **Nothing is granted to a set that nobody waits for.** Its offers stay in the wait queues between
 /// synchronizations, but partners pass them over. A rendezvous with a member happens only while a thread
@@ -205,7 +206,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// if there is no such member any more.
     ///
     /// # Panics
-    /// Resumes panics of destructors. The member is gone all the same.
+    /// A panic of a destructor is resumed. The member is gone nevertheless.
     pub fn remove(&mut self, key: Key) -> bool {
         self.recover();
         let Some(mut member) = self.vacate(key) else { return false };

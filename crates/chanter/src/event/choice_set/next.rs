@@ -56,7 +56,7 @@ impl<T> fmt::Debug for NextBranch<'_, '_, T> {
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     type Output = (Key, T);
-    /// The group needs no state of its own: the set's lock does what a queue's lock does for a single
+    /// True: the group needs no state of its own. The set's lock does what a queue's lock does for a single
     /// synchronization.
     const SINGLE: bool = true;
     const LEAN: bool = true;

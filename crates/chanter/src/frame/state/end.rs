@@ -144,15 +144,14 @@ impl State {
         self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
     }
 
-    /// The owner of the handle has left its offer, and waits. False: the thread is complete
-    /// already.
+    /// Notes that the owner of the handle has left its offer, and waits. False: the thread is complete already.
     pub(crate) fn await_inheritance(&self) -> bool {
         // ORDER: Release publishes the offer to `complete`. Acquire sees the result if it is there.
         self.0.fetch_or(OWNER_WAITER, order::state_inherit()) & COMPLETE == 0
     }
 
-    /// The owner of the handle does not wait any more. False: the thread completes, or has
-    /// completed, and its completer uses the offer.
+    /// Notes that the owner of the handle does not wait any more. False: the thread completes, or has completed, and
+    /// its completer uses the offer.
     pub(crate) fn forgo_inheritance(&self) -> bool {
         // ORDER: Relaxed: `complete` sees the bit, or does not. Its changes to the offer are
         // published there.

@@ -78,10 +78,10 @@ pub struct ThreadReport {
     pub parent: Option<u64>,
     /// The thread's name, if it was given one.
     pub name: Option<Arc<str>>,
-    /// Where it was spawned, if that was recorded.
+    /// The place where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
-    /// Where it awaits what it waits on, if that is known: the place of an `.await` of an event. (In builds without
-    /// debug assertions, this is known only for a send, a receive, a join and a lock.)
+    /// The place of the `.await` of the event that it waits on, if that is known. (In builds without debug
+    /// assertions, this is known only for a send, a receive, a join and a lock.)
     pub place: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
     pub is_parasite: bool,
@@ -111,8 +111,8 @@ pub struct Deadlock {
     /// The threads that have not ended, by id.
     pub threads: Vec<ThreadReport>,
     /// Threads that wait for each other in a circle, each for the next one and the last for the first. It is empty if
-    /// there is none, or none is known. Main, and others that only join, are in it for the handles that they hold
-    /// only if there is no cycle without them.
+    /// there is no such circle, or none is known. Main, and others that only join, are in it for the handles that
+    /// they hold only if there is no cycle without them.
     pub cycle: Vec<u64>,
 }
 
@@ -121,7 +121,7 @@ impl Deadlock {
         Self::numbered(threads, holders, &mut Numbers::default())
     }
 
-    /// As [`new`](Self::new); channels and locks may have numbers already.
+    /// Like [`new`](Self::new); channels and locks may have numbers already.
     pub(crate) fn numbered(
         mut threads: Vec<ThreadReport>,
         holders: &[Holder],

@@ -91,7 +91,7 @@ impl Genealogy {
         self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// As numbers are shown.
+    /// The number of a thread as it is shown, counted from the first one.
     pub(super) fn since_first(&self, id: u64) -> u64 {
         id.wrapping_sub(self.first.load(Ordering::Relaxed))
     }

@@ -7,9 +7,9 @@ use super::tree::{Node, Parent};
 use super::{Genealogy, Progress};
 use crate::frame::{Kind, Site};
 
-/// A description of a thread, as it was at the moment of the question. The thread may be a parent, a child, a
-/// sibling, or [the one that runs](crate::thread::current_thread). The description is a value: it keeps nothing alive, and
-/// may be kept for as long as one likes.
+/// A description of a thread, as it was at the moment of the question. The thread may be a parent, a child, a sibling,
+/// or [the one that runs](crate::thread::current_thread). The description is a value: it keeps nothing alive, and may
+/// itself be kept for any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kin {
     pub(super) id: Option<u64>,
@@ -19,7 +19,7 @@ pub struct Kin {
     pub(super) progress: Progress,
     /// Whether it was a parasite, and had not ended.
     pub(super) is_parasite: bool,
-    /// It is known for the present thread and for handles, whose frame can be asked.
+    /// It is known for the current thread and for handles, whose frame can be asked.
     pub(super) body: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl Kin {
         self.name.as_deref()
     }
 
-    /// Where it was spawned, if that is known.
+    /// The place where it was spawned, if that is known.
     pub fn site(&self) -> Option<Site> {
         self.site
     }
@@ -47,7 +47,7 @@ impl Kin {
         self.body
     }
 
-    /// How many ancestors the thread has had: 0 if it was spawned from outside of the machine's threads. A gap
+    /// Number of ancestors that the thread has had: 0 if it was spawned from outside of the machine's threads. A gap
     /// between two [`ancestors`](crate::Thread::ancestors) means that some of them have been forgotten.
     pub fn generation(&self) -> Option<u32> {
         self.generation

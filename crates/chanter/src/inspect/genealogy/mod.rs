@@ -31,9 +31,9 @@ const NAMED: usize = 8;
 /// site, but its name, and the path of the function in which its body was written.
 ///
 /// It works in a panic hook, where it is the thread that panics. So a program's own hook can name the thread; std's
-/// message names the OS thread. Set such a hook before the first machine is built. The library puts a hook of its own
-/// behind it. That hook tells [`JoinError`](crate::JoinError) where a panic happened, and prints the thread's name if
-/// it has one.
+/// message names the OS thread. Set such a hook before the first machine is built. The library's own hook contains
+/// it. That hook tells [`JoinError`](crate::JoinError) where a panic happened, and prints the thread's name if it has
+/// one.
 ///
 /// ```standalone_crate
 /// # use chanter::prelude::*;
@@ -82,7 +82,7 @@ impl<T> Thread<T> {
         unsafe { name_of(self.frame()) }.map(|name| &**name)
     }
 
-    /// Where it was spawned, if its machine keeps genealogy.
+    /// The place where it was spawned, if its machine keeps genealogy.
     pub fn site(&self) -> Option<Site> {
         self.look(|_, _, node| node.site)
     }

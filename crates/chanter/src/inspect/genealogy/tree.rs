@@ -8,7 +8,6 @@
 //!
 //! * INV-KIN: a dead node has at least two children. So there are fewer dead nodes than living ones: in a tree there
 //!   are fewer branchings than leaves, and every leaf lives.
-//!   every leaf lives.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -51,7 +50,7 @@ pub(super) struct Node {
     pub(super) frame: Option<NonNull<Header>>,
     /// The thread that spawned it.
     pub(super) parent: Option<Parent>,
-    /// How many ancestors the thread has had.
+    /// Number of ancestors that the thread has had.
     pub(super) generation: u32,
     children: u32,
     /// The nearest ancestor that has a node.

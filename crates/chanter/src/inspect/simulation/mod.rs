@@ -58,8 +58,8 @@ pub trait Simulation: Policy {
     /// Chooses a number below `alternatives`: the alternative where a fair choice begins to look.
     fn choose(&self, alternatives: usize) -> usize;
 
-    /// Tells that the alternative that [`choose`](Simulation::choose) has chosen last was not ready. The next one
-    /// that was ready, counted round, has been taken instead; `None`: none was ready.
+    /// Tells that the alternative which [`choose`](Simulation::choose) has chosen last was not ready. The next ready
+    /// one was taken instead, with a wrap to the first; `None`: none was ready.
     fn came_to(&self, _alternative: Option<usize>) {}
 
     /// Tells whether a timer is set. It is called before a [`point`](Simulation::point), if this has changed since
@@ -77,7 +77,7 @@ pub trait Simulation: Policy {
         false
     }
 
-    /// Tells what has happened.
+    /// Tells the simulation of a step that has happened.
     fn note(&self, _note: Note) {}
 
     /// Whether a parasite starts in its spawner's place; otherwise it starts as a host.
@@ -96,7 +96,7 @@ pub trait Simulation: Policy {
     fn end(&self);
 }
 
-/// How a simulated schedule ended.
+/// The end of a simulated schedule.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<T> {
@@ -120,7 +120,7 @@ pub(crate) struct Simulated {
     /// Whether it has panicked in this schedule.
     has_failed: Cell<bool>,
     now: Cell<Instant>,
-    /// The thread that the present turn began with. Others that run are nested in it.
+    /// The thread with which the current turn began. Others that run are nested in it.
     turn: Cell<*const Header>,
     /// The number of that thread.
     turn_of: Cell<Option<u64>>,
@@ -175,7 +175,7 @@ struct Ended;
 /// A number below `alternatives` that the simulation chooses; `None`: the calling OS thread drives no simulated
 /// machine.
 ///
-///  # Panics
+/// # Panics
 /// Panics if there are no alternatives.
 pub fn choose(alternatives: usize) -> Option<usize> {
     assert!(alternatives > 0, "a choice has alternatives");
@@ -500,7 +500,7 @@ impl Machine {
     /// `explains`: if the schedule fails, finds out also which threads could have helped (it costs microseconds for
     /// each).
     ///
-    ///  # Panics
+    /// # Panics
     /// Panics if the machine was not built with a simulation, if it is running one, or on a thread of a machine. If
     /// the simulation panics, this panics with the same payload.
     #[track_caller]

@@ -25,7 +25,7 @@ pub enum Note {
         by: Option<u64>,
         /// Its name, if it was given one.
         name: Option<Arc<str>>,
-        /// Where it was spawned.
+        /// The place where it was spawned.
         site: &'static Location<'static>,
     },
     /// A thread has synchronized, or begun to wait.
@@ -37,9 +37,9 @@ pub enum Note {
         on: Vec<Waiting>,
         /// Whether it has committed, rather than begun to wait.
         is_done: bool,
-        /// Which of `on` has committed, if that is known.
+        /// Index in `on` of the operation that has committed, if that is known.
         chosen: Option<usize>,
-        /// Where it synchronizes, if that is known.
+        /// The place where it synchronizes, if that is known.
         place: Option<&'static Location<'static>>,
     },
     /// A thread polls a stream, which is no event, and is about to see whether it is ready.

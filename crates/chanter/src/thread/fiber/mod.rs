@@ -109,7 +109,7 @@ where
     Builder::new().spawn(closure)
 }
 
-/// How a fiber is to be spawned.
+/// A builder that spawns a fiber with options.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -1,14 +1,13 @@
 //! Fork and join: the second half of a computation is given away only when another processor
 //! searches for work.
 //!
-//! The second half waits as a [`Job`](crate::sched::fork::Job) on its owner's stack, in a list of the
-//! virtual processor. Mostly its owner comes to it first, and calls it: that is
-//! all, and costs a few stores. The oldest job, which tends to be the largest, is
-//! exposed (`sched/fork/published.rs`): an idle virtual processor steals it, and makes a host of
-//! it (`sched/fork/fork_scope.rs`). The next one is published at the owner's next fork, which the stealer
-//! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
-//! runs it if nobody has begun, or waits for it. A waiter runs only jobs that were forked, directly or not, by the
-//! job that it waits for.
+//! The second half waits as a [`Job`](crate::sched::fork::Job) on its owner's stack, in a list of the virtual
+//! processor. Mostly its owner comes to it first, and calls it: that is all, and costs a few stores. The oldest
+//! job, which tends to be the largest, is *published* (`sched/fork/published.rs`): an idle virtual processor may
+//! steal it, and makes a host of it (`sched/fork/fork_scope.rs`). The next one is published at the owner's next
+//! fork, which the stealer asks for a closer look. The owner of a stolen job demands the job's value when it comes
+//! to it. It runs the job if nobody has begun, or waits for it. A waiter runs only jobs that were forked, directly
+//! or not, by the job that it waits for.
 
 mod stack_job;
 

@@ -70,7 +70,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
         }
     }
 
-    /// As [`StackJob::join`], but nobody wants the value.
+    /// Like [`StackJob::join`], but nobody wants the value.
     ///
     /// # Safety
     /// As for [`StackJob::join`].

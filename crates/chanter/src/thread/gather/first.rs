@@ -40,7 +40,7 @@ where
     GatherK { wanted: k, left: events.into_iter().enumerate().collect(), results: Vec::new() }
 }
 
-/// See [`gather_k`].
+/// The event of [`gather_k`].
 pub struct GatherK<E: Event> {
     wanted: usize,
     left: Vec<(usize, E)>,

@@ -44,17 +44,17 @@ use crate::sched::Worker;
 /// There are no parasites if all events are sends and receives, without `wrap`s or guards that a thread would have to
 /// run. Then the partner that completes the last event wakes the gatherer. That costs no more than to receive from
 /// one after the other, and tuples and arrays are not allocated. (On a machine that an explorer drives there are
-/// threads all the same, so that each is a step of its own.)
+/// threads nevertheless, so that each is a step of its own.)
 ///
-/// **Commit point**: when the last result is there. What is gathered begins
-/// when somebody synchronizes, as a [`guard`](crate::event::guard) does.
+/// **Commit point**: when the last result is there. The gathered events begin when a thread synchronizes, as a
+/// [`guard`](crate::event::guard) does.
 ///
 /// **Not chosen, or dropped**: events that have not committed never happen. They are retracted, and their nacks
 /// enabled, before the drop returns. If another processor polls an event right then, that poll ends it either way.
-/// Events that have committed have happened: a message was taken, a `wrap` has run, and no rule could undo that for
-/// every event. A channel does not count such an event as a sender or receiver any more, whether or not the gatherer
-/// has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it belongs.
-/// For the first few only, with nothing to undo, see [`gather_k`].
+/// Events that have committed have happened. A message was taken, or a `wrap` has run, and no rule could undo that
+/// for every event. A channel does not count such an event as a sender or receiver any more, whether or not the
+/// gatherer has looked. Its result is dropped, or given to [`reclaim`](Gather::reclaim), which can put it where it
+/// belongs. For the first few only, with nothing to undo, see [`gather_k`].
 ///
 /// **Panics** of an event's guard or `wrap` are resumed in the gatherer. The other events are retracted. Outside of a
 /// machine, synchronizing panics before anything has happened.
@@ -119,7 +119,7 @@ where
     Gather { events: Alone(future), reclaim: Discard, kind: Kind::Host }
 }
 
-/// See [`gather`] and [`from_future`].
+/// The event of [`gather`] and [`from_future`].
 #[derive(Clone)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Gather<P, R = Discard> {

@@ -261,7 +261,7 @@ impl<T> Thread<T> {
         Request { answer }
     }
 
-    /// The present state of the thread. It may change at any moment.
+    /// The current state of the thread. It may change at any moment.
     pub fn activity(&self) -> Activity {
         let header = self.header();
         if let Some(rank) = self.shared().pending_requests.is_suspended(&header.state) {
@@ -323,7 +323,7 @@ impl<T> LocalThread<T> {
         self.thread().cancel()
     }
 
-    /// The present state of the thread; see [`Thread::activity`].
+    /// The current state of the thread; see [`Thread::activity`].
     pub fn activity(&self) -> Activity {
         self.thread().activity()
     }

@@ -137,7 +137,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         ScopedThread { thread, result_cell, scope: PhantomData }
     }
 
-    /// Tells the scope's threads to end: each is dropped at its present or next await point. Their
+    /// Tells the scope's threads to end: each is dropped at its current or next await point. Their
     /// joiners get a cancelled [`JoinError`]. A thread that is spawned in the scope from now on
     /// ends before it begins. Never blocks.
     ///

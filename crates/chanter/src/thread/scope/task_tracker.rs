@@ -19,7 +19,7 @@ pub(super) type Payload = Box<dyn Any + Send>;
 
 #[derive(Debug)]
 pub(super) struct TaskTracker {
-    /// A copy of `State::is_cancelled` for polls. The one under the lock decides.
+    /// Whether the scope is cancelled: a copy of `State::is_cancelled`, for polls. The one under the lock decides.
     is_cancelled: AtomicBool,
     state: Lock<State>,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Quota {
     pub(crate) names_next: bool,
 }
 
-/// A process's sending side. The thread that sends has it exclusively.
+/// The sending side of a process. Only the thread that sends uses it.
 pub(crate) struct Outgoing {
     me: usize,
     quota: Quota,
@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
     left: Vec<usize>,
 }
 
-/// Number of a receiver's unfreed slots above which a send looks whether one was freed.
+/// Number of slots published for a receiver, above which a send checks whether one was freed.
 const SOME: usize = 2;
 
 /// The pieces sent to one receiver.
@@ -98,8 +98,8 @@ impl Outgoing {
                 memory.slot(self.me, next).body.fetch(bytes.len());
             }
             let _ = point("pull.published");
-            // No process waits for this one now, so slots are taken back before they are needed. One is taken at a
-            // time; its state was fetched when the last message was sent.
+            // No process waits for this process now, so slots are taken back before they are needed. One is taken at
+            // a time; its state was fetched when the last message was sent.
             if link.published[info.lane].len() > SOME {
                 self.take_one_back(memory, to, info.lane);
                 if let Some((oldest, _)) = self.links[to].published[info.lane].front() {
@@ -138,7 +138,7 @@ impl Outgoing {
         self.links[to].number
     }
 
-    /// Looks for a slot.
+    /// Makes sure that there is a slot for a piece.
     ///
     /// # Errors
     /// There is no slot.
