@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     processor: Cell<*const Processor>,
     /// The first of its processors. It never changes.
     leader: Cell<*const Processor>,
-    /// Its own side of that ownership.
+    /// Its side of the ownership of its processors.
     pub(super) owner: Owner,
     /// What it has counted for its processor.
     counters: Cell<*const Counters>,
