@@ -1,5 +1,4 @@
-//! How a worker ends: the threads that are bound to its OS thread, what is queued, and threads whose tokens do not come
-//! back.
+//! The end of a worker: its bound threads, its queues, and threads whose tokens do not come back.
 
 use std::ptr::{self, NonNull};
 
@@ -159,7 +158,7 @@ impl Worker {
         Polls(self)
     }
 
-    /// What tells those that wake this worker whether it sleeps.
+    /// The state that says whether this worker sleeps.
     pub(crate) fn sleeper(&self) -> &Sleeper {
         self.spare.as_ref().map_or(&self.leader().sleeper, |spare| &spare.sleeper)
     }

@@ -115,7 +115,7 @@ impl Worker {
         } else if core.soon.policy_has.get() {
             core.soon.ask_policy();
         }
-        // The last act inside: it may call a searching processor, and leave for that.
+        // The last act inside: it may leave, to call a searching processor.
         self.run_soon(thread, WakePriority::Soon);
     }
 
