@@ -21,6 +21,8 @@
 //! **The end.** A message that was committed to a waiting receiver may still come back. Until it is taken, no thread
 //! is told that the channel is closed.
 
+mod ending;
+
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -28,10 +30,10 @@ use std::ptr::NonNull;
 use super::handle::Share;
 use super::left::Left;
 use super::meet::{Meet, commit, meet};
-use super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Side, Slot, State, Unread, WATCHED};
+use super::state::{End, RECEIVABLE, SENDABLE, Side, Slot, State, WATCHED};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
-use crate::sched::{WakePriority, Worker};
+use crate::sched::Worker;
 use crate::sync::{BiasedGuard, BiasedLock, History};
 
 /// The state that the handles and events of a channel share.
@@ -163,6 +165,29 @@ impl<T> Core<T> {
         None
     }
 
+    /// Makes an offer of the slot, if `own` may wait.
+    ///
+    /// # Safety
+    /// The slot is pinned and not linked. Its owner retracts it before it dies.
+    #[inline(always)]
+    unsafe fn wait(
+        mut state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
+        end: End,
+        own: Option<&Offering<'_>>,
+        wakes: &mut WakeList,
+    ) -> Offered {
+        match own {
+            Some(own) => {
+                // SAFETY: the lock is held. The rest is promised by the caller.
+                unsafe { state.queue(end).push(slot.as_offer(), own) };
+                Self::unlock(state, wakes);
+            }
+            None => Self::unlock_precisely(state),
+        }
+        Offered::Linked
+    }
+
     /// Tries once to send the slot's message. If that fails and `own` may wait, makes an offer. A commit gives up the
     /// event's share of the side.
     ///
@@ -214,17 +239,9 @@ impl<T> Core<T> {
                         // SAFETY: the slot belongs to the caller, and is not linked.
                         state.keep(unsafe { slot.take() }.expect("a message is sent once"));
                     }
-                    Meet::Nobody => {
-                        let Some(own) = own else {
-                            Self::unlock_precisely(state);
-                            return Offered::Linked;
-                        };
-                        // SAFETY: the lock is held. The slot is pinned and not linked, and its owner retracts it
-                        // before it dies, as the caller promises.
-                        unsafe { state.senders.push(slot.as_offer(), own) };
-                        Self::unlock(state, wakes);
-                        return Offered::Linked;
-                    }
+                    // SAFETY: the slot is pinned and not linked, and its owner retracts it before it dies, as the
+                    // caller promises.
+                    Meet::Nobody => return unsafe { Self::wait(state, slot, End::Tx, own, wakes) },
                 }
                 slot.offer.verdict.set(Verdict::Committed);
             }
@@ -253,31 +270,15 @@ impl<T> Core<T> {
         let this = unsafe { core.as_ref() };
         let mut state = this.lock();
         'open: {
-            if state.buffered() > 0 {
+            if state.buffered() > 0 || state.has_left() {
                 if !commit(own) {
                     break 'open;
                 }
-                let message = state.buffer.as_mut().and_then(|buffer| buffer.pop());
-                // SAFETY: the slot belongs to the caller, and is not linked.
-                unsafe { slot.put(message.expect("not empty")) };
-                slot.offer.verdict.set(Verdict::Committed);
-                if !state.senders.is_empty() && state.refill(wakes) {
-                    if S::OWNED {
-                        state.side(End::Rx).give_up();
-                    }
-                    // SAFETY: the event has committed, and its share, if it has one, was given up above.
-                    unsafe { Self::finish(core, state, wakes) };
-                    return Offered::Committed;
-                }
-            } else if state.has_left() {
-                if !commit(own) {
-                    break 'open;
-                }
-                let message = state.take_left();
+                let (message, ends) = state.take_own(wakes);
                 // SAFETY: the slot belongs to the caller, and is not linked.
                 unsafe { slot.put(message) };
                 slot.offer.verdict.set(Verdict::Committed);
-                if !state.tx.has_handles() {
+                if ends {
                     if S::OWNED {
                         state.side(End::Rx).give_up();
                     }
@@ -313,17 +314,9 @@ impl<T> Core<T> {
                         }
                         slot.offer.verdict.set(Verdict::Closed);
                     }
-                    Meet::Nobody => {
-                        let Some(own) = own else {
-                            Self::unlock_precisely(state);
-                            return Offered::Linked;
-                        };
-                        // SAFETY: the lock is held. The slot is pinned and not linked, and its owner retracts it
-                        // before it dies, as the caller promises.
-                        unsafe { state.receivers.push(slot.as_offer(), own) };
-                        Self::unlock(state, wakes);
-                        return Offered::Linked;
-                    }
+                    // SAFETY: the slot is pinned and not linked, and its owner retracts it before it dies, as the
+                    // caller promises.
+                    Meet::Nobody => return unsafe { Self::wait(state, slot, End::Rx, own, wakes) },
                 }
             }
             // SAFETY: the event has committed, so its share is given up here, and the channel is not used afterwards.
@@ -332,305 +325,5 @@ impl<T> Core<T> {
         }
         Self::unlock(state, wakes);
         Offered::Lost
-    }
-
-    /// Ends a critical section in which an event committed. The event gives its share up, if it has one of its own.
-    /// `chosen` says that other threads are likely to ask for the hint.
-    ///
-    /// # Safety
-    /// The share belongs to the caller, which does not use the channel afterwards.
-    #[inline(always)]
-    unsafe fn give_up<S: Share<T>>(
-        core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
-        end: End,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        if S::OWNED {
-            state.side(end).give_up();
-        }
-        // An event that borrows its handle has that handle beside it.
-        let has_handles = !S::OWNED || state.side(end).has_handles();
-        if chosen && has_handles && state.capacity & WATCHED == 0 {
-            // SAFETY: a handle keeps the channel alive until the lock is released.
-            Self::unlock_precisely(state);
-        } else if has_handles {
-            // SAFETY: a handle keeps the channel alive until the lock is released.
-            Self::unlock(state, wakes);
-        } else {
-            // SAFETY: the caller's share was given up above, and the caller does not use the channel afterwards.
-            unsafe { Self::finish(core, state, wakes) };
-        }
-    }
-
-    /// Sends the slot's message to an offer that has been won and leaves its share.
-    ///
-    /// # Safety
-    /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
-    /// unlinked `theirs`, and holds the lock.
-    #[inline(never)]
-    unsafe fn send_with_share<S: Share<T>>(
-        core: NonNull<Self>,
-        state: BiasedGuard<'_, State<T>>,
-        slot: &Slot<T>,
-        theirs: NonNull<Offer>,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
-        // messages are ours. The promises about share and lock pass on to `end_both`.
-        unsafe {
-            let message = slot.take().expect("a message is sent once");
-            theirs.cast::<Slot<T>>().as_ref().put(message);
-            slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Tx, chosen, wakes);
-        }
-    }
-
-    /// Receives the message of an offer that has been won and leaves its share.
-    ///
-    /// # Safety
-    /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
-    /// unlinked `theirs`, and holds the lock.
-    #[inline(never)]
-    unsafe fn receive_with_share<S: Share<T>>(
-        core: NonNull<Self>,
-        state: BiasedGuard<'_, State<T>>,
-        slot: &Slot<T>,
-        theirs: NonNull<Offer>,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
-        // messages are ours. The promises about share and lock pass on to `end_both`.
-        unsafe {
-            let message = theirs.cast::<Slot<T>>().as_ref().take();
-            slot.put(message.expect("a waiting sender has its message"));
-            slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Rx, chosen, wakes);
-        }
-    }
-
-    /// Ends a critical section in which an event of the side `end` committed with an offer that leaves its share.
-    /// Both shares are given up.
-    ///
-    /// # Safety
-    /// The share belongs to the caller, which does not use the channel afterwards. It has won and unlinked `theirs`,
-    /// and holds the lock.
-    #[inline(always)]
-    unsafe fn end_both<S: Share<T>>(
-        core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
-        theirs: NonNull<Offer>,
-        end: End,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        let other = if end == End::Tx { End::Rx } else { End::Tx };
-        // SAFETY: the caller has won and unlinked the offer, and holds the lock.
-        let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
-        match end {
-            End::Tx => wakes.push_for(waiter, WakePriority::Given),
-            End::Rx => wakes.push(waiter),
-        }
-        if state.side(other).has_handles() {
-            // SAFETY: the share belongs to the caller, which does not use the channel afterwards.
-            return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };
-        }
-        if S::OWNED {
-            state.side(end).give_up();
-        }
-        // SAFETY: the caller's share was given up above, and the caller does not use the channel afterwards.
-        unsafe { Self::finish(core, state, wakes) };
-    }
-
-    /// Ends a critical section after which a side may be gone.
-    ///
-    /// # Safety
-    /// The caller has no share of the channel any more.
-    #[inline(never)]
-    unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
-        if !state.is_quiet() {
-            // SAFETY: the caller has no share of the channel any more.
-            return unsafe { Self::finish_and_tell(core, state, wakes) }.drop_quietly();
-        }
-        if state.is_unreferenced() {
-            // SAFETY: no share is left, the caller's included. A quiet channel has no content.
-            unsafe { Self::finish_for_good(core, state) };
-        } else {
-            state.close_sides();
-            state.set_hint(SENDABLE | RECEIVABLE);
-        }
-    }
-
-    /// Frees the channel. No handle and no event refers to it.
-    ///
-    /// # Safety
-    /// No share of the channel is left, and its content has been taken out.
-    #[inline(always)]
-    unsafe fn finish_for_good(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
-        debug_assert!(state.buffer.is_none() && !state.has_left(), "it is with the unread");
-        let history = state.history();
-        drop(state);
-        // SAFETY: `Core::boxed` made the channel. No share is left, and only one critical section finds that.
-        unsafe { Self::free(core, history) };
-    }
-
-    /// Like `finish`, for a channel with waiters or content. The caller drops the messages that no receiver will get.
-    ///
-    /// # Safety
-    /// The caller has no share of the channel any more.
-    #[cold]
-    #[inline(never)]
-    unsafe fn finish_and_tell(
-        core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
-        wakes: &mut WakeList,
-    ) -> Unread<T> {
-        let unread = state.sides_changed(wakes);
-        if state.is_unreferenced() {
-            // SAFETY: no share is left, the caller's included, and `sides_changed` has taken the content out.
-            unsafe { Self::finish_for_good(core, state) };
-        } else {
-            // The last access: the next thread to take the lock may find that no share is left.
-            Self::unlock(state, wakes);
-        }
-        unread
-    }
-
-    /// Gives up an event's share, and does nothing else: a partner has completed the event, or it was never offered.
-    /// `arrived` says that it is a receive which has its message from a partner. Then waiters may be told of the
-    /// channel's end.
-    ///
-    /// # Safety
-    /// The share belongs to the caller, which does not use the channel afterwards.
-    #[inline(always)]
-    pub(super) unsafe fn part<S: Share<T>>(
-        core: NonNull<Self>,
-        end: End,
-        arrived: bool,
-        wakes: &mut WakeList,
-    ) {
-        if !S::OWNED && !arrived {
-            return;
-        }
-        // SAFETY: the caller's share keeps the channel alive.
-        let mut state = unsafe { core.as_ref() }.lock();
-        if arrived {
-            state.taken = state.taken.wrapping_add(1);
-        }
-        let mut ends = arrived && state.is_closed_for_receivers();
-        if S::OWNED {
-            state.side(end).give_up();
-            ends |= state.side(end).is_unreferenced();
-        }
-        if ends {
-            // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
-            // channel afterwards.
-            unsafe { Self::finish(core, state, wakes) };
-        }
-    }
-
-    /// Ends an event that did not win: unlinks it, and gives its share up. A message that a partner committed to it
-    /// goes back to the head of the channel.
-    ///
-    /// # Safety
-    /// The share belongs to the caller, which does not use the channel afterwards. The slot is the caller's own, of
-    /// the side `end`.
-    #[inline(never)]
-    pub(super) unsafe fn retract<S: Share<T>>(
-        core: NonNull<Self>,
-        slot: &Slot<T>,
-        end: End,
-        wakes: &mut WakeList,
-    ) {
-        // SAFETY: the caller's share keeps the channel alive.
-        let mut guard = unsafe { core.as_ref() }.lock();
-        let state = &mut *guard;
-        let mut ends = false;
-        if slot.offer.is_linked() {
-            let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
-            // SAFETY: the offer is linked, and the lock of its list is held.
-            unsafe { list.unlink(NonNull::from(&slot.offer)) };
-        } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
-            // SAFETY: the offer is unlinked, so the message belongs to the owner.
-            if let Some(message) = unsafe { slot.take() } {
-                state.taken = state.taken.wrapping_add(1);
-                // SAFETY: a partner has completed the offer with a ticket, and the caller is its owner.
-                let ticket = unsafe { slot.offer.stamp() };
-                ends = state.give_back(ticket, message, wakes);
-            }
-        }
-        if S::OWNED {
-            state.side(end).give_up();
-            ends |= !state.side(end).has_handles();
-        }
-        if ends {
-            // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
-            // channel afterwards.
-            return unsafe { Self::finish_and_tell(core, guard, wakes) }.end();
-        }
-        if guard.capacity & WATCHED == 0 {
-            Self::unlock_precisely(guard);
-        } else {
-            Self::unlock(guard, wakes);
-        }
-    }
-
-    /// Takes an offer out of its queue, and does nothing else. Returns false if it is in none.
-    ///
-    /// # Safety
-    /// The slot is the caller's own, of the side `end`.
-    pub(super) unsafe fn take_back(&self, slot: &Slot<T>, end: End) -> bool {
-        let mut state = self.lock();
-        let linked = slot.offer.is_linked();
-        if linked {
-            let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
-            // SAFETY: the offer is linked, and the lock of its list is held.
-            unsafe { list.unlink(NonNull::from(&slot.offer)) };
-        }
-        linked
-    }
-
-    /// Closes the channel.
-    pub(super) fn close(&self, wakes: &mut WakeList) {
-        let mut state = self.lock();
-        state.capacity |= CLOSED;
-        // The caller has a handle, so the channel stays alive.
-        let unread = state.sides_changed(wakes);
-        Self::unlock(state, wakes);
-        unread.end();
-    }
-
-    /// Drops a handle, and adds the events that it has lent to the channel's count.
-    ///
-    /// # Safety
-    /// The caller does not use the channel afterwards.
-    pub(super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32) {
-        // SAFETY: the handle keeps the channel alive.
-        let mut state = unsafe { core.as_ref() }.lock();
-        state.side(end).drop_handle(lent);
-        if state.side(end).is_unreferenced() {
-            // SAFETY: the handle is not counted any more, and the caller does not use the channel afterwards.
-            unsafe { Self::drop_last(core, state) };
-        }
-    }
-
-    /// Ends a side: its last handle is gone, and no event of it is left.
-    ///
-    /// # Safety
-    /// The caller has no share of the channel any more.
-    #[inline(never)]
-    unsafe fn drop_last(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
-        if state.is_quiet() && state.is_unreferenced() {
-            // SAFETY: no share is left, the caller's included. A quiet channel has no content.
-            return unsafe { Self::finish_for_good(core, state) };
-        }
-        let mut wakes = WakeList::new();
-        // SAFETY: the caller has no share of the channel any more.
-        let unread = unsafe { Self::finish_and_tell(core, state, &mut wakes) };
-        wakes.queue();
-        unread.end();
     }
 }

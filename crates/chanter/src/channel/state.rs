@@ -365,6 +365,25 @@ impl<T> State<T> {
         unsafe { self.left.take() }
     }
 
+    /// The wait queue of a side.
+    #[inline(always)]
+    pub(super) fn queue(&mut self, end: End) -> &mut OfferList {
+        if end == End::Tx { &mut self.senders } else { &mut self.receivers }
+    }
+
+    /// Takes a message that lies in the channel. The flag is true if the last share of the senders may have been given
+    /// up with it.
+    #[inline(always)]
+    pub(super) fn take_own(&mut self, wakes: &mut WakeList) -> (T, bool) {
+        if self.buffered() == 0 {
+            let message = self.take_left();
+            return (message, !self.tx.has_handles());
+        }
+        let message = self.buffer.as_mut().and_then(|buffer| buffer.pop());
+        let ends = !self.senders.is_empty() && self.refill(wakes);
+        (message.expect("not empty"), ends)
+    }
+
     /// Wakes the streams that wait, if there is a message to take.
     #[cold]
     pub(super) fn tell_watchers(&mut self, wakes: &mut WakeList) {
