@@ -9,12 +9,12 @@
 //! and live until their calls return or unwind. Each switch of stacks exchanges the lists
 //! (`exchange`). A fiber begins with an empty one.
 //!
-//! A program that does not use these values pays only for the exchange: one load and one store of a
-//! thread-local, each way.
+//! A program that does not use these values pays one load for each switch of stacks.
 
 use std::any::TypeId;
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value in a list.
 pub(crate) struct Node {
@@ -22,6 +22,9 @@ pub(crate) struct Node {
     of: TypeId,
     value: *const (),
 }
+
+/// Whether the process has ever set a value.
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The list of the current stack: its innermost value. It has no destructor, because it may be used
@@ -32,6 +35,10 @@ thread_local! {
 /// Runs `body`. Within it, on this stack, [`with`] finds `value` by its type.
 #[inline(always)]
 pub fn set<T: 'static, R>(value: &T, body: impl FnOnce() -> R) -> R {
+    // ORDER: Relaxed: whoever exchanges the list of this stack afterwards is on this OS thread, which sees its own store.
+    if !IS_USED.load(Ordering::Relaxed) {
+        IS_USED.store(true, Ordering::Relaxed);
+    }
     let outer = INNERMOST.get();
     let node = Node { outer, of: TypeId::of::<T>(), value: ptr::from_ref(value).cast() };
     INNERMOST.set(&raw const node);
@@ -80,7 +87,8 @@ pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
 /// Sets the list of the stack that is switched to, and returns the list of the current one.
 #[inline(always)]
 pub(crate) fn exchange(list: *const Node) -> *const Node {
-    INNERMOST.replace(list)
+    // ORDER: Relaxed: see `set`.
+    if IS_USED.load(Ordering::Relaxed) { INNERMOST.replace(list) } else { ptr::null() }
 }
 
 /// Restores the list when it is dropped, also if the body unwinds.
