@@ -35,7 +35,7 @@ thread_local! {
 /// Runs `body`. Within it, on this stack, [`with`] finds `value` by its type.
 #[inline(always)]
 pub fn set<T: 'static, R>(value: &T, body: impl FnOnce() -> R) -> R {
-    // ORDER: Relaxed: whoever exchanges the list of this stack afterwards is on this OS thread, which sees its own store.
+    // ORDER: Relaxed: the list of this stack is exchanged on this OS thread only, which sees its own store.
     if !IS_USED.load(Ordering::Relaxed) {
         IS_USED.store(true, Ordering::Relaxed);
     }
