@@ -231,7 +231,7 @@ pub mod thread {
     pub(crate) use crate::threads::*;
     pub use crate::threads::{
         Demand, Join, LocalThread, Refused, Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder,
-        delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate,
+        Touch, Wait, delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate,
     };
 }
 
@@ -315,7 +315,7 @@ pub mod base {
 
     /// Another handle of a thread.
     pub fn another_handle<T>(thread: &crate::Thread<T>) -> crate::Thread<T> {
-        thread.again()
+        thread.clone()
     }
 
     /// The synchronization on an event, as its `IntoFuture` returns it.

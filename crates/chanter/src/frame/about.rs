@@ -11,7 +11,7 @@ use super::report::Site;
 use super::schedule::scheduler;
 
 /// The facts about a thread that has failed, as far as they are known.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct About {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) site: Option<Site>,

@@ -15,7 +15,7 @@
 //! |-------------------------|----------------------------------------------------|
 //! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
 //! | `next`, `vp`            | the holder of the token, the runner                |
-//! | the result              | the completer, then the caller that set TAKEN      |
+//! | the result              | the completer, then the caller that set TAKEN; or any reference looks at it, once LENT is set |
 //!
 //! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the
 //! *token* ([`Ready`](crate::policy::Ready)), and the beginning of the poll needs no transition. A
@@ -56,6 +56,13 @@
 //!   So a worker revokes threads that only it may run, and the end of a machine revokes threads
 //!   that nobody runs any more.
 //!
+//! A result is *taken* by one caller (TAKEN), or *lent* to any number (LENT).
+//!
+//! * INV-LENT: whoever looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
+//!   reference alone, and its owner looks at it no more.
+//! * INV-OWNER-WAITER: a handle whose thread is not SHARED is the only one, so that its owner alone
+//!   uses the place of the owner waiter.
+//!
 //! Edges 3 and 1 have a cheaper form for threads that stay on one virtual processor: see
 //! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
 //! polls it.
@@ -85,9 +92,13 @@ const REQUESTED: u64 = 1 << 9;
 /// The thread is ended without another poll, by the holder that gave its token up, or by its
 /// revoker.
 const ENDING: u64 = 1 << 10;
+/// The result is lent to threads that look at it in its place. Only the last reference takes it out.
+const LENT: u64 = 1 << 11;
+/// The thread has, or has had, several handles, or others may make one. So nobody is its only owner.
+const SHARED: u64 = 1 << 12;
 /// The lowest bit of the field that names the processor where the thread may rest: see
 /// `local_park.rs`.
-pub(super) const UNIT: u64 = 1 << 12;
+pub(super) const UNIT: u64 = 1 << 13;
 pub(super) const REFERENCE: u64 = 1 << 24;
 /// The word of a stolen thread that only its stealer knows: the handle's
 /// reference and its own.
@@ -171,6 +182,8 @@ pub(crate) enum Left {
     Future,
     /// The result: nobody took it.
     Result,
+    /// The result, which others have looked at.
+    Seen,
     /// Nothing: the result has been taken.
     Nothing,
 }
@@ -609,6 +622,7 @@ impl State {
         match self.word() {
             word if word & FRESH != 0 => Left::Future,
             word if word & TAKEN != 0 => Left::Nothing,
+            word if word & LENT != 0 => Left::Seen,
             _ => Left::Result,
         }
     }
@@ -617,6 +631,75 @@ impl State {
     pub(crate) fn retain(&self) {
         // ORDER: Relaxed: the caller has a reference already.
         bound_references(self.0.fetch_add(REFERENCE, Ordering::Relaxed));
+    }
+
+    /// Counts another handle, of equal rights.
+    pub(crate) fn share(&self) {
+        let mut word = self.word();
+        // ORDER: Relaxed: the caller has a handle already. Each other handle descends from one that was shared, so
+        // whoever holds it has seen the bit.
+        while word & SHARED == 0 {
+            match self.change(word, (word | SHARED).wrapping_add(REFERENCE), Ordering::Relaxed) {
+                Ok(()) => return bound_references(word),
+                Err(now) => word = now,
+            }
+        }
+        self.retain();
+    }
+
+    /// Whether the caller's handle may be one of several. If not, it is the only one.
+    #[inline(always)]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.word() & SHARED != 0
+    }
+
+    /// Notes that nobody is the thread's only owner. The caller has just made the thread, which no other OS thread
+    /// knows.
+    pub(crate) fn disown(&self) {
+        self.0.store(self.word() | SHARED, Ordering::Relaxed);
+    }
+
+    /// Steals a delayed thread for a caller that will look at its result: as [`State::demand`] and [`State::lend`]
+    /// together. If the thread does not complete at once, the caller calls [`State::end_loan`].
+    pub(crate) fn steal_to_lend(&self) -> bool {
+        let mut word = self.word();
+        while word & (FRESH | ACTIVE) == FRESH {
+            let next = ((word | ACTIVE | STOLEN | LENT) & !FRESH).wrapping_add(REFERENCE);
+            // ORDER: as in `demand`.
+            match self.change(word, next, order::state_wake()) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// The stealer has not seen the result that it was going to look at.
+    #[cold]
+    pub(crate) fn end_loan(&self) {
+        let mut word = self.word();
+        while word & COMPLETE == 0 {
+            // ORDER: Relaxed: nobody has looked at a result that is not there. Later looks lend it again.
+            match self.change(word, word & !LENT, Ordering::Relaxed) {
+                Ok(()) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Claims the right to look at the result of a complete thread, for as long as the caller has its reference.
+    /// False: somebody has taken it.
+    #[inline]
+    pub(crate) fn lend(&self) -> bool {
+        let mut word = self.word();
+        while word & (TAKEN | LENT) == 0 {
+            // ORDER: Relaxed: the caller has seen the completion, and with it the result, which nobody changes.
+            match self.change(word, word | LENT, Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        word & TAKEN == 0
     }
 
     /// Checks the number of references: the runner is about to hand one out that it counts in
@@ -702,17 +785,24 @@ impl State {
         self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
     }
 
-    /// Claims the right to take the result of a complete thread. False: somebody else has it. The
-    /// caller has a reference.
+    /// Claims the right to take the result of a complete thread. False: somebody else has it, or may look at it. The
+    /// caller has a reference. Whoever looks at the result has another one.
     pub(crate) fn take_result(&self) -> bool {
         if self.is_last() {
             let word = self.word();
             self.0.store(word | TAKEN, Ordering::Relaxed);
             return word & TAKEN == 0;
         }
-        // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
-        // the result.
-        self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
+        let mut word = self.word();
+        while word & (TAKEN | LENT) == 0 {
+            // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
+            // the result.
+            match self.change(word, word | TAKEN, Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// The word, for decisions that a later operation confirms.

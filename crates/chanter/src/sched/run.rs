@@ -364,7 +364,13 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
             // It was a delayed thread with pending requests.
             close(frame);
         }
-        if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
+        let vtable = frame.as_ref().vtable.get();
+        let holds = match frame.as_ref().state.left() {
+            Left::Future => vtable.holds,
+            Left::Result | Left::Seen => vtable.result_holds,
+            Left::Nothing => false,
+        };
+        if holds {
             deferred_drop::drop_frame(frame);
         } else {
             deferred_drop::bury_now(frame);
@@ -386,7 +392,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     let home = unsafe { &*header.vp() };
     let here = Vp::current().filter(|vp| vp.is_of_same_machine(home));
     let may_run_here = |vp: &&Vp| {
-        let is_free = matches!(header.kind.get(), Kind::Host) || ptr::eq(*vp, home);
+        let is_free = header.kind.is_free_host() || (ptr::eq(*vp, home) && !header.kind.is_kept());
         is_free && vp.has_stack() && vp.simulated.is_none()
     };
     match here.filter(may_run_here) {
@@ -409,6 +415,40 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
         // SAFETY: the caller has a reference; no other virtual processor is named.
         None => drop(unsafe { schedule(frame, None) }),
     }
+}
+
+/// Runs a delayed thread on this stack, if that is allowed, for a caller that will look at its result. True: the
+/// thread is complete, and its result is lent.
+///
+/// # Safety
+/// The caller has a reference.
+#[inline]
+pub(crate) unsafe fn evaluate_to_lend(frame: NonNull<Header>) -> bool {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this virtual processor.
+    let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp()) };
+    let Some(vp) = Vp::current() else { return false };
+    let may_run_here = header.kind.is_free_host()
+        && header.state.is_delayed()
+        && (ptr::eq(vp, home) || vp.is_of_same_machine(home))
+        && (vp.may_spawn_in_place() || (vp.has_stack() && vp.simulated.is_none()));
+    if !may_run_here || !header.state.steal_to_lend() {
+        return false;
+    }
+    vp.counters.stolen.add_one();
+    // SAFETY: we are the thread's runner, and drive `vp`. The caller's reference keeps the frame.
+    unsafe {
+        if !header.state.is_requested() || {
+            arrive(vp, header);
+            apply(vp, frame)
+        } {
+            run_begun(vp, frame);
+        }
+    }
+    let is_complete = header.state.is_complete();
+    if !is_complete {
+        header.state.end_loan();
+    }
+    is_complete
 }
 
 /// Takes the token of a thread that has not run, if `vp` has it at hand. True: the caller is the

@@ -17,6 +17,7 @@ mod par;
 pub(crate) mod request;
 pub(crate) mod scope;
 pub(crate) mod spawn;
+pub(crate) mod touch;
 
 pub use builder::ThreadBuilder;
 pub use demand::Demand;
@@ -27,3 +28,4 @@ pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_parasite};
 pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};
+pub use touch::{Touch, Wait};

@@ -12,6 +12,7 @@ mod panics;
 mod parasites;
 mod requests;
 mod scopes;
+mod shared;
 mod spawnable;
 mod stealing;
 mod thread_locals;
