@@ -197,6 +197,9 @@ impl Header {
         // SAFETY: the frame is dead, and the caller has exclusive use of it.
         unsafe {
             (*header).state.freshen();
+            // A parasite that begins in place does not know its own table. It must not be taken for the frame's last
+            // thread, when somebody asks it for its name or attributes.
+            (&raw mut (*header).vtable).write(Cell::new(super::body::NONE));
             (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
             (&raw mut (*header).tag).write(Cell::new(0));
             (&raw mut (*header).local_refs).write(Cell::new(0));
