@@ -26,8 +26,10 @@ pub(crate) struct About {
 pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
     // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
-        let site = header::observer_of(frame).and_then(|observer| observer.site(frame));
-        About { name: name_of(frame).cloned(), site, body: body_of(frame) }
+        let observer = header::observer_of(frame);
+        let site = observer.and_then(|observer| observer.site(frame));
+        let name = observer.and_then(|observer| observer.name(frame)).or_else(|| name_of(frame).cloned());
+        About { name, site, body: body_of(frame) }
     }
 }
 

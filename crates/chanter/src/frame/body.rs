@@ -92,6 +92,13 @@ pub(crate) enum Evaluated {
     Failed,
 }
 
+impl Vtable {
+    /// Whether this is [`NONE`].
+    pub(crate) fn is_none(&self) -> bool {
+        self.size == 0
+    }
+}
+
 /// The vtable of a frame that holds no body yet.
 pub(crate) const NONE: &Vtable = &Vtable {
     poll: |_, _| Poll::Ready(()),
@@ -217,9 +224,15 @@ fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtabl
     // SAFETY: the caller is the runner, so the frame lives. A frame that has never blocked does not
     // know its vtable, and may be fresh again. So the vtable is lent to it for the description.
     let whose = unsafe {
-        let before = frame.as_ref().vtable.replace(vtable);
+        let before = frame.as_ref().vtable.get();
+        let is_lent = before.is_none();
+        if is_lent {
+            frame.as_ref().vtable.set(vtable);
+        }
         let whose = describe("a parasite", frame);
-        frame.as_ref().vtable.set(before);
+        if is_lent {
+            frame.as_ref().vtable.set(before);
+        }
         whose
     };
     JoinError::panicked(payload).report(&whose);

@@ -647,6 +647,21 @@ impl State {
         self.retain();
     }
 
+    /// Counts a reference for a caller that has none. False: the thread is complete, or about to end. The thread is
+    /// SHARED, and its frame is not freed meanwhile.
+    pub(crate) fn try_retain(&self) -> bool {
+        let mut word = self.word();
+        while word & (COMPLETE | ENDING) == 0 {
+            debug_assert!(word & SHARED != 0, "somebody may take himself for the only owner: {word:#x}");
+            // ORDER: Relaxed: the caller has learnt of the thread from its maker, and nobody frees it meanwhile.
+            match self.change(word, word.wrapping_add(REFERENCE), Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
     /// Whether the caller's handle may be one of several. If not, it is the only one.
     #[inline(always)]
     pub(crate) fn is_shared(&self) -> bool {

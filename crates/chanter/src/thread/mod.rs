@@ -3,6 +3,7 @@
 //!
 //! The memory of threads, its rules, and the code that polls threads are in `frame/`.
 
+mod any;
 pub(crate) mod asynchronous;
 pub(crate) mod asynchronous_choose;
 pub(crate) mod asynchronous_send;
@@ -19,6 +20,7 @@ pub(crate) mod scope;
 pub(crate) mod spawn;
 pub(crate) mod touch;
 
+pub use any::{AnyThread, this};
 pub use builder::ThreadBuilder;
 pub use demand::Demand;
 pub use fork::fork_join;

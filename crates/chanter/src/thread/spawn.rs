@@ -444,7 +444,7 @@ where
             if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.worker.budget.get() >= FEW =>
         {
             // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
+            unsafe { spawn_in_place(vp, future, Location::caller(), |_| ()) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
         None => spawn_outside(future, Location::caller()),
@@ -459,7 +459,6 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     future: F,
     site: Site,
     born: impl FnOnce(NonNull<Header>),
-    dies: impl FnOnce(NonNull<Header>),
 ) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
@@ -478,12 +477,14 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
             ParasiteFrame::<F>::poll(frame, cx)
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
-            dies(frame);
             span::close(frame);
             vp.worker.arena.put_back_fresh(frame, class);
         } else {
-            // The resumer of the parasite needs its vtable.
-            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
+            // The resumer of the parasite needs its vtable. On a machine that has an observer, others may read it.
+            let vtable = &frame.as_ref().vtable;
+            if vtable.get().is_none() {
+                vtable.set(ParasiteFrame::<F>::VTABLE);
+            }
             leave_in_place(vp, frame, poll);
         }
     }
@@ -555,14 +556,17 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
             let machine = vp.machine();
-            let dies = |frame| {
-                if let Some(observer) = machine.observer() {
-                    observer.died(frame);
+            let born = |frame: NonNull<Header>| {
+                if machine.observer().is_some() {
+                    // The observer may show the thread to others, so its vtable does not change any more.
+                    // SAFETY: the frame is new, and ours.
+                    unsafe { frame.as_ref() }.vtable.set(ParasiteFrame::<F>::VTABLE);
+                    machine.note_birth(frame, site);
                 }
             };
             return vp.lend_budget(|| {
                 // SAFETY: we drive `vp`, and the caller has made the future fit.
-                unsafe { spawn_in_place(vp, future, site, |frame| machine.note_birth(frame, site), dies) };
+                unsafe { spawn_in_place(vp, future, site, born) };
             });
         }
         Spawn::Queue => {

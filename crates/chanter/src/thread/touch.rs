@@ -96,6 +96,12 @@ pub struct Wait {
     thread: FrameRef,
 }
 
+impl Wait {
+    pub(super) fn new(thread: FrameRef) -> Self {
+        Self { thread }
+    }
+}
+
 /// The event of a look at a thread's value; see [`Thread::touch`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Touch<'a, T> {

@@ -1,5 +1,6 @@
 //! Tests of threads of all kinds.
 
+mod asked;
 mod crowds;
 mod delayed;
 mod fibers;
