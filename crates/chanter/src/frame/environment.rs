@@ -96,6 +96,20 @@ pub(crate) fn current() -> Option<Environment> {
     with(|bindings| bindings.cloned())
 }
 
+/// A call that has the bindings of its maker, wherever it is made.
+pub(crate) fn carry<R>(body: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let bindings = current();
+    move || match bindings {
+        Some(bindings) => within(&bindings, body),
+        None => body(),
+    }
+}
+
+/// Whether the code that runs here has bindings.
+pub(crate) fn is_bound() -> bool {
+    with(|bindings| bindings.is_some())
+}
+
 /// The table of a thread that was spawned within an extent.
 #[repr(C)]
 struct Extended {

@@ -8,6 +8,7 @@ pub(crate) mod about;
 mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
+pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod header;
 pub(crate) mod local_park;

@@ -39,7 +39,7 @@ use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
 use crate::sched::workers::{Workers, is_waited_for};
 use crate::sched::{self, Revoked, Shared, Stats, Vp, affinity};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
 
@@ -134,6 +134,7 @@ impl Machine {
             process: Process::here(),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
+            tells_of_births: AtomicBool::new(observer.is_some()),
             observer,
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),

@@ -116,7 +116,7 @@ impl Vp {
         self.worker.channels.begin(self.revoked());
         self.worker.announcement.get().set_responsive(true);
         self.worker.guard.store(limit, Ordering::Relaxed);
-        if self.machine().observer().is_some() {
+        if self.machine().tells_of_births() {
             self.ask_closer_look();
         }
         self.be_known();

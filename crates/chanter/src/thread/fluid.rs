@@ -1,27 +1,27 @@
 //! `Fluid`: a variable that is bound for an extent, and inherited by the threads that are spawned in it.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use crate::frame::environment::{self, Binding, Bound, Environment};
 use crate::sched::Vp;
-use crate::sync::process_wide::{AtomicU32, Ordering};
 
 /// A variable with a value for the extent of a future or a closure: a part of a thread's *dynamic environment*.
 ///
 /// A thread that is spawned within the extent inherits the bindings, of whatever kind it is: host, parasite, delayed
-/// or fiber. It has them wherever it runs, also when it is attached to another thread's stack, or stolen. A
-/// `thread_local!` has not: it belongs to the OS thread.
+/// thread, fiber, or blocking call. It has them wherever it runs, also when it is attached to another thread's stack,
+/// or stolen. A `thread_local!` belongs to the OS thread, and does not follow.
 ///
-/// A thread without bindings pays nothing. Within an extent a spawn allocates twice, and each poll of the thread
+/// A program without fluids pays nothing. From the first extent on its machine makes parasites as slowly as with
+/// [genealogy](crate::Builder::genealogy). Within an extent each spawn allocates once more, and each poll of the thread
 /// takes a few nanoseconds more.
 ///
-/// What a `fork_join` gives to another processor, closures of `spawn_blocking`, and threads that
-/// [`Machine::spawn`](crate::Machine::spawn) makes from outside do not inherit.
+/// A half of a [`fork_join`](crate::fork_join) that another processor takes sees no bindings. Neither does a
+/// call within [`block_in_place`](crate::block_in_place), if its processor is handed over: read the value before.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -181,9 +181,4 @@ impl<F> fmt::Debug for Binds<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Binds(..)")
     }
-}
-
-#[allow(dead_code, reason = "the bound values are found by their type")]
-fn is_any(value: &dyn Bound) -> &dyn Any {
-    value
 }

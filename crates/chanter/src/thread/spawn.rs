@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::frame::body::{ParasiteFrame, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
+use crate::frame::{Arena, Header, JoinError, Kind, Site, environment, span};
 use crate::policy::{Ready, Reason};
 use crate::sched::run::{polling, settle};
 use crate::sched::{Shared, Spawn, Vp, entered};
@@ -444,22 +444,65 @@ where
             if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.worker.budget.get() >= FEW =>
         {
             // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { spawn_in_place(vp, future, Location::caller(), |_| ()) };
+            unsafe { spawn_in_place(vp, future, Location::caller(), Untold) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
         None => spawn_outside(future, Location::caller()),
     }
 }
 
+/// What is done at the birth of a parasite in place, and around its first poll.
+trait Birth {
+    /// The parasite has a frame, and has not been polled.
+    fn tell<F: Future>(&self, frame: NonNull<Header>);
+    /// Polls the parasite by `poll`.
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()>;
+}
+
+/// Nobody is told, and nothing is inherited.
+struct Untold;
+
+impl Birth for Untold {
+    #[inline(always)]
+    fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
+
+    #[inline(always)]
+    fn poll(&self, _frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        poll()
+    }
+}
+
+/// The machine is told.
+struct Told<'a> {
+    machine: &'a Shared,
+    site: Site,
+    inherits: Cell<bool>,
+}
+
+impl Birth for Told<'_> {
+    fn tell<F: Future>(&self, frame: NonNull<Header>) {
+        // The observer may show the thread to others, so its table does not change any more.
+        // SAFETY: the frame is new, and ours.
+        unsafe {
+            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
+            self.inherits.set(self.machine.tell_of_birth(frame, self.site));
+        }
+    }
+
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        if self.inherits.get() {
+            // SAFETY: the caller is the frame's runner, and the thread inherits.
+            unsafe { environment::poll_within(frame, poll) }
+        } else {
+            poll()
+        }
+    }
+}
+
 /// # Safety
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
-unsafe fn spawn_in_place<F: Future + Send + 'static>(
-    vp: &Vp,
-    future: F,
-    site: Site,
-    born: impl FnOnce(NonNull<Header>),
-) {
+unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site, birth: impl Birth) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
     // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
@@ -468,13 +511,13 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     unsafe {
         let frame = vp.worker.arena.take(class);
         vp.worker.parasites.add_one();
-        born(frame);
+        birth.tell::<F>(frame);
         span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
             // The future is written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
             ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
-            ParasiteFrame::<F>::poll(frame, cx)
+            birth.poll(frame, || ParasiteFrame::<F>::poll(frame, cx))
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
             span::close(frame);
@@ -556,17 +599,15 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
             let machine = vp.machine();
-            let born = |frame: NonNull<Header>| {
-                if machine.observer().is_some() {
-                    // The observer may show the thread to others, so its vtable does not change any more.
-                    // SAFETY: the frame is new, and ours.
-                    unsafe { frame.as_ref() }.vtable.set(ParasiteFrame::<F>::VTABLE);
-                    machine.note_birth(frame, site);
-                }
-            };
             return vp.lend_budget(|| {
                 // SAFETY: we drive `vp`, and the caller has made the future fit.
-                unsafe { spawn_in_place(vp, future, site, born) };
+                unsafe {
+                    if machine.tells_of_births() {
+                        spawn_in_place(vp, future, site, Told { machine, site, inherits: Cell::new(false) });
+                    } else {
+                        spawn_in_place(vp, future, site, Untold);
+                    }
+                }
             });
         }
         Spawn::Queue => {

@@ -4,6 +4,7 @@ mod asked;
 mod crowds;
 mod delayed;
 mod fibers;
+mod fluids;
 mod fork_join;
 mod genealogy;
 mod lifecycle;
