@@ -1,7 +1,7 @@
 //! Threads of a machine's list are asked, under every schedule.
 
 use chanter::prelude::*;
-use chanter::thread::{AnyThread, Progress, this};
+use chanter::thread::{AnyThread, Group, Progress, this};
 
 /// A thread with two children, one of them a parasite, and a grandchild.
 fn family() -> Thread<()> {
@@ -47,4 +47,25 @@ async fn one_delayed_thread_is_touched_by_two_and_runs_once() {
     assert_eq!(*lazy.touch().await.unwrap(), 7);
     assert_eq!(reader.await.unwrap(), 7);
     assert_eq!(lazy.await.unwrap(), 7);
+}
+
+#[chanter::test(explore(strategy = "exhaustive", preemptions = 1, schedules = 20_000))]
+async fn a_group_is_cancelled_with_those_that_its_members_are_about_to_spawn() {
+    let group = Group::new();
+    let root = group.spawn(async {
+        spawn_parasite(never::<()>().into_future());
+        spawn(async {
+            yield_now().await;
+            spawn(never::<()>().into_future());
+            never::<()>().await;
+        });
+        never::<()>().await;
+    });
+    yield_now().await;
+    let known = group.members();
+    group.cancel().await;
+    assert!(known.iter().all(AnyThread::is_determined));
+    assert_eq!(group.living(), 0);
+    assert!(root.await.unwrap_err().is_cancelled());
+    assert_eq!(Machine::current().unwrap().threads().unwrap().living(), 1);
 }

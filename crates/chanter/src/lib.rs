@@ -230,7 +230,7 @@ pub mod thread {
     pub use crate::sched::{Checkpoint, Yield, yield_now};
     pub(crate) use crate::threads::*;
     pub use crate::threads::{
-        AnyThread, Binds, Demand, Fluid, Join, LocalThread, Refused, Request, Scope, ScopedThread,
+        AnyThread, Binds, Demand, Fluid, Group, Join, LocalThread, Refused, Request, Scope, ScopedThread,
         Speculation, Thread, ThreadBuilder, Touch, Wait, delay, fork_join, scope, scope_blocking, spawn,
         spawn_local, speculate, this,
     };

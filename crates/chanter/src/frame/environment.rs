@@ -26,8 +26,8 @@ pub(crate) trait Bound: Any + Send + Sync {
     /// A thread has been made within the extent, in `frame`, and nobody else knows it. Runs no user code.
     fn made(&self, _frame: NonNull<Header>) {}
 
-    /// The body of such a thread is over. It is told once for each, without a lock.
-    fn ended(&self) {}
+    /// The body of such a thread is over. It is told once for each, before the frame is freed.
+    fn ended(&self, _frame: NonNull<Header>) {}
 }
 
 /// A binding, and those around it.
@@ -154,8 +154,8 @@ unsafe fn extended<'a>(frame: NonNull<Header>) -> &'a Extended {
 }
 
 impl Extended {
-    fn ended(&self) {
-        self.bindings.all().for_each(|binding| binding.value.ended());
+    fn ended(&self, frame: NonNull<Header>) {
+        self.bindings.all().for_each(|binding| binding.value.ended(frame));
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) unsafe fn poll_within(frame: NonNull<Header>, poll: impl FnOnce() -> 
     let this = unsafe { extended(frame) };
     let poll = within(&this.bindings, poll);
     if poll.is_ready() {
-        this.ended();
+        this.ended(frame);
     }
     poll
 }
@@ -183,7 +183,7 @@ unsafe fn cancel(frame: NonNull<Header>) {
     unsafe {
         let this = extended(frame);
         within(&this.bindings, || (this.of.cancel)(frame));
-        this.ended();
+        this.ended(frame);
     }
 }
 
@@ -192,7 +192,7 @@ unsafe fn terminate(frame: NonNull<Header>, place: *mut ()) {
     unsafe {
         let this = extended(frame);
         within(&this.bindings, || (this.of.terminate)(frame, place));
-        this.ended();
+        this.ended(frame);
     }
 }
 
@@ -204,7 +204,7 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
         frame.as_ref().vtable.set(this.of);
         within(&this.bindings, || (this.of.drop_frame)(frame));
         if never_ran {
-            this.ended();
+            this.ended(frame);
         }
         super::body::catch_panic(|| drop(this));
     }

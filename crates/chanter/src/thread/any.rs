@@ -77,6 +77,11 @@ impl AnyThread {
         self.thread.header()
     }
 
+    /// A number that no other living thread has.
+    pub(super) fn id_of_frame(&self) -> usize {
+        self.frame().as_ptr() as usize
+    }
+
     /// Whether it began as a host.
     pub(crate) fn is_host(&self) -> bool {
         self.is_host

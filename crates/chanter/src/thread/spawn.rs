@@ -54,9 +54,20 @@ where
     F::Output: Send + 'static,
 {
     let future = future.into_future();
+    spawn_at(future, Location::caller())
+}
+
+/// As [`spawn`], for the place `site`.
+#[inline]
+#[track_caller]
+pub(super) fn spawn_at<F>(future: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     match Vp::current() {
-        Some(vp) => spawn_here(vp, future, Location::caller()),
-        None => spawn_in(&entered().expect(OUTSIDE), None, future, Location::caller()),
+        Some(vp) => spawn_here(vp, future, site),
+        None => spawn_in(&entered().expect(OUTSIDE), None, future, site),
     }
 }
 

@@ -7,6 +7,7 @@ mod fibers;
 mod fluids;
 mod fork_join;
 mod genealogy;
+mod groups;
 mod lifecycle;
 mod long_chains;
 mod nesting;
