@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Machine, Worker};
 use crate::channel::bounded;
+use crate::frame::environment;
 use crate::frame::{JoinError, catch_panic};
 use crate::sched::blocking_pool::Call;
 use crate::sched::{Shared, entered};
@@ -116,6 +117,7 @@ where
     T: Send + 'static,
 {
     let shared = entered().expect(OUTSIDE);
+    let call = environment::carry(call);
     if shared.processors[0].simulated.is_some() {
         as_fiber().spawn(call)
     } else {
@@ -139,6 +141,7 @@ impl Machine {
         T: Send + 'static,
     {
         let shared = self.shared();
+        let call = environment::carry(call);
         if shared.processors[0].simulated.is_some() {
             as_fiber().spawn_in(self, call)
         } else {

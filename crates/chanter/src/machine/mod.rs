@@ -40,7 +40,7 @@ use crate::sched::pool::{
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
 use crate::sched::{self, Address, Processor, Revoked, Shared, Stats, Worker, affinity};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{AliasedBox, Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
 
@@ -129,6 +129,7 @@ impl Machine {
             process: Process::here(),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
+            tells_of_births: AtomicBool::new(observer.is_some()),
             observer,
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Address, Processor, Shared, Worker, run};
+use crate::frame::environment;
 use crate::frame::{Activity, Header, Kind, Observer, Schedule, Site, span};
 use crate::policy::{Policy, Processors, Ready};
 use crate::sync::atomic::Ordering;
@@ -47,20 +48,28 @@ impl Shared {
     /// A thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
-        self.note_birth(frame, site);
+        if self.tells_of_births() {
+            // SAFETY: the caller has made the frame, whose table is set.
+            unsafe { self.tell_of_birth(frame, site) };
+        }
         // SAFETY: the caller has made it.
         unsafe { span::open(frame, site) };
     }
 
-    /// As [`spawned`](Self::spawned), of a thread whose frame does not know its type yet.
-    #[inline(always)]
-    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
+    /// Tells the observer, and gives the thread its maker's bindings. True: it has some.
+    ///
+    /// # Safety
+    /// The frame is new, its table is set, and nobody else knows it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn tell_of_birth(&self, frame: NonNull<Header>, site: Site) -> bool {
         if let Some(observer) = self.observer() {
             self.write_birth(observer, frame, site);
         }
+        // SAFETY: the frame is new, its table is set, and nobody but the observer knows it.
+        unsafe { environment::inherit(frame) }
     }
 
-    #[cold]
     fn write_birth(&self, observer: &dyn Observer, frame: NonNull<Header>, site: Site) {
         let id = observer.born(frame, site);
         // SAFETY: no one else knows the new thread, whose frame the caller keeps.
@@ -92,6 +101,15 @@ impl Processor {
             None => std::time::Instant::now(),
             Some(simulated) => simulated.now(),
         }
+    }
+}
+
+impl Worker {
+    /// From now on each birth on this machine inherits the bindings of its maker. The caller is the worker, and enters
+    /// their extent.
+    pub(crate) fn lets_inherit(&self) {
+        self.machine().tells_of_births.store(true, Ordering::Relaxed);
+        self.ask_closer_look();
     }
 }
 

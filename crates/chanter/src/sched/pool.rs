@@ -17,6 +17,7 @@ use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::run_loop::Driving;
 use super::{Processor, Stats, Worker, affinity};
+use crate::frame::environment;
 use crate::frame::{Arena, Header, Home, Observer};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) next: AtomicUsize,
     /// The observer of births and deaths, if there is one.
     pub(crate) observer: Option<Box<dyn Observer>>,
+    /// Whether something is to be done at each birth of a thread: an observer is told, or bindings are inherited.
+    pub(crate) tells_of_births: AtomicBool,
     /// The requests to threads that are not answered yet.
     pub(crate) pending_requests: PendingRequestTable,
     /// The halves of computations that were given away.
@@ -155,6 +158,13 @@ impl Shared {
         (stats.hand_offs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.outside.host_bytes.get();
         stats
+    }
+
+    /// Whether something is to be done at each birth of a thread.
+    #[inline(always)]
+    pub(crate) fn tells_of_births(&self) -> bool {
+        // ORDER: Relaxed: a thread that is made within an extent is made after its maker has set it.
+        self.tells_of_births.load(Ordering::Relaxed)
     }
 
     /// The observer of births and deaths, if they are recorded.
@@ -285,6 +295,10 @@ impl Shared {
 
     /// Calls `f` with the arena for threads from outside, as its owner.
     pub(crate) fn with_arena<R>(&self, f: impl FnOnce(&Arena) -> R) -> R {
+        if environment::is_bound() {
+            // A thread that is made now inherits the bindings.
+            self.tells_of_births.store(true, Ordering::Relaxed);
+        }
         f(&self.arena.lock().0)
     }
 

@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::frame::body::{ParasiteFrame, Vtable, fits};
 use crate::frame::slab::class_of;
 use crate::frame::state::State;
-use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
+use crate::frame::{Arena, Header, JoinError, Kind, Site, environment, span};
 use crate::policy::{Ready, Reason};
 use crate::sched::run::{polling, settle};
 use crate::sched::{Address, Shared, Spawn, Worker, entered};
@@ -54,9 +54,20 @@ where
     F::Output: Send + 'static,
 {
     let future = future.into_future();
+    spawn_at(future, Location::caller())
+}
+
+/// As [`spawn`], for the place `site`.
+#[inline]
+#[track_caller]
+pub(super) fn spawn_at<F>(future: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     match Worker::current() {
-        Some(vp) => spawn_here(vp, future, Location::caller()),
-        None => spawn_in(&entered().expect(OUTSIDE), None, future, Location::caller()),
+        Some(vp) => spawn_here(vp, future, site),
+        None => spawn_in(&entered().expect(OUTSIDE), None, future, site),
     }
 }
 
@@ -448,23 +459,65 @@ where
     match Worker::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
             // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
+            unsafe { spawn_in_place(vp, future, Location::caller(), Untold) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
         None => spawn_outside(future, Location::caller()),
     }
 }
 
+/// What is done at the birth of a parasite in place, and around its first poll.
+trait Birth {
+    /// The parasite has a frame, and has not been polled.
+    fn tell<F: Future>(&self, frame: NonNull<Header>);
+    /// Polls the parasite by `poll`.
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()>;
+}
+
+/// Nobody is told, and nothing is inherited.
+struct Untold;
+
+impl Birth for Untold {
+    #[inline(always)]
+    fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
+
+    #[inline(always)]
+    fn poll(&self, _frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        poll()
+    }
+}
+
+/// The machine is told.
+struct Told<'a> {
+    machine: &'a Shared,
+    site: Site,
+    inherits: Cell<bool>,
+}
+
+impl Birth for Told<'_> {
+    fn tell<F: Future>(&self, frame: NonNull<Header>) {
+        // The observer may show the thread to others, so its table does not change any more.
+        // SAFETY: the frame is new, and ours.
+        unsafe {
+            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
+            self.inherits.set(self.machine.tell_of_birth(frame, self.site));
+        }
+    }
+
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        if self.inherits.get() {
+            // SAFETY: the caller is the frame's runner, and the thread inherits.
+            unsafe { environment::poll_within(frame, poll) }
+        } else {
+            poll()
+        }
+    }
+}
+
 /// # Safety
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
-unsafe fn spawn_in_place<F: Future + Send + 'static>(
-    vp: &Worker,
-    future: F,
-    site: Site,
-    born: impl FnOnce(NonNull<Header>),
-    dies: impl FnOnce(NonNull<Header>),
-) {
+unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, birth: impl Birth) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
     // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
@@ -473,21 +526,23 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
-        born(frame);
+        birth.tell::<F>(frame);
         span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
             // The future is written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
             ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
-            ParasiteFrame::<F>::poll(frame, cx)
+            birth.poll(frame, || ParasiteFrame::<F>::poll(frame, cx))
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
-            dies(frame);
             span::close(frame);
             vp.arena.put_back_fresh(frame, class);
         } else {
-            // The resumer of the parasite needs its vtable.
-            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
+            // The resumer of the parasite needs its vtable. On a machine that has an observer, others may read it.
+            let vtable = &frame.as_ref().vtable;
+            if vtable.get().is_none() {
+                vtable.set(ParasiteFrame::<F>::VTABLE);
+            }
             leave_in_place(vp, frame, poll);
         }
     }
@@ -559,14 +614,15 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
             let machine = vp.machine();
-            let dies = |frame| {
-                if let Some(observer) = machine.observer() {
-                    observer.died(frame);
-                }
-            };
             return vp.lend_budget(|| {
                 // SAFETY: we drive `vp`, and the caller has made the future fit.
-                unsafe { spawn_in_place(vp, future, site, |frame| machine.note_birth(frame, site), dies) };
+                unsafe {
+                    if machine.tells_of_births() {
+                        spawn_in_place(vp, future, site, Told { machine, site, inherits: Cell::new(false) });
+                    } else {
+                        spawn_in_place(vp, future, site, Untold);
+                    }
+                }
             });
         }
         Spawn::Queue => {

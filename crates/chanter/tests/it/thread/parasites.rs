@@ -391,3 +391,29 @@ fn a_long_parasite_is_found_though_its_spawner_has_no_budget_left() {
     });
     assert!(machine.stats().inflated >= 1);
 }
+
+/// A parasite in place was taken for the thread that had its frame before, and read a name out of its own future.
+#[test]
+fn parasites_in_place_have_no_name_of_the_thread_before() {
+    use chanter::policy::{Attributes, set_attributes};
+    use chanter::thread::current_thread;
+
+    alone(async {
+        for round in 0..3_u64 {
+            for n in 0..40 {
+                let named =
+                    Thread::builder().name(format!("named {n}")).attributes(Attributes::new().priority(1));
+                named.spawn(async { yield_now().await }).await.unwrap();
+            }
+            for n in 0..60_u64 {
+                let content = [n + round; 12];
+                spawn_parasite(async move {
+                    let this = current_thread().unwrap();
+                    assert_eq!((this.name(), this.body()), (None, None));
+                    assert!(!set_attributes(Attributes::new()));
+                    assert_eq!(std::hint::black_box(content)[11], n + round);
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,256 @@
+//! `Group`: threads as one value, their children included.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::any::AnyThread;
+use super::fluid::enter;
+use super::join::Thread;
+use super::spawn::spawn_at;
+use crate::channel::CVar;
+use crate::frame::Header;
+use crate::frame::environment::{self, Binding, Bound};
+use crate::sched::yield_now;
+use crate::sync::Lock;
+
+/// Threads that are asked together: those that are spawned into the group, and all that these spawn.
+///
+/// A group is inherited as a [`Fluid`](super::Fluid) is. A member may belong to several groups, one within the
+/// other. A clone is the same group. A group that is dropped leaves its
+/// threads alone.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::thread::Group;
+///
+/// # chanter::block_on(async {
+/// let group = Group::new();
+/// for _ in 0..10 {
+///     group.spawn(async {
+///         spawn(never::<()>().into_future());
+///         never::<()>().await;
+///     });
+/// }
+/// group.suspend().await;
+/// assert_eq!(group.living(), 20);
+/// group.resume();
+/// group.cancel().await;
+/// assert_eq!(group.living(), 0);
+/// # });
+/// ```
+#[derive(Clone, Default)]
+pub struct Group {
+    shared: Arc<Lock<Members>>,
+}
+
+#[derive(Default)]
+struct Members {
+    /// The frames of those whose bodies are not over.
+    ///
+    /// INV-MEMBER: a frame is here from before others know its thread until [`Bound::ended`], which comes before the
+    /// frame is freed. So its state may be looked at under the lock, and a handle be made of it.
+    living: HashMap<NonNull<Header>, bool>,
+    /// Whether new members end at once.
+    is_cancelled: bool,
+    /// Set when nobody lives.
+    empty: Vec<CVar>,
+}
+
+// SAFETY: frames are looked at as INV-MEMBER says, by atomic operations.
+unsafe impl Send for Members {}
+
+/// The membership of a group, as a binding.
+struct Membership(Group);
+
+impl Bound for Membership {
+    fn made(&self, frame: NonNull<Header>) {
+        // SAFETY: the frame is new, with its table, and its maker keeps it.
+        let is_host = unsafe { (frame.as_ref().vtable.get().joiners)(frame) }.is_some();
+        let mut members = self.0.shared.lock();
+        members.living.insert(frame, is_host);
+        let is_cancelled = members.is_cancelled;
+        drop(members);
+        if is_cancelled {
+            // SAFETY: the maker keeps the frame. The reference is counted here.
+            let thread = unsafe {
+                frame.as_ref().state.retain();
+                AnyThread::from_frame(frame, is_host)
+            };
+            drop(thread.cancel());
+        }
+    }
+
+    fn ended(&self, frame: NonNull<Header>) {
+        let mut members = self.0.shared.lock();
+        members.living.remove(&frame);
+        let empty = if members.living.is_empty() { std::mem::take(&mut members.empty) } else { Vec::new() };
+        drop(members);
+        empty.iter().for_each(|empty| {
+            empty.set();
+        });
+    }
+}
+
+impl Group {
+    /// A group without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Spawns a member; see [`spawn`](crate::spawn).
+    ///
+    /// # Panics
+    /// Outside of a machine.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
+    where
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (future, site) = (future.into_future(), Location::caller());
+        self.enter(|| spawn_at(future, site))
+    }
+
+    /// Calls `body`. All threads that it spawns, of whatever kind, are members.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use chanter::thread::Group;
+    /// # chanter::block_on(async {
+    /// let group = Group::new();
+    /// let lazy = group.enter(|| delay(async { 7 }));
+    /// assert_eq!(group.living(), 1);
+    /// assert_eq!(lazy.await.unwrap(), 7);
+    /// assert_eq!(group.living(), 0);
+    /// # });
+    /// ```
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        enter(&Binding::new(0, Box::new(Membership(self.clone())), environment::current()), body)
+    }
+
+    /// The members whose bodies are not over.
+    pub fn members(&self) -> Vec<AnyThread> {
+        let members = self.shared.lock();
+        let handle = |(frame, is_host): (&NonNull<Header>, &bool)| {
+            // SAFETY: INV-MEMBER: the frame is not freed while the lock is held. Its thread is SHARED, since it has
+            // inherited bindings. The reference is counted here.
+            unsafe { frame.as_ref().state.try_retain().then(|| AnyThread::from_frame(*frame, *is_host)) }
+        };
+        members.living.iter().filter_map(handle).collect()
+    }
+
+    /// Number of members whose bodies are not over.
+    pub fn living(&self) -> usize {
+        self.shared.lock().living.len()
+    }
+
+    /// Suspends all members, except the caller, and waits until they stand still, those included that they spawn
+    /// meanwhile. Members that compute, and never await, are waited for. A delayed member stays delayed.
+    ///
+    /// **Cancel safety.** The requests that have been made stand.
+    pub async fn suspend(&self) {
+        let me = super::this();
+        let mut known = Vec::new();
+        loop {
+            let is_new =
+                |thread: &AnyThread| Some(thread) != me.as_ref() && !known.contains(&thread.id_of_frame());
+            let new: Vec<_> = self.members().into_iter().filter(is_new).collect();
+            if new.is_empty() {
+                return;
+            }
+            let delayed = |thread: &AnyThread| thread.header().state.is_delayed();
+            let requests: Vec<_> = new.iter().map(|thread| (delayed(thread), thread.suspend())).collect();
+            for (is_delayed, request) in requests {
+                // A delayed thread takes the request before it begins, if it ever does.
+                if !is_delayed {
+                    let _ = request.await;
+                }
+            }
+            known.extend(new.iter().map(AnyThread::id_of_frame));
+        }
+    }
+
+    /// Resumes all members that are suspended or blocked by a request; see [`Thread::resume`]. Never blocks.
+    ///
+    /// Returns how many there were.
+    pub fn resume(&self) -> usize {
+        self.members().iter().filter(|thread| thread.resume()).count()
+    }
+
+    /// Ends all members without a value, except the caller, and waits until all of them are determined. Threads that
+    /// are spawned into the group from now on end likewise. Members that compute, and never await, are waited for.
+    ///
+    /// **Cancel safety.** The group stays cancelled, and the requests that have been made stand.
+    pub async fn cancel(&self) {
+        self.shared.lock().is_cancelled = true;
+        let me = super::this();
+        loop {
+            // Those that were spawned since the first round have been asked at their birth.
+            let others: Vec<_> =
+                self.members().into_iter().filter(|thread| Some(thread) != me.as_ref()).collect();
+            if others.is_empty() {
+                return;
+            }
+            let requests: Vec<_> = others.iter().map(AnyThread::cancel).collect();
+            for request in requests {
+                let _ = request.await;
+            }
+            for thread in others {
+                end_of(&thread).await;
+            }
+        }
+    }
+
+    /// Waits until the bodies of all members are over, those included that are spawned meanwhile. Each of them is
+    /// determined then, or will be in a moment. It takes no values, and runs no delayed member. A member that calls it
+    /// waits for ever.
+    ///
+    /// **Cancel safety.** A drop changes nothing for the members.
+    pub async fn join(&self) {
+        while let Some(empty) = self.when_empty() {
+            empty.wait().await;
+        }
+    }
+
+    /// A condition that is set when nobody lives; `None`: nobody does.
+    fn when_empty(&self) -> Option<CVar> {
+        let mut members = self.shared.lock();
+        if members.living.is_empty() {
+            return None;
+        }
+        let empty = CVar::new();
+        members.empty.push(empty.clone());
+        Some(empty)
+    }
+}
+
+/// Waits until a thread, whose body is over, or will be soon, is determined.
+async fn end_of(thread: &AnyThread) {
+    match thread.wait() {
+        Some(wait) => wait.await,
+        None => {
+            while !thread.is_determined() {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// Equal groups have the same members.
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Group {}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("living", &self.living()).finish_non_exhaustive()
+    }
+}
