@@ -52,11 +52,33 @@ struct Members {
     ///
     /// INV-MEMBER: a frame is here from before others know its thread until [`Bound::ended`], which comes before the
     /// frame is freed. So its state may be looked at under the lock, and a handle be made of it.
-    living: HashMap<NonNull<Header>, bool>,
+    living: Vec<Member>,
+    /// Where each of them is in `living`. (Nobody goes through the table, whose order is random.)
+    places: HashMap<NonNull<Header>, usize>,
     /// Whether new members end at once.
     is_cancelled: bool,
     /// Set when nobody lives.
     empty: Vec<CVar>,
+}
+
+struct Member {
+    frame: NonNull<Header>,
+    is_host: bool,
+}
+
+impl Members {
+    fn add(&mut self, member: Member) {
+        self.places.insert(member.frame, self.living.len());
+        self.living.push(member);
+    }
+
+    fn remove(&mut self, frame: NonNull<Header>) {
+        let Some(place) = self.places.remove(&frame) else { return };
+        self.living.swap_remove(place);
+        if let Some(moved) = self.living.get(place) {
+            self.places.insert(moved.frame, place);
+        }
+    }
 }
 
 // SAFETY: frames are looked at as INV-MEMBER says, by atomic operations.
@@ -70,7 +92,7 @@ impl Bound for Membership {
         // SAFETY: the frame is new, with its table, and its maker keeps it.
         let is_host = unsafe { (frame.as_ref().vtable.get().joiners)(frame) }.is_some();
         let mut members = self.0.shared.lock();
-        members.living.insert(frame, is_host);
+        members.add(Member { frame, is_host });
         let is_cancelled = members.is_cancelled;
         drop(members);
         if is_cancelled {
@@ -85,7 +107,7 @@ impl Bound for Membership {
 
     fn ended(&self, frame: NonNull<Header>) {
         let mut members = self.0.shared.lock();
-        members.living.remove(&frame);
+        members.remove(frame);
         let empty = if members.living.is_empty() { std::mem::take(&mut members.empty) } else { Vec::new() };
         drop(members);
         empty.iter().for_each(|empty| {
@@ -135,7 +157,7 @@ impl Group {
     /// The members whose bodies are not over.
     pub fn members(&self) -> Vec<AnyThread> {
         let members = self.shared.lock();
-        let handle = |(frame, is_host): (&NonNull<Header>, &bool)| {
+        let handle = |Member { frame, is_host }: &Member| {
             // SAFETY: INV-MEMBER: the frame is not freed while the lock is held. Its thread is SHARED, since it has
             // inherited bindings. The reference is counted here.
             unsafe { frame.as_ref().state.try_retain().then(|| AnyThread::from_frame(*frame, *is_host)) }
