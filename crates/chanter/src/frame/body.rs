@@ -43,8 +43,6 @@ pub(crate) struct Vtable {
     pub(crate) drop_frame: unsafe fn(NonNull<Header>),
     /// True if a future that is left may hold other threads, to any depth: see `deferred_drop.rs`.
     pub(crate) holds: bool,
-    /// True if a result that is left may hold other threads.
-    pub(crate) result_holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
     /// The waiters for the result, if the body can have any: a [`Completion`].
@@ -109,7 +107,6 @@ pub(crate) const NONE: &Vtable = &Vtable {
     look: |_| unreachable!("a body without a result"),
     drop_frame: |_| (),
     holds: false,
-    result_holds: false,
     needs_no_drop: false,
     joiners: |_| None,
     complete_owner: |_| (),
@@ -255,7 +252,6 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
         look: Self::look,
         drop_frame: Self::drop_frame,
         holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
-        result_holds: std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
         complete_owner: Self::complete_owner,
         complete_all: Self::complete_all,

@@ -133,7 +133,6 @@ pub(crate) unsafe fn inherit(frame: NonNull<Header>) -> bool {
         terminate,
         drop_frame,
         holds: true,
-        result_holds: of.result_holds,
         needs_no_drop: false,
         ..*of
     };

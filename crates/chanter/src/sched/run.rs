@@ -366,13 +366,8 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
             // It was a delayed thread with pending requests.
             close(frame);
         }
-        let vtable = frame.as_ref().vtable.get();
-        let holds = match frame.as_ref().state.left() {
-            Left::Future => vtable.holds,
-            Left::Result | Left::Seen => vtable.result_holds,
-            Left::Nothing => false,
-        };
-        if holds {
+        // (A result may be the payload of a panic, whatever the type of the output.)
+        if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
             deferred_drop::drop_frame(frame);
         } else {
             deferred_drop::bury_now(frame);
