@@ -21,6 +21,9 @@ use super::slab::{ALIGN, LARGEST};
 use super::state::Left;
 use crate::sync::Lock;
 
+/// Shows the result of a thread in its place.
+pub(crate) type Look = unsafe fn(NonNull<Header>) -> Result<NonNull<()>, NonNull<JoinError>>;
+
 /// The operations on a body with its type erased. The runner calls those that change the future;
 /// the others are called as their comments say, while the caller keeps the frame.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ pub(crate) struct Vtable {
     /// Moves the result out, to a `Result<T, JoinError>`: for the caller that set TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
     /// The place of the value, or of the failure, of a complete thread: for a caller that set LENT.
-    pub(crate) look: unsafe fn(NonNull<Header>) -> Result<NonNull<()>, NonNull<JoinError>>,
+    pub(crate) look: Look,
     /// Drops the remains of a complete body before its frame is freed.
     pub(crate) drop_frame: unsafe fn(NonNull<Header>),
     /// True if a future that is left may hold other threads, to any depth: see `deferred_drop.rs`.

@@ -127,15 +127,7 @@ pub(crate) unsafe fn inherit(frame: NonNull<Header>) -> bool {
     // SAFETY: the frame is new, and ours.
     let header = unsafe { frame.as_ref() };
     let of = header.vtable.get();
-    let vtable = Vtable {
-        poll,
-        cancel,
-        terminate,
-        drop_frame,
-        holds: true,
-        needs_no_drop: false,
-        ..*of
-    };
+    let vtable = Vtable { poll, cancel, terminate, drop_frame, holds: true, needs_no_drop: false, ..*of };
     let extended = Box::leak(Box::new(Extended { vtable, of, bindings }));
     header.vtable.set(&extended.vtable);
     header.state.disown();

@@ -144,10 +144,10 @@ pub struct Binds<F> {
 
 impl<F> Binds<F> {
     fn bindings(&mut self) -> &Environment {
-        if let Bindings::New(..) = self.bindings {
-            if let Bindings::New(key, value) = std::mem::replace(&mut self.bindings, Bindings::None) {
-                self.bindings = Bindings::Made(Binding::new(key, value, environment::current()));
-            }
+        if let Bindings::New(..) = self.bindings
+            && let Bindings::New(key, value) = std::mem::replace(&mut self.bindings, Bindings::None)
+        {
+            self.bindings = Bindings::Made(Binding::new(key, value, environment::current()));
         }
         match &self.bindings {
             Bindings::Made(bindings) => bindings,

@@ -148,7 +148,7 @@ fn a_handle_from_the_list_counts_and_names() {
         thread.cancel().await.unwrap();
         assert_eq!(thread.await.unwrap_err().name(), Some("renamed"));
     });
-    assert!(alone(async { spawn(async {}).any().set_name("nobody keeps it") }) == false);
+    assert!(!alone(async { spawn(async {}).any().set_name("nobody keeps it") }));
 }
 
 #[derive(Default)]
