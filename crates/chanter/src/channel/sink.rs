@@ -19,10 +19,9 @@ pub struct SendSink<T> {
 impl<T> Sender<T> {
     /// This sender as a [`Sink`], for `forward` and similar functions.
     ///
-    /// One item is taken beyond what the channel has room for: it is offered at once, and is sent
-    /// when a receiver takes it, whether anybody polls the sink or not. *Ready* and *flushed* mean
-    /// that the item has been sent. *Closing* flushes, and does not close the channel for others:
-    /// for that, drop the sink. Dropping the sink drops an item that nobody has taken.
+    /// The sink takes one item beyond what the channel has room for. It offers that item at once. A receiver may take it
+    /// even while nobody polls the sink. *Ready* and *flushed* mean that the item has been sent. *Closing* flushes, and
+    /// leaves the channel open for others. Dropping the sink closes its side, and drops an item that nobody has taken.
     ///
     /// An error gives the item back: [`SendError`].
     ///

@@ -2,30 +2,30 @@
 //!
 //! Threads that talk stay on one virtual processor. A thread that has ended a few polls in a row on
 //! one virtual processor is *biased* to it, its *home*. From then on it *rests* when a poll ends
-//! there: its word stays ACTIVE, and the end is noted beside the word, in [`LocalPark`]. The driver
+//! there: its word stays ACTIVE, and the end is noted beside the word, in [`LocalPark`]. The worker
 //! of its home wakes it with plain stores, too. Any other waker first revokes the bias. For this it
-//! needs the driver's consent, or a barrier on every processor.
+//! needs the worker's consent, or a barrier on every processor.
 //!
 //! ```text
-//!   the driver at home:  mark := thread;  light fence;  is the word biased to me?
+//!   the worker at home:  mark := thread;  light fence;  is the word biased to me?
 //!                        yes: look at, and change, `resting`;  mark := none
-//!   anyone else:         bias -> REVOKING, with NOTIFIED;  ask the driver; no answer: heavy fence,
+//!   anyone else:         bias -> REVOKING, with NOTIFIED;  ask the worker; no answer: heavy fence,
 //!                        and wait until the mark is not at the thread;
 //!                        does it rest? no more, the token is mine;  REVOKING -> LOST
 //! ```
 //!
 //! * INV-REST: a thread that rests is ACTIVE, and has neither a token nor a runner. Its token is
-//!   made by the driver at home while the word is biased to that home. While REVOKING is set, it is
+//!   made by the worker at home while the word is biased to that home. While REVOKING is set, it is
 //!   made by the caller that has set it.
 //! * INV-HOME-BUSY: this is INV-OWNER of `sync/owner.rs`. The thing is `resting`, and the bias in the
-//!   word says whose it is. Either the driver sees that the bias is gone, or the revoker sees the
-//!   driver's mark. So only one of them at a time touches `resting`.
-//! * A driver that agrees does so between two turns. It does not look at any thread's rest then,
-//!   and will see that the bias is gone. It may have ceased to be the driver meanwhile: see
+//!   word says whose it is. Either the worker sees that the bias is gone, or the revoker sees the
+//!   worker's mark. So only one of them at a time touches `resting`.
+//! * A worker that agrees does so between two turns. It does not look at any thread's rest then,
+//!   and will see that the bias is gone. It may have ceased to be the worker meanwhile: see
 //!   `Home::driver_agrees`.
-//! * Nobody has to wait for a driver that gives its home up itself.
-//! * A driver that was interrupted between its first look at the word and its mark finds the bias gone.
-//!   A driver that was interrupted after its second look is waited for, by the revoker and by the
+//! * Nobody has to wait for a worker that gives its home up itself.
+//! * A worker that was interrupted between its first look at the word and its mark finds the bias gone.
+//!   A worker that was interrupted after its second look is waited for, by the revoker and by the
 //!   next runner that biases the thread.
 //! * No wake is lost: a waker elsewhere sets NOTIFIED and ends the bias. Either the end of the poll
 //!   sees this, or the waker sees that the thread rests.
@@ -76,9 +76,9 @@ pub(crate) struct Home {
     /// The value of the [`HOME`] field of the threads that are biased to this processor; 0 if none
     /// can be.
     bits: u64,
-    /// The thread whose rest the driver looks at, or is about to look at; nothing if there is none.
+    /// The thread whose rest the worker looks at, or is about to look at; nothing if there is none.
     mark: Mark,
-    /// The announcement of the driver; null if there is none.
+    /// The announcement of the worker; null if there is none.
     driver: AtomicPtr<Announcement>,
 }
 
@@ -164,17 +164,17 @@ impl Home {
         self.driver.store(driver, order::home_drive());
     }
 
-    /// Whether `announcement` is the driver's: a hint.
+    /// Whether `announcement` is the worker's: a hint.
     pub(crate) fn is_of(&self, announcement: &'static Announcement) -> bool {
         ptr::eq(self.driver.load(Ordering::Relaxed), announcement)
     }
 
-    /// Asks the driver for its consent after the caller has changed a word that was biased to this
-    /// home. True: the driver does not look at the thread's rest, and will see the change. False:
+    /// Asks the worker for its consent after the caller has changed a word that was biased to this
+    /// home. True: the worker does not look at the thread's rest, and will see the change. False:
     /// it does not answer.
     ///
-    /// It must still be the driver after it has agreed. Others may have driven in between. If they
-    /// came before it agreed, the last of them was done before it became the driver again. If they
+    /// It must still be the worker after it has agreed. Others may have driven in between. If they
+    /// came before it agreed, the last of them was done before it became the worker again. If they
     /// came after that, they have seen the change through it.
     fn driver_agrees(&self) -> bool {
         // ORDER: Relaxed: the second look reads the same store, or a later one by the same OS
@@ -182,7 +182,7 @@ impl Home {
         let driver = self.driver.load(Ordering::Relaxed);
         // SAFETY: announcements are never freed.
         let agrees = unsafe { driver.as_ref() }.is_some_and(Announcement::request_release);
-        // ORDER: Acquire: the previous driver is done.
+        // ORDER: Acquire: the previous worker is done.
         agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
     }
 }
@@ -207,7 +207,7 @@ impl State {
         home.at_home(self, |_| rest.wake_local())
     }
 
-    /// Whether the thread rests, as seen by the driver of its home.
+    /// Whether the thread rests, as seen by the worker of its home.
     pub(crate) fn rests(&self, rest: &LocalPark, home: &Home) -> bool {
         home.at_home(self, |_| rest.rest.get() & RESTING != 0)
     }
@@ -259,10 +259,10 @@ impl State {
             _ => STREAKS.len() as u8,
         };
         if now == LOST {
-            // The drivers that found the thread at home then must be done.
+            // The workers that found the thread at home then must be done.
             let mut others = homes.filter(|other| !ptr::eq(*other, home));
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
-                // ORDER: INV-HOME-BUSY, against the drivers of other homes.
+                // ORDER: INV-HOME-BUSY, against the workers of other homes.
                 Announcement::heavy_fence();
                 silent.mark.await_leave(self);
                 others.for_each(|other| other.mark.await_leave(self));
@@ -277,7 +277,7 @@ impl State {
     pub(crate) fn unbias(&self) {
         let mut word = self.word();
         while is_bias(word & HOME) {
-            // ORDER: Relaxed: the thread does not rest. Drivers of the old home see the change in
+            // ORDER: Relaxed: the thread does not rest. Workers of the old home see the change in
             // time, because `bias` waits for them.
             match self.change(word, with_home(word, LOST), Ordering::Relaxed) {
                 Ok(()) => return,
@@ -309,7 +309,7 @@ impl State {
         let mut word = self.word();
         while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
             let next = with_home(word, REVOKING).wrapping_add(REFERENCE);
-            // ORDER: Relaxed: the `revoke` that follows sees the driver's writes, and publishes
+            // ORDER: Relaxed: the `revoke` that follows sees the worker's writes, and publishes
             // ours.
             match self.change(word, next, Ordering::Relaxed) {
                 Ok(()) => return Some(home_of(word)),

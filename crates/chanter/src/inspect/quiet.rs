@@ -1,6 +1,6 @@
 //! Deadlock reports of a machine that is not simulated.
 //!
-//! A machine that reports deadlocks is *quiet* when all its drivers sleep, its queues are empty, and no timer and no
+//! A machine that reports deadlocks is *quiet* when all its workers sleep, its queues are empty, and no timer and no
 //! I/O could wake it. (The alarm of a lock that only looks whether waiters are alive is no such timer. Before a
 //! report it goes off once, and the machine is looked at again.) Then only another OS thread could wake it, by a
 //! handle or a waker. Nothing tells which OS threads hold one. So a deadlock is reported only if the process has no
@@ -37,7 +37,7 @@ fn quiet_machines() -> MutexGuard<'static, Vec<Quiet>> {
 }
 
 impl Shared {
-    /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its drivers are awake
+    /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its workers are awake
     /// to ask.
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |processor: &Processor| {
@@ -67,7 +67,7 @@ impl Shared {
         any
     }
 
-    /// Takes the machine off the list, as its driver is about to leave, still awake. So no other driver waits for it
+    /// Takes the machine off the list, as its worker is about to leave, still awake. So no other worker waits for it
     /// to sleep.
     pub(crate) fn forget_quiet(&self) {
         if self.config.reports_deadlocks {
@@ -82,12 +82,12 @@ impl Shared {
 }
 
 impl Worker {
-    /// Time that the driver may sleep before it looks for a deadlock.
+    /// Time that the worker may sleep before it looks for a deadlock.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.looks_for_deadlocks().then_some(PATIENCE)
     }
 
-    /// Whether this processor's driver looks for deadlocks. The driver of a machine's main thread does, when it is
+    /// Whether this processor's worker looks for deadlocks. The worker of a machine's main thread does, when it is
     /// not nested.
     fn looks_for_deadlocks(&self) -> bool {
         let machine = self.machine();
@@ -97,7 +97,7 @@ impl Worker {
             && machine.has_main()
     }
 
-    /// Looks for a deadlock after the driver has slept. If the machine has been quiet since its last look, and no OS
+    /// Looks for a deadlock after the worker has slept. If the machine has been quiet since its last look, and no OS
     /// thread is left to wake it, leaves a report with it.
     #[cold]
     pub(crate) fn look_for_deadlock(&self) {

@@ -217,7 +217,7 @@ impl<S: AsFd> Source<S> {
         self.away.store(0, Ordering::Relaxed);
         let mut home = self.home.lock();
         if std::ptr::eq(self.machine.processors[home.vp].leader(), vp.processor().leader()) {
-            // It is here, or with another of this crew, which has one poller.
+            // It is here, or with another processor of this worker, which has one poller.
             return;
         }
         // Watched by both for a moment, so that no edge is lost: one that is

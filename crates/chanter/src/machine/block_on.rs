@@ -1,4 +1,4 @@
-//! `block_on`: a caller from outside becomes a driver of the machine until its future has ended.
+//! `block_on`: a caller from outside becomes a worker of the machine until its future has ended.
 //!
 //! The future is the body of a thread, the *main* thread. If it is `Send`, its thread is bound to virtual processor 0, but
 //! not to the caller's OS thread: when another thread computes there for long, virtual processor 0 is handed off, and the
@@ -148,7 +148,7 @@ impl<F: Future> Future for Main<'_, F> {
     }
 }
 
-/// Tells the driver of virtual processor 0 that the body is gone.
+/// Tells the worker of virtual processor 0 that the body is gone.
 struct End<'a> {
     is_gone: &'a AtomicBool,
     vp: &'a Processor,
@@ -156,7 +156,7 @@ struct End<'a> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        // ORDER: Relaxed: the driver looks again after `notify`, whose fence orders this store before (INV-SLEEP).
+        // ORDER: Relaxed: the worker looks again after `notify`, whose fence orders this store before (INV-SLEEP).
         self.is_gone.store(true, Ordering::Relaxed);
         // The caller waits until the thread is determined, so its frame is still there.
         self.vp.notify();

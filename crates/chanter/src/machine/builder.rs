@@ -61,9 +61,8 @@ impl Builder {
     /// as many virtual processors as its topology wants, and no more OS threads than there are cores. Bind virtual
     /// processors to cores only if each has a worker of its own.
     ///
-    /// No processor is [handed off](Self::hand_off_after) on a machine whose workers drive several processors: a
-    /// computation stalls all processors of its worker. Let the computation yield. (There,
-    /// [`yield_if_requested`](crate::yield_if_requested) does not know when.)
+    /// The processors of a worker are [handed off](Self::hand_off_after) together, when one of their threads computes for
+    /// long.
     ///
     /// ```
     /// # use chanter::prelude::*;

@@ -297,7 +297,7 @@ impl Shared {
         unsafe { arena.0.orphan(self.clone()) };
     }
 
-    /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine. So this OS
+    /// Waits for the blocking calls that are under way. No worker is left. The calls may use the machine. So this OS
     /// thread ends threads, including those that the calls spawn now, and polls I/O and timers. False: `until` has
     /// passed.
     fn end_calls(&self, until: Option<Instant>) -> bool {
@@ -325,7 +325,7 @@ impl Shared {
         self.pool.workers.join(until)
     }
 
-    /// Ends every thread, wherever its token is. No driver is left, nor a blocking call.
+    /// Ends every thread, wherever its token is. No worker is left, nor a blocking call.
     fn end_threads(&self) {
         while self.cancel_round(Beside::Nobody) {
             std::thread::yield_now();
@@ -363,7 +363,7 @@ impl Shared {
         }
         if left && !any {
             // A waker elsewhere has their tokens, or a policy, or code that got them from it.
-            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls,
+            // SAFETY: no worker is left, and this OS thread polls nothing. Nobody else makes threads: beside calls,
             // threads that are made outside are skipped.
             unsafe { self.revoke_threads(is_alone) };
             while self.workers[0].end_one_revoked() {}
@@ -375,30 +375,30 @@ impl Shared {
     /// there were any. `outside`: threads that were spawned from outside are included.
     ///
     /// # Safety
-    /// No driver is left but the caller, which polls nothing. (Another OS thread may end a thread whose token it
+    /// No worker is left but the caller, which polls nothing. (Another OS thread may end a thread whose token it
     /// dropped; this function does not interfere with it.)
     pub(super) unsafe fn revoke_threads(&self, outside: bool) -> bool {
         let (mut revoked_threads, mut left) = (Vec::new(), false);
         let mut revoke_thread = |frame| {
             left = true;
-            // SAFETY: the frame is in use; the caller guarantees that no other driver is left, and that it polls
+            // SAFETY: the frame is in use; the caller guarantees that no other worker is left, and that it polls
             // nothing.
             revoked_threads.extend(unsafe { Revoked::take(frame) });
         };
-        // SAFETY: the caller guarantees that no other driver is left. Nobody else uses the arenas then, except the
+        // SAFETY: the caller guarantees that no other worker is left. Nobody else uses the arenas then, except the
         // one behind the lock.
         self.each_worker(&mut |worker| unsafe { worker.arena.each_not_ended(&mut revoke_thread) });
         if outside {
             // SAFETY: `with_arena` holds the arena's lock, which makes us its owner.
             self.with_arena(|arena| unsafe { arena.each_not_ended(&mut revoke_thread) });
         }
-        // SAFETY: the list belongs to the driver, which is the caller; the borrow ends here.
+        // SAFETY: the list belongs to the worker, which is the caller; the borrow ends here.
         unsafe { &mut *self.workers[0].bound.revoked.get() }.extend(revoked_threads);
         left
     }
 }
 
-/// The users of a machine beside the OS thread that ends it, when its drivers have left.
+/// The users of a machine beside the OS thread that ends it, when its workers have left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// Blocking calls, on OS threads of the machine's pool.

@@ -45,7 +45,7 @@ struct Band {
     policy: Box<dyn Policy>,
     /// Threads that the policy has returned from `enqueue`; they run before its others.
     soon: Lock<ReadyQueue>,
-    /// Number of times that the band was passed over since it was served last. Only the driver writes it.
+    /// Number of times that the band was passed over since it was served last. Only the worker writes it.
     passed: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Policy for Bands<F>
             self.bands.iter().enumerate().find_map(|(index, band)| Some((index, band.next()?)))?;
         self.bands[index].passed.store(0, Ordering::Relaxed);
         for band in &self.bands[index + 1..] {
-            // Only the driver counts. An empty band may count too: its first thread is then early, once.
+            // Only the worker counts. An empty band may count too: its first thread is then early, once.
             let passed = band.passed.load(Ordering::Relaxed).saturating_add(1);
             band.passed.store(passed.min(u32::MAX - 1), Ordering::Relaxed);
         }

@@ -48,9 +48,9 @@ struct Shared {
 pub struct GlobalQueueMember {
     shared: Arc<Shared>,
     own: Lock<ReadyQueue>,
-    /// Whether it is the shared queue's turn. Only the driver uses it.
+    /// Whether it is the shared queue's turn. Only the worker uses it.
     shares: AtomicBool,
-    /// [`NEW`], [`MEMBER`] or [`GONE`]. Only the driver uses it.
+    /// [`NEW`], [`MEMBER`] or [`GONE`]. Only the worker uses it.
     state: AtomicU8,
 }
 
@@ -137,7 +137,7 @@ impl Policy for GlobalQueueMember {
 
     fn next(&self) -> Option<Ready> {
         self.is_member();
-        // Only the driver writes it.
+        // Only the worker writes it.
         let shares = !self.shares.load(Ordering::Relaxed);
         self.shares.store(shares, Ordering::Relaxed);
         let own = || self.own.lock().pop_front();

@@ -252,7 +252,7 @@ pub(crate) trait Processors: Sync {
     /// A thread of the virtual processor `index`, for `stealer`.
     fn give(&self, index: usize, stealer: &dyn Policy) -> Option<Ready>;
 
-    /// Whether its driver sleeps. A hint.
+    /// Whether its worker sleeps. A hint.
     fn is_asleep(&self, index: usize) -> bool;
 }
 

@@ -37,7 +37,7 @@ type Shared = Arc<Slot<Model, ()>>;
 /// old policies.
 fn replace(slot: &Shared, policy: Box<Model>) -> u32 {
     let mut moved = 0;
-    // SAFETY: the caller is the model's only driver, and no call is under way.
+    // SAFETY: the caller is the model's only worker, and no call is under way.
     unsafe {
         slot.replace(policy);
         slot.drain(|old| moved += old.pop().unwrap_or(0));
@@ -48,7 +48,7 @@ fn replace(slot: &Shared, policy: Box<Model>) -> u32 {
     moved
 }
 
-/// INV-VISIT: a visitor looks at the policy while the driver replaces it, and
+/// INV-VISIT: a visitor looks at the policy while the worker replaces it, and
 /// frees the old one.
 fn visited_while_replaced() {
     let slot: Shared = Arc::new(Slot::new(Model::new(1, None)));
@@ -60,7 +60,7 @@ fn visited_while_replaced() {
         })
     };
     replace(&slot, Model::new(2, None));
-    // SAFETY: this thread is the model's only driver.
+    // SAFETY: this thread is the model's only worker.
     assert_eq!(unsafe { slot.get() }.number.get(), 2);
     visitor.join().unwrap();
 }
@@ -101,7 +101,7 @@ fn policy_gone_acquire_is_needed() {
 }
 
 /// INV-MOVE: a stealer takes the thread out of the policy and puts it back, into
-/// the same one, while the driver replaces it. Nothing is lost or doubled.
+/// the same one, while the worker replaces it. Nothing is lost or doubled.
 fn put_back_while_replaced() {
     let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
     let stealer = {
@@ -140,7 +140,7 @@ fn what_is_stolen_is_not_moved() {
     check(stolen_while_replaced);
 }
 
-/// Two requests at once while the driver serves. Each is served, or handed to the requester that superseded it; none
+/// Two requests at once while the worker serves. Each is served, or handed to the requester that superseded it; none
 /// stays unseen.
 #[test]
 fn requests_are_served_or_superseded() {
@@ -163,7 +163,7 @@ fn requests_are_served_or_superseded() {
     });
 }
 
-/// INV-FAIL: a visitor finds that the policy is broken, while the driver serves an earlier request. The driver
+/// INV-FAIL: a visitor finds that the policy is broken, while the worker serves an earlier request. The worker
 /// replaces the policy then, or finds that it is asked again. It is replaced once.
 #[test]
 fn a_policy_that_fails_is_replaced_once() {
@@ -178,7 +178,7 @@ fn a_policy_that_fails_is_replaced_once() {
         let mut serve = || {
             if slot.is_asked() {
                 let _request = slot.take_request();
-                // SAFETY: we are the model's only driver, and no call is under way.
+                // SAFETY: we are the model's only worker, and no call is under way.
                 unsafe {
                     if slot.is_to_be_replaced() {
                         replaced += 1;
@@ -192,7 +192,7 @@ fn a_policy_that_fails_is_replaced_once() {
         assert!(visitor.join().unwrap(), "nobody else has found out");
         serve();
         assert_eq!(replaced, 1, "INV-FAIL");
-        // SAFETY: this thread is the model's only driver.
+        // SAFETY: this thread is the model's only worker.
         assert_eq!(unsafe { slot.get() }.number.get(), 2, "INV-FAIL");
     });
 }

@@ -1,23 +1,23 @@
 //! The slot of a virtual processor's policy, which may be replaced while the machine runs.
 //!
 //! ```text
-//!   requester: leave the request, wake the driver
-//!   driver:    between two turns: current := new; FENCE; drain the old one
+//!   requester: leave the request, wake the worker
+//!   worker:    between two turns: current := new; FENCE; drain the old one
 //!              visitors = 0?  drain it again, free it  : else it is RETIRED
 //!   visitor:   visitors += 1; FENCE; use current; visitors -= 1
 //! ```
 //!
-//! Only the driver replaces the policy, so its own calls cost as much as a plain field would: `mine` is its copy of
+//! Only the worker replaces the policy, so its own calls cost as much as a plain field would: `mine` is its copy of
 //! the pointer. Others only visit, to steal and to look for work. Visits are rare, and may cost a read-modify-write.
 //!
-//! * INV-VISIT: with both fences sequentially consistent, either the driver
+//! * INV-VISIT: with both fences sequentially consistent, either the worker
 //!   sees the visitor, or the visitor sees the new policy (store buffering, as
-//!   in INV-SLEEP). So a policy that was replaced before the driver saw no
+//!   in INV-SLEEP). So a policy that was replaced before the worker saw no
 //!   visitors is seen by nobody, and can be freed.
 //! * INV-MOVE: a replaced policy is drained until it is freed. A visitor that takes threads out and puts some of them
 //!   back may do so after the first drain. The last drain comes after the last visitor.
-//! * INV-FAIL: a policy that has panicked is replaced, once. The driver does it at once if it made the call itself. A
-//!   visitor marks the policy and leaves a request, under the lock of requests. A driver that has taken the request
+//! * INV-FAIL: a policy that has panicked is replaced, once. The worker does it at once if it made the call itself. A
+//!   visitor marks the policy and leaves a request, under the lock of requests. A worker that has taken the request
 //!   sees the mark.
 
 use std::any::Any;
@@ -44,7 +44,7 @@ impl<P: ?Sized> Held<P> {
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        // ORDER: Relaxed: for visitors a hint; see `is_to_be_replaced` for the driver.
+        // ORDER: Relaxed: for visitors a hint; see `is_to_be_replaced` for the worker.
         self.has_failed.load(Ordering::Relaxed)
     }
 
@@ -104,22 +104,22 @@ pub(crate) fn report(is_first: bool, payload: Box<dyn Any + Send>) {
 
 /// The slot of a policy, which tells who may use it.
 pub(crate) struct Slot<P: ?Sized, R> {
-    /// The policy in force. Only the driver uses this copy.
+    /// The policy in force. Only the worker uses this copy.
     mine: Cell<*const P>,
     /// The same, for visitors.
     current: AtomicPtr<Held<P>>,
     visitors: AtomicUsize,
-    /// Replaced policies that may still have visitors. Only the driver uses it.
+    /// Replaced policies that may still have visitors. Only the worker uses it.
     retired: UnsafeCell<Vec<*mut Held<P>>>,
     /// Whether there is a request.
     asked: AtomicBool,
     request: Lock<Option<R>>,
 }
 
-// SAFETY: `mine` and `retired` belong to the driver, a role that is handed
+// SAFETY: `mine` and `retired` belong to the worker, a role that is handed
 // over with Release and Acquire; everybody may visit a policy that is `Sync`.
 unsafe impl<P: ?Sized + Send + Sync, R: Send> Sync for Slot<P, R> {}
-// SAFETY: `mine` and `retired` belong to the driver, a role that is handed over with Release and Acquire.
+// SAFETY: `mine` and `retired` belong to the worker, a role that is handed over with Release and Acquire.
 unsafe impl<P: ?Sized + Send + Sync, R: Send> Send for Slot<P, R> {}
 
 impl<P: ?Sized, R> Slot<P, R> {
@@ -138,11 +138,11 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// The policy in force.
     ///
     /// # Safety
-    /// The caller is the driver, and does not keep the borrow beyond a
+    /// The caller is the worker, and does not keep the borrow beyond a
     /// [`reclaim`](Self::reclaim).
     #[inline(always)]
     pub(crate) unsafe fn get(&self) -> &P {
-        // SAFETY: only the driver frees the policy, in `reclaim` at the earliest. The caller is the driver, and its
+        // SAFETY: only the worker frees the policy, in `reclaim` at the earliest. The caller is the worker, and its
         // borrow ends before that.
         unsafe { &*self.mine.get() }
     }
@@ -158,12 +158,12 @@ impl<P: ?Sized, R> Slot<P, R> {
         Visit { policy: unsafe { &*policy }, slot: self }
     }
 
-    /// Asks the driver for something. A request that has not been served yet is handed back. The caller wakes the
-    /// driver afterwards.
+    /// Asks the worker for something. A request that has not been served yet is handed back. The caller wakes the
+    /// worker afterwards.
     pub(crate) fn ask(&self, request: R) -> Option<R> {
         let mut place = self.request.lock();
         // ORDER: Relaxed, here and in `take_request`: it is written under the lock, so it says what the place holds.
-        // INV-SLEEP makes a sleeping driver see it.
+        // INV-SLEEP makes a sleeping worker see it.
         self.asked.store(true, Ordering::Relaxed);
         place.replace(request)
     }
@@ -174,22 +174,22 @@ impl<P: ?Sized, R> Slot<P, R> {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Takes the request, if there is one. Only the driver and the shutdown call this.
+    /// Takes the request, if there is one. Only the worker and the shutdown call this.
     pub(crate) fn take_request(&self) -> Option<R> {
         let mut place = self.request.lock();
         self.asked.store(false, Ordering::Relaxed);
         place.take()
     }
 
-    /// Notes that a policy has panicked in a call by the driver; true: for the first time.
+    /// Notes that a policy has panicked in a call by the worker; true: for the first time.
     ///
     /// # Safety
-    /// The caller is the driver. The policy is in force, or retired.
+    /// The caller is the worker. The policy is in force, or retired.
     pub(crate) unsafe fn fail(&self, policy: *const P) -> bool {
-        // SAFETY: the caller is the driver; the borrow ends here.
+        // SAFETY: the caller is the worker; the borrow ends here.
         let retired = unsafe { &*self.retired.get() };
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: only the driver frees policies, and the caller is the driver.
+        // SAFETY: only the worker frees policies, and the caller is the worker.
         let mut all = retired.iter().chain([&current]).map(|held| unsafe { &**held });
         // Policies without a size may share an address. Then it does not matter which of them is marked.
         all.find(|held| ptr::addr_eq(policy, &raw const ***held)).is_some_and(Held::fail)
@@ -199,19 +199,19 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// and reclaim.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     pub(crate) unsafe fn with_current(&self, f: impl FnOnce(&Held<P>)) {
-        // SAFETY: only the driver frees policies, and the caller is the driver, whose `f` does not reclaim.
+        // SAFETY: only the worker frees policies, and the caller is the worker, whose `f` does not reclaim.
         f(unsafe { &*self.current.load(Ordering::Relaxed) });
     }
 
-    /// Whether the policy in force has panicked. A driver that has taken the request of a visitor whose call panicked
+    /// Whether the policy in force has panicked. A worker that has taken the request of a visitor whose call panicked
     /// sees the mark.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     pub(crate) unsafe fn is_to_be_replaced(&self) -> bool {
-        // SAFETY: only the driver frees policies, and the caller is the driver.
+        // SAFETY: only the worker frees policies, and the caller is the worker.
         unsafe { &*self.current.load(Ordering::Relaxed) }.has_failed()
     }
 
@@ -219,24 +219,24 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// [`drain`](Self::drain) and [`reclaim`](Self::reclaim).
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     pub(crate) unsafe fn replace(&self, policy: Box<P>) {
         self.mine.set(&raw const *policy);
         // ORDER: Release publishes the policy to `visit`.
         let old = self.current.swap(Held::new(policy), order::policy_publish());
-        // ORDER: INV-VISIT, the driver's side, for the looks that follow.
+        // ORDER: INV-VISIT, the worker's side, for the looks that follow.
         full_fence(order::policy_retire());
-        // SAFETY: the caller is the driver; the borrow ends here.
+        // SAFETY: the caller is the worker; the borrow ends here.
         unsafe { (*self.retired.get()).push(old) };
     }
 
     /// Whether replaced policies wait to be reclaimed.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     #[inline(always)]
     pub(crate) unsafe fn has_retired(&self) -> bool {
-        // SAFETY: the caller is the driver; the borrow ends here.
+        // SAFETY: the caller is the worker; the borrow ends here.
         unsafe { !(*self.retired.get()).is_empty() }
     }
 
@@ -244,11 +244,11 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// and reclaim.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     pub(crate) unsafe fn drain(&self, mut f: impl FnMut(&Held<P>)) {
         let mut index = 0;
         loop {
-            // SAFETY: the caller is the driver; the borrow ends here.
+            // SAFETY: the caller is the worker; the borrow ends here.
             let Some(policy) = (unsafe { (&*self.retired.get()).get(index).copied() }) else { return };
             // SAFETY: policies are freed in `reclaim` only, which `f` does not call.
             f(unsafe { &*policy });
@@ -260,14 +260,14 @@ impl<P: ?Sized, R> Slot<P, R> {
     /// any more. False: there are visitors.
     ///
     /// # Safety
-    /// The caller is the driver, and no call of any policy of this slot is
+    /// The caller is the worker, and no call of any policy of this slot is
     /// under way on its stack.
     pub(crate) unsafe fn reclaim(&self, mut f: impl FnMut(Retired<P>)) -> bool {
         // ORDER: Acquire sees what visitors did that have left; later visitors see the new policy (INV-VISIT).
         if self.visitors.load(order::policy_gone()) != 0 {
             return false;
         }
-        // SAFETY: the caller is the driver; the borrow ends here.
+        // SAFETY: the caller is the worker; the borrow ends here.
         let retired = unsafe { std::mem::take(&mut *self.retired.get()) };
         for policy in retired {
             f(Retired(policy));
@@ -292,7 +292,7 @@ pub(crate) struct Visit<'a, P: ?Sized, R> {
 }
 
 impl<P: ?Sized, R> Visit<'_, P, R> {
-    /// Notes that the policy has panicked, and asks the driver to replace it. The caller wakes the driver afterwards.
+    /// Notes that the policy has panicked, and asks the worker to replace it. The caller wakes the worker afterwards.
     /// True: it is the first panic.
     pub(crate) fn fail(&self) -> bool {
         let is_first = self.policy.fail();

@@ -24,7 +24,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// A virtual processor that searches for work takes half of the queue, the oldest threads first, or half of the
 /// run-next list. It does so less often if the threads turn out to talk to those that stayed.
 #[derive(Debug)]
-// The driver writes here all the time, so its cache lines hold nothing else.
+// The worker writes here all the time, so its cache lines hold nothing else.
 #[repr(align(128))]
 pub struct WorkStealing {
     queue: BiasedLock<DepthFirstQueue>,

@@ -15,7 +15,7 @@ use crate::frame::{Header, JoinError, catch_panic};
 /// False: the caller must not touch the frame any more.
 ///
 /// # Safety
-/// The caller is the frame's runner and drives `worker`, where the thread is.
+/// The caller is the frame's runner and is `worker`, where the thread is.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn apply(worker: &Worker, frame: NonNull<Header>) -> bool {

@@ -81,7 +81,7 @@ impl Worker {
                 };
                 turns = turns.wrapping_add(1);
                 if !has_run || turns.is_multiple_of(64) {
-                    // Some threads may lie in queues that no driver looks at any more.
+                    // Some threads may lie in queues that no worker looks at any more.
                     self.machine().drop_left_behind(self);
                     if !has_run {
                         self.revoke_misplaced();

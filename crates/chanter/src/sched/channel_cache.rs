@@ -54,7 +54,7 @@ impl ChannelCache {
         self.layout
     }
 
-    /// A block, and what its lock may take over. The driver is the OS thread `me`; `revoked` is the number of its
+    /// A block, and what its lock may take over. The worker is the OS thread `me`; `revoked` is the number of its
     /// biases that have been revoked.
     #[inline(always)]
     pub(crate) fn take(&self, me: u32, revoked: u32) -> Option<(NonNull<u8>, History)> {

@@ -1,5 +1,5 @@
 //! Counters that cost next to nothing: each virtual processor has its own,
-//! written by its driver with plain stores.
+//! written by its worker with plain stores.
 
 use std::time::Duration;
 

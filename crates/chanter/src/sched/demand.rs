@@ -34,7 +34,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     };
     match here.filter(may_run_here) {
         Some(worker) => {
-            // SAFETY: the caller has a reference, and drives `worker`.
+            // SAFETY: the caller has a reference, and is `worker`.
             if unsafe { withdraw(worker, frame) } || header.state.demand(true) == Demanded::Stolen {
                 worker.counters().stolen.add_one();
                 // SAFETY: we are the thread's runner, and drive `worker`.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
 /// thread's runner.
 ///
 /// # Safety
-/// The caller has a reference, and drives `worker`.
+/// The caller has a reference, and is `worker`.
 #[inline(always)]
 unsafe fn withdraw(worker: &Worker, frame: NonNull<Header>) -> bool {
     let Some(token) = worker.withdraw(frame) else { return false };

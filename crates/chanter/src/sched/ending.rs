@@ -1,5 +1,4 @@
-//! How a worker ends: the threads that are bound to its OS thread, what is queued, and threads whose tokens do not come
-//! back.
+//! The end of a worker: its bound threads, its queues, and threads whose tokens do not come back.
 
 use std::ptr::{self, NonNull};
 
@@ -47,9 +46,9 @@ impl Worker {
         }
     }
 
-    /// The frames of the `Local` threads that were spawned here and have not ended. The caller drives us.
+    /// The frames of the `Local` threads that were spawned here and have not ended. The caller is the worker.
     fn local_threads(&self) -> Vec<NonNull<Header>> {
-        // SAFETY: this OS thread drives us, hence owns the arena.
+        // SAFETY: this OS thread is the worker, hence owns the arena.
         let mut frames = unsafe { self.arena.frames_in_use() };
         frames.retain(|frame| {
             // SAFETY: in use, and `Local` frames are freed by us alone
@@ -64,7 +63,7 @@ impl Worker {
     }
 
     fn revoke_local_threads(&self) {
-        // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
+        // SAFETY: the worker's; the borrow ends here, and nothing below is user code.
         let revoked_threads = unsafe { &mut *self.bound.revoked.get() };
         // SAFETY: they are bound to this OS thread, which polls nothing now.
         revoked_threads
@@ -72,13 +71,13 @@ impl Worker {
         self.bound.fibers.revoke_thread(revoked_threads);
     }
 
-    /// Revokes threads whose tokens do not come back, at the end of the machine: the driver ends its threads, and
-    /// waits for these. Revokes those that it can reach, if no driver polls threads any more. (The others are within
-    /// reach of another driver, or of the machine's end.)
+    /// Revokes threads whose tokens do not come back, at the end of the machine: the worker ends its threads, and
+    /// waits for these. Revokes those that it can reach, if no worker polls threads any more. (The others are within
+    /// reach of another worker, or of the machine's end.)
     pub(super) fn revoke_misplaced(&self) {
         let machine = self.machine();
         if machine.is_closing() && !self.bound.fibers.is_polled_below(self.running.get()) {
-            // SAFETY: this OS thread drives us, hence owns the arena.
+            // SAFETY: this OS thread is the worker, hence owns the arena.
             machine
                 .revoke_misplaced(self, |revoke_thread| unsafe { self.arena.each_not_ended(revoke_thread) });
             machine.revoke_misplaced(self, |revoke_thread| {
@@ -89,9 +88,9 @@ impl Worker {
     }
 
     /// Ends one of the revoked threads; false: there was none. They end one by one: the end of a thread may wait
-    /// until another thread ends. The caller drives us, or no driver is left.
+    /// until another thread ends. The caller is the worker, or no worker is left.
     pub(crate) fn end_one_revoked(&self) -> bool {
-        // SAFETY: the driver's; the borrow ends here.
+        // SAFETY: the worker's; the borrow ends here.
         let Some(revoked_threads) = unsafe { &mut *self.bound.revoked.get() }.pop() else {
             return false;
         };
@@ -127,11 +126,11 @@ impl Worker {
             self.enqueue(thread, Reason::Remote);
         }
         while let Some(thread) = locals.pop_front() {
-            // SAFETY: we are the driver.
+            // SAFETY: we are the worker.
             unsafe { self.processor().soon() }.push_back(thread);
         }
         let is_local = |thread: &Ready| thread.kind() == Kind::Local;
-        // SAFETY: we are the driver, and inside; the borrow ends with the call.
+        // SAFETY: we are the owner, inside; the borrow ends with the call.
         while let Some(local) = unsafe { self.processor().soon() }.take_first(is_local) {
             any = true;
             drop(local);
@@ -159,7 +158,7 @@ impl Worker {
         Polls(self)
     }
 
-    /// What tells those that wake this worker whether it sleeps.
+    /// The state that says whether this worker sleeps.
     pub(crate) fn sleeper(&self) -> &Sleeper {
         self.spare.as_ref().map_or(&self.leader().sleeper, |spare| &spare.sleeper)
     }

@@ -41,7 +41,7 @@ impl Worker {
         stack::pointer() > self.stack_limit.get()
     }
 
-    /// Notes that the driver goes to another stack, on which nothing nests below `limit`. Returns the limit of the
+    /// Notes that the worker goes to another stack, on which nothing nests below `limit`. Returns the limit of the
     /// stack that it leaves.
     #[inline(always)]
     pub(crate) fn change_stack(&self, limit: usize) -> usize {
@@ -175,7 +175,7 @@ impl Worker {
         is_all
     }
 
-    /// Acknowledges the end of biases, if asked, from the driver in the middle of a turn.
+    /// Acknowledges the end of biases, if asked, from the worker in the middle of a turn.
     #[inline(always)]
     pub(crate) fn agree_if_reminded(&self) {
         // ORDER: Relaxed: a request that is seen late is served late.

@@ -34,10 +34,10 @@ use crate::sync::fence_pair;
 /// The bits of a call that hold the number of the turn.
 const TURN: u32 = 48;
 
-/// A driver's part. Relaxed suffices everywhere: all of it only decides where threads run.
+/// A worker's part. Relaxed suffices everywhere: all of it only decides where threads run.
 #[derive(Debug)]
 pub(super) struct LongTurns {
-    /// The number of the turn in which a thread was woken last. The driver writes it.
+    /// The number of the turn in which a thread was woken last. The worker writes it.
     woke: AtomicU64,
     /// A call that has come: the caller's index plus one, and the number of its turn. Else 0.
     call: AtomicU64,
@@ -187,11 +187,14 @@ impl Worker {
             return false;
         }
         self.has_taken_from(there);
-        while let Some(thread) = taken.pop_front() {
-            if let Some(thread) = self.admit(thread) {
-                self.run_soon(thread, WakePriority::Soon);
+        // (Held, since `run_soon` may leave.)
+        self.owner.hold(|| {
+            while let Some(thread) = taken.pop_front() {
+                if let Some(thread) = self.admit(thread) {
+                    self.run_soon(thread, WakePriority::Soon);
+                }
             }
-        }
+        });
         true
     }
 }

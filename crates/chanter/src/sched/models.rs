@@ -19,13 +19,13 @@ struct Processor {
     /// Notifications stick.
     notified: Mutex<bool>,
     notification: Condvar,
-    /// A value that only the driver touches.
+    /// A value that only the worker touches.
     driver: Cell<u32>,
 }
 
 // SAFETY: INV-SLEEP's other half: one OS thread drives at a time. Loom checks.
 unsafe impl Sync for Processor {}
-// SAFETY: the driver's part goes to the next driver with the role, which INV-SLEEP passes on. Loom checks.
+// SAFETY: the worker's part goes to the next worker with the role, which INV-SLEEP passes on. Loom checks.
 unsafe impl Send for Processor {}
 
 impl Processor {
@@ -42,7 +42,7 @@ impl Processor {
         Arc::new(processor)
     }
 
-    /// As `Processor::push`; true: the caller has to start a driver.
+    /// As `Processor::push`; true: the caller has to start a worker.
     fn push(&self, contents: u32) -> bool {
         assert!(Owned::new(contents).push(&self.inbox).is_ok());
         self.wake()
@@ -61,7 +61,7 @@ impl Processor {
         }
     }
 
-    /// Takes what is in the inbox, as the driver.
+    /// Takes what is in the inbox, as the worker.
     fn drain(&self) {
         let sum = self.inbox.take_all().map(|node| Owned(node).free() - 10).sum::<u32>();
         self.driver.set(self.driver.get() + sum);
@@ -84,7 +84,7 @@ impl Processor {
         self.sleeper.rise();
     }
 
-    /// As `Worker::leave`: the driver goes, unless there is something to do.
+    /// As `Worker::leave`: the worker goes, unless there is something to do.
     fn leave(&self) {
         self.sleeper.vacate();
         if !self.inbox.is_empty() && self.sleeper.occupy() {
@@ -94,7 +94,7 @@ impl Processor {
     }
 }
 
-/// INV-SLEEP: the driver runs until it has seen what two wakers push, and
+/// INV-SLEEP: the worker runs until it has seen what two wakers push, and
 /// sleeps in between. A lost wake-up is a deadlock, which loom reports.
 fn slept_and_woken() {
     let processor = Processor::new();
@@ -129,8 +129,8 @@ fn wake_fence_is_needed() {
     needs("wake_fence", Relaxed, slept_and_woken);
 }
 
-/// INV-SLEEP, leaving: the driver goes while a waker pushes. One of them sees
-/// to the push, as the only driver, and sees what the last driver did.
+/// INV-SLEEP, leaving: the worker goes while a waker pushes. One of them sees
+/// to the push, as the only worker, and sees what the last worker did.
 fn vacated_while_pushing() {
     let processor = Processor::new();
     let waker = {
@@ -169,7 +169,7 @@ fn driver_acquire_is_needed() {
     needs("driver_enter", Relaxed, vacated_while_pushing);
 }
 
-/// The driver leaves, and another one comes by itself: it sees what the last one did.
+/// The worker leaves, and another one comes by itself: it sees what the last one did.
 fn occupied_by_another() {
     let processor = Processor::new();
     let other = {
@@ -196,7 +196,7 @@ fn driver_acquire_is_needed_to_take_over() {
     needs("driver_enter", Relaxed, occupied_by_another);
 }
 
-/// A request for the driver, which sleeps, again and again, until it has served it.
+/// A request for the worker, which sleeps, again and again, until it has served it.
 fn asked_while_falling_asleep() {
     let processor = Processor::new();
     let slot = Arc::new(Slot::<(), u32>::new(Box::new(())));

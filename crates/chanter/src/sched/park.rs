@@ -23,8 +23,8 @@
 //!
 //! # The protocol of sleep
 //!
-//! A worker that finds nothing to run counts itself out, *announces* its sleep, looks at every queue of its own once more,
-//! and only then sleeps in its poller. A waker publishes the ready thread first, and looks at the state afterwards:
+//! A worker that finds nothing to run counts itself out and *announces* its sleep. It looks at every queue of its own once
+//! more, and only then sleeps in its poller. A waker publishes the ready thread first, and looks at the state afterwards:
 //!
 //! ```text
 //!   sleeper: awake -= 1; state := ASLEEP; FENCE; look at the queues
@@ -45,8 +45,8 @@
 //! # The protocol of watches
 //!
 //! A thread in a processor's own policy may be run by others. Its waker pays no fence: [`Shared::wake_one`] only looks at the
-//! idle word, so it may miss a worker that is falling asleep. Therefore a sleeper *watches* while others are awake: it
-//! sleeps for a heartbeat, then for twice as long, and so on, and looks through the queues of the others each time. The last
+//! idle word, so it may miss a worker that is falling asleep. Therefore a sleeper *watches* while others are awake. It
+//! sleeps for a heartbeat, then for twice as long, and so on. Each time it looks through the queues of the others. The last
 //! one to fall asleep does not watch, as nothing is left to see. It says so with UNWATCHED. The next worker that becomes
 //! busy must then wake another one, once it has been busy for a heartbeat.
 //!

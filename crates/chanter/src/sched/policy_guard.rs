@@ -8,7 +8,7 @@
 //!    (`place`).
 //! 2. The first panic of each policy is reported.
 //! 3. Only `drain` of that policy is called from then on. The built-in policy takes its place. This happens at once
-//!    if the driver made the call. If a visitor made it, it happens when the driver next looks for requests.
+//!    if the worker made the call. If a visitor made it, it happens when the worker next looks for requests.
 //! 4. No thread is lost. Tokens that are dropped on the way out of the call go home, to be queued again. So do those
 //!    that `drain` hands over, and those that are dropped with the policy. If `drain` panics, the threads that it had
 //!    left are dropped with the policy.
@@ -104,7 +104,7 @@ impl Drop for PolicyGuard<'_> {
     }
 }
 
-/// Takes one thread out of a policy that was replaced, or whose machine ends. The caller is the driver, or no driver
+/// Takes one thread out of a policy that was replaced, or whose machine ends. The caller is the worker, or no worker
 /// is left. After a panic there are no more threads to take.
 pub(crate) fn drain(processor: &Processor, policy: &Held<dyn Policy>) -> Option<Ready> {
     match call(|| policy.drain()) {

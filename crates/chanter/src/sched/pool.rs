@@ -129,7 +129,7 @@ pub(crate) struct End {
     pub(crate) is_abandoned: AtomicBool,
     /// How long the end waits for OS threads; `None`: for ever.
     pub(crate) timeout: Mutex<Option<Duration>>,
-    /// The number of drivers that run threads from queues now, also of those that wait in the middle of a turn.
+    /// The number of workers that run threads from queues now, also of those that wait in the middle of a turn.
     pub(crate) pollers: Mutex<usize>,
 }
 
@@ -269,7 +269,7 @@ impl Shared {
         format!("{}-{}{}", self.name, worker.seat.index, if worker.is_spare() { "+" } else { "" })
     }
 
-    /// Leaves a report of a deadlock. The driver of virtual processor 0 calls, for itself.
+    /// Leaves a report of a deadlock. The worker of virtual processor 0 calls, for itself.
     pub(crate) fn leave_deadlock(&self, deadlock: String) {
         *self.report.text.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
         self.report.is_found.store(true, Ordering::Relaxed);
@@ -305,7 +305,7 @@ impl Shared {
     /// Starts the OS thread of a worker whose sleeper was VACANT, and has just been moved to AWAKE by the caller.
     pub(super) fn start_worker(&self, worker: &Worker) {
         let sleeper = worker.sleeper();
-        if self.is_closing() || worker.processor().simulated.is_some() {
+        if self.is_closing() || worker.leader().simulated.is_some() {
             sleeper.vacate();
             return;
         }
@@ -398,19 +398,19 @@ impl Shared {
         self.end.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Revokes threads for `processor` to end, if no driver runs threads from its queues. `processor` ends its own threads, as the
+    /// Revokes threads for `worker` to end, if no worker runs threads from its queues. `worker` ends its own threads, as the
     /// machine ends, and polls nothing. `each` calls its argument with the frames.
     pub(super) fn revoke_misplaced(
         &self,
         worker: &Worker,
         each: impl FnOnce(&mut dyn FnMut(NonNull<Header>)),
     ) {
-        // No driver begins meanwhile, and one that begins afterwards sees the threads revoked.
+        // No worker begins meanwhile, and one that begins afterwards sees the threads revoked.
         let pollers = self.pollers();
         if *pollers == 0 {
-            // SAFETY: `processor`'s driver calls; the borrow ends here, and nothing below is user code.
+            // SAFETY: `processor`'s worker calls; the borrow ends here, and nothing below is user code.
             let revoked_threads = unsafe { &mut *worker.bound.revoked.get() };
-            // SAFETY: the frame is in use; no driver polls, as the count says.
+            // SAFETY: the frame is in use; no worker polls, as the count says.
             each(&mut |frame| revoked_threads.extend(unsafe { Revoked::take_misplaced(frame, worker) }));
         }
         drop(pollers);

@@ -80,7 +80,7 @@ pub(crate) struct ProcessorCore {
     pub(super) watch: Cell<Duration>,
 }
 
-/// What a hand-off leaves for others to see.
+/// The part that a hand-off changes, and others see.
 pub(super) struct Handed {
     /// Threads that are bound to the regular worker, and wait for it while a spare worker is the owner. The owner's.
     pub(super) kept: UnsafeCell<ReadyQueue>,
@@ -177,7 +177,7 @@ impl Processor {
         processor
     }
 
-    /// Says to which machine it belongs, which processor leads, and which worker runs it. Called once, before the first
+    /// Sets its machine, the processor that leads it, and the worker that runs it. Called once, before the first
     /// worker begins.
     pub(crate) fn belong_to(&self, machine: *const Shared, leader: &Self, worker: &Worker) {
         self.machine.set(machine);

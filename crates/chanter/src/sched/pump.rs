@@ -1,23 +1,23 @@
-//! Pumps: they bring messages from elsewhere, when nothing else wakes a driver for them.
+//! Pumps: they bring messages from elsewhere, when nothing else wakes a worker for them.
 //!
 //! A communication library that makes progress only when it is called (MPI) has no file descriptor to wait on.
-//! The scheduler calls it (Chant, section 4.2: the scheduler polls). Each driver does so about every 100 us while
-//! threads run, and before it goes to sleep. A machine without a pump is not slower for it: a driver makes one look
-//! more when it looks around. A source that wakes sleepers may have a pump too, for messages that come while a driver
-//! spins. A message through shared memory is there sooner than a driver is awake.
+//! The scheduler calls it (Chant, section 4.2: the scheduler polls). Each worker does so about every 100 us while
+//! threads run, and before it goes to sleep. A machine without a pump is not slower for it: a worker makes one look
+//! more when it looks around. A source that wakes sleepers may have a pump too, for messages that come while a worker
+//! spins. A message through shared memory is there sooner than a worker is awake.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Processor, Shared, Worker};
 
-/// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
+/// Brings messages. Called by the workers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
 pub trait Pump: Send + Sync + 'static {
     /// Whether [`pump`](Self::pump) would do something. The test must be fast.
     fn has_work(&self) -> bool;
 
-    /// As [`has_work`](Self::has_work), but asked between any two turns of a driver, if the test is fast enough.
+    /// As [`has_work`](Self::has_work), but asked between any two turns of a worker, if the test is fast enough.
     /// `None`, the default: the pump is asked about every 100 us.
     fn has_work_at_a_turn(&self) -> Option<bool> {
         None
@@ -27,23 +27,23 @@ pub trait Pump: Send + Sync + 'static {
     fn pump(&self);
 
     /// Waits until [`pump`](Self::pump) would do something, for as long as that is worth it, or until `is_over`.
-    /// Returns whether it would. The caller is a driver that has nothing to run, and is awake. A thread that waits
-    /// for a message is then run by the driver that has looked for it, and no other is woken in between. `is_over` is
+    /// Returns whether it would. The caller is a worker that has nothing to run, and is awake. A thread that waits
+    /// for a message is then run by the worker that has looked for it, and no other is woken in between. `is_over` is
     /// to be asked every microsecond or so. The default does not wait.
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         let _ = is_over;
         self.has_work()
     }
 
-    /// Says how long a driver, which is about to sleep, may do so. It has told those that may wake it, and what they
+    /// Says how long a worker, which is about to sleep, may do so. It has told those that may wake it, and what they
     /// sent before must be seen here. Every call is followed by one of [`rise`](Self::rise).
     fn rest(&self) -> Rest;
 
-    /// Says that the driver does not sleep any more.
+    /// Says that the worker does not sleep any more.
     fn rise(&self);
 }
 
-/// Has the drivers of the current machine call `pump` from now on. False: it has one already, or the caller is no
+/// Has the workers of the current machine call `pump` from now on. False: it has one already, or the caller is no
 /// thread of a machine.
 pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
     Worker::current().is_some_and(|worker| {
@@ -51,7 +51,7 @@ pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
     })
 }
 
-/// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It
+/// Whether the worker has something to do besides the running thread: a thread that polls by itself yields then. It
 /// has to yield now and then anyway. True if no processor is driven here, or if another owner has it.
 pub fn is_wanted() -> bool {
     let Some(worker) =
@@ -64,7 +64,7 @@ pub fn is_wanted() -> bool {
     is_wanted
 }
 
-/// How long a driver may sleep, as far as a [`Pump`] goes.
+/// How long a worker may sleep, as far as a [`Pump`] goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rest {
@@ -144,7 +144,7 @@ impl Worker {
     }
 }
 
-/// How long a driver may sleep that has announced its sleep. `None`: not at all, there is work. `Some(None)`: for
+/// How long a worker may sleep that has announced its sleep. `None`: not at all, there is work. `Some(None)`: for
 /// ever.
 pub(super) fn rest_of_pump(pump: Option<&Arc<dyn Pump>>) -> Option<Option<Duration>> {
     match pump.map_or(Rest::Notified, |pump| pump.rest()) {

@@ -24,7 +24,7 @@ impl Worker {
         place
     }
 
-    /// Queues a thread that became ready; the caller is the driver.
+    /// Queues a thread that became ready; the caller is the worker.
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
         if self.enter() {
@@ -49,14 +49,14 @@ impl Worker {
         }
     }
 
-    /// The token of a thread whose value is demanded here, if it is at hand; the caller is the driver.
+    /// The token of a thread whose value is demanded here, if it is at hand; the caller is the worker.
     #[inline]
     pub(crate) fn withdraw(&self, frame: NonNull<Header>) -> Option<Ready> {
         if !self.enter() {
             return None;
         }
         let id = frame.as_ptr() as usize as u64;
-        // SAFETY: we are the driver, and inside; the borrow ends with the call.
+        // SAFETY: we are the owner, inside; the borrow ends with the call.
         let thread = unsafe { self.processor().soon() }.withdraw(id).or_else(|| self.policy().withdraw(id));
         self.exit();
         let thread = thread?;
@@ -68,7 +68,7 @@ impl Worker {
         Some(thread)
     }
 
-    /// Queues a thread that was woken by its neighbour; the caller is the driver.
+    /// Queues a thread that was woken by its neighbour; the caller is the worker.
     #[inline(always)]
     pub(crate) fn enqueue_woken(&self, thread: Ready, turn: WakePriority) {
         if self.enter() {

@@ -1,4 +1,4 @@
-//! Where a virtual processor's driver sleeps, and the sources that it watches meanwhile.
+//! Where a virtual processor's worker sleeps, and the sources that it watches meanwhile.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,12 +16,12 @@ pub(crate) struct Reactor {
     bed: Bed,
     /// Driver: where the poller puts what happened.
     events: RefCell<Events>,
-    /// Held by the driver that polls.
+    /// Held by the worker that polls.
     turn: Mutex<()>,
     sources: Lock<Sources>,
 }
 
-/// Where a driver waits.
+/// Where a worker waits.
 enum Bed {
     /// Nowhere: the machine is simulated, or the OS thread waits elsewhere.
     Nowhere,
@@ -77,7 +77,7 @@ impl Reactor {
         Ok(Self { bed: Bed::Poller(Poller::new()?), ..Self::without_poller() })
     }
 
-    /// Watches nothing, and takes no descriptors; its driver sleeps there.
+    /// Watches nothing, and takes no descriptors; its worker sleeps there.
     pub(crate) fn parker() -> Self {
         Self { bed: Bed::Parker(Parker::default()), ..Self::without_poller() }
     }
@@ -92,9 +92,9 @@ impl Reactor {
         }
     }
 
-    /// Ends the driver's wait, or the next one. From anywhere.
+    /// Ends the worker's wait, or the next one. From anywhere.
     pub(crate) fn notify(&self) {
-        // Should the OS have lost the poller, the driver's own wait fails too,
+        // Should the OS have lost the poller, the worker's own wait fails too,
         // and it falls back to a short sleep.
         match &self.bed {
             Bed::Nowhere => (),
@@ -103,14 +103,14 @@ impl Reactor {
         }
     }
 
-    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads whose I/O has happened. The driver
+    /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads whose I/O has happened. The worker
     /// calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
         self.poll_with(&self.events, timeout);
     }
 
-    /// As [`poll`](Self::poll), for a driver whose own reactor is `other`, into the `events` of that. If another
-    /// driver polls now, it does not wait.
+    /// As [`poll`](Self::poll), for a worker whose own reactor is `other`, into the `events` of that. If another
+    /// worker polls now, it does not wait.
     pub(crate) fn poll_for(&self, other: &Self, timeout: Option<Duration>) {
         self.poll_with(&other.events, timeout);
     }
@@ -149,7 +149,7 @@ impl Reactor {
             }
         }
         drop(events);
-        // A foreign waker may panic: the driver goes on.
+        // A foreign waker may panic: the worker goes on.
         catch_panic(|| wakes.queue());
     }
 

@@ -1,7 +1,7 @@
 //! Replacing a policy while the machine runs, without losing a thread.
 //!
-//! The request waits in the virtual processor's [`Slot`](crate::policy::Slot) until its driver looks: between two
-//! turns, every few of them, and before it sleeps. Turns that do not replace anything pay nothing. The driver puts
+//! The request waits in the virtual processor's [`Slot`](crate::policy::Slot) until its worker looks: between two
+//! turns, every few of them, and before it sleeps. Turns that do not replace anything pay nothing. The worker puts
 //! the new policy in force. It gives it the threads that were to run soon and those that the old one held, as
 //! [`Reason::Replaced`]. Stealers from the old policy may still put some back meanwhile. It is drained again until
 //! they have left, and is then freed (INV-VISIT, INV-MOVE of `policy/slot.rs`).
@@ -14,7 +14,7 @@ use super::{Processor, Worker};
 use crate::frame::catch_panic;
 use crate::policy::{Held, Policy, ReadyQueue, Reason, Retired};
 
-/// Why a thread is woken by the driver.
+/// Why a thread is woken by the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeSource {
     /// The thread that runs, or nothing that is known.
@@ -66,21 +66,21 @@ impl Worker {
         self.turn.saves_tokens.get() || (self.owner.is_in_call() && std::thread::panicking())
     }
 
-    /// Notes that a policy has panicked in a call of the driver's.
+    /// Notes that a policy has panicked in a call of the worker's.
     #[cold]
     #[inline(never)]
     pub(crate) fn policy_failed(&self, policy: *const dyn Policy, payload: Payload) {
-        // SAFETY: we are the driver. The policy is not freed before the call is over.
+        // SAFETY: we are the worker. The policy is not freed before the call is over.
         let is_first = unsafe { self.processor().policies.fail(policy) };
         policy_panicked(self.processor(), is_first, payload);
         self.replace_failed();
     }
 
     /// Puts the built-in policy in the place of the one in force, if that has panicked. Its threads follow when the
-    /// driver next looks around: this may be in the middle of one of its calls.
+    /// worker next looks around: this may be in the middle of one of its calls.
     fn replace_failed(&self) {
         let processor = self.processor();
-        // SAFETY: we are the driver.
+        // SAFETY: we are the worker.
         if unsafe { processor.policies.is_to_be_replaced() } {
             let (policy, terms) = built_in();
             self.put_in_force(policy, terms);
@@ -90,7 +90,7 @@ impl Worker {
 
     fn put_in_force(&self, policy: Box<dyn Policy>, terms: PolicyTraits) {
         self.processor().traits.set(terms);
-        // SAFETY: we are the driver.
+        // SAFETY: we are the worker.
         unsafe { self.processor().policies.replace(policy) };
     }
 
@@ -123,7 +123,7 @@ impl Worker {
                 if let Some(payload) = panic {
                     policy_panicked(self.processor(), true, payload);
                 }
-                // SAFETY: we are the driver; the borrow ends here.
+                // SAFETY: we are the worker; the borrow ends here.
                 let mut soon = std::mem::take(unsafe { self.processor().soon() });
                 self.put_in_force(policy, terms);
                 while let Some(thread) = soon.pop_front() {
@@ -149,12 +149,12 @@ impl Worker {
             drop(old);
             self.turn.saves_tokens.set(outer);
         };
-        // SAFETY: we are the driver, and none of our calls is under way.
+        // SAFETY: we are the worker, and none of our calls is under way.
         unsafe { self.processor().policies.reclaim(reclaim) };
     }
 
     fn move_threads(&self) {
-        // SAFETY: we are the driver.
+        // SAFETY: we are the worker.
         unsafe { self.processor().policies.drain(|old| self.move_from(old)) };
     }
 
@@ -173,18 +173,18 @@ impl Worker {
         }
     }
 
-    /// How long the driver may sleep while a policy that it has replaced has
+    /// How long the worker may sleep while a policy that it has replaced has
     /// visitors. (What its own calls leave there it finds when they return.)
     pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
         let processor = self.processor();
-        // SAFETY: we are the driver.
+        // SAFETY: we are the worker.
         (unsafe { processor.policies.has_retired() } && !self.owner.is_in_call()).then_some(HEARTBEAT)
     }
 
-    /// Whether there is something to do for the next driver.
+    /// Whether there is something to do for the next worker.
     pub(super) fn has_replacement(&self) -> bool {
         let processor = self.processor();
-        // SAFETY: we are the driver.
+        // SAFETY: we are the worker.
         processor.policies.is_asked() || unsafe { processor.policies.has_retired() }
     }
 
@@ -192,12 +192,12 @@ impl Worker {
     pub(super) fn drain_policies(&self) {
         let queue = |old: &Held<dyn Policy>| {
             while let Some(thread) = drain(self.processor(), old) {
-                // SAFETY: we are the driver, or none is left.
+                // SAFETY: we are the owner, or no worker is left.
                 unsafe { self.processor().soon() }.push_back(thread);
             }
         };
         let _call = self.policy();
-        // SAFETY: we are the driver, or none is left.
+        // SAFETY: we are the owner, or no worker is left.
         unsafe {
             self.processor().policies.drain(queue);
             self.processor().policies.with_current(queue);
@@ -218,7 +218,7 @@ impl Worker {
 }
 
 impl Processor {
-    /// Asks the driver to put `policy` in force; anyone may call. `done` is called
+    /// Asks the worker to put `policy` in force; anyone may call. `done` is called
     /// when it is, or when it never will be.
     pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: Box<dyn FnOnce() + Send>) {
         let replacement = Replacement { policy: Some(policy), done: Some(done) };

@@ -124,7 +124,7 @@ pub(crate) unsafe fn settle(worker: &Worker, frame: NonNull<Header>, poll: Poll<
                 && header.state.park_local(&header.rest, &worker.home) => {}
         // SAFETY: the caller is the runner, and the thread is not parked locally.
         Poll::Pending => unsafe { end(worker, frame) },
-        // SAFETY: the body is complete, and we drive `worker`.
+        // SAFETY: the body is complete, and we are `worker`.
         Poll::Ready(()) => unsafe { complete_here(worker, frame, header.local_refs.replace(0)) },
     }
 }
@@ -169,11 +169,11 @@ pub(crate) unsafe fn complete(frame: NonNull<Header>, local_refs: i32) {
 /// As [`complete`], on the worker that runs `worker`, where most frames come from and return to.
 ///
 /// # Safety
-/// As for [`complete`]; the caller drives `worker`.
+/// As for [`complete`]; the caller is `worker`.
 #[inline(never)]
 unsafe fn complete_here(worker: &Worker, frame: NonNull<Header>, local_refs: i32) {
     worker.thread_ends();
-    // SAFETY: the caller is the runner, drives `worker`, and the body is complete. `Free` makes the
+    // SAFETY: the caller is the runner, is `worker`, and the body is complete. `Free` makes the
     // frame ours.
     unsafe {
         complete_and(frame, local_refs, || {
@@ -286,7 +286,7 @@ impl Revoked {
     /// and stolen ones.
     ///
     /// # Safety
-    /// The frame is in use. The caller drives `worker`, and polls nothing. No worker runs threads,
+    /// The frame is in use. The caller is `worker`, and polls nothing. No worker runs threads,
     /// except those that it demands.
     pub(crate) unsafe fn take_misplaced(frame: NonNull<Header>, worker: &Worker) -> Option<Self> {
         // SAFETY: the frame is in use, as the caller has promised, so its header is initialized and

@@ -24,9 +24,13 @@ impl<'a> Driving<'a> {
         if !worker.is_spare() {
             // (A spare worker counts as awake while it owns processors.)
             worker.machine().idle.rise();
-            worker.ownership().assign(&worker.owner);
         }
         worker.begin();
+        if !worker.is_spare() {
+            // Nobody owns the processors yet.
+            worker.processors().for_each(|processor| processor.steals.forget());
+            worker.ownership().assign(&worker.owner);
+        }
         // SAFETY: the machine outlives its workers.
         Self { worker, outer: unsafe { Worker::make_current(worker) } }
     }
@@ -110,7 +114,9 @@ impl Worker {
             return self.dispatch_away();
         }
         let found = self.find();
-        self.budget.set(self.processor().traits.quantum());
+        if found.is_some() {
+            self.budget.set(self.quantum());
+        }
         self.exit();
         let Some(thread) = found else { return false };
         self.run(thread);

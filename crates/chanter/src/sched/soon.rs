@@ -107,16 +107,16 @@ impl Worker {
     /// the policy goes first. The caller is inside.
     #[inline]
     pub(super) fn run_yielded(&self, thread: Ready, yields: u64) {
-        let is_same = thread.id() == yields;
-        self.run_soon(thread, WakePriority::Soon);
         let core = &self.processor().core;
-        if !is_same {
+        if thread.id() != yields {
             // SAFETY: we are the owner, inside; the borrow ends here.
             let before = unsafe { self.processor().soon() }.len() as u64;
-            core.soon.due.set(core.turns.get() + before);
+            core.soon.due.set(core.turns.get() + before + 1);
         } else if core.soon.policy_has.get() {
             core.soon.ask_policy();
         }
+        // The last act inside: it may leave, to call a searching processor.
+        self.run_soon(thread, WakePriority::Soon);
     }
 
     /// The next thread. The caller is inside.

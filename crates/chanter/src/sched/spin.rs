@@ -16,7 +16,7 @@ use super::limits::{MOST_VAIN, SPIN};
 use super::{Shared, Worker};
 use crate::sync::pause;
 
-/// A driver's record of its spins.
+/// A worker's record of its spins.
 #[derive(Debug, Default)]
 pub(super) struct Spin {
     /// Whether a thread was sent from elsewhere since the last park.

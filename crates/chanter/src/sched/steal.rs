@@ -41,7 +41,7 @@ pub(super) struct Steals {
     begun: Cell<Option<Instant>>,
     /// The index of its target, or [`NOBODY`].
     target: AtomicUsize,
-    /// How many threads have come from the target since. Its workers write: one at a time but for rare moments.
+    /// How many threads have come from the target since. Its workers write, nearly always one at a time.
     came: AtomicU32,
     /// How many threads have gone from here to the target since. The target's worker writes.
     went_back: AtomicU32,

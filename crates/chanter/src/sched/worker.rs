@@ -1,8 +1,7 @@
 //! Workers: the OS threads that run the threads of a machine.
 //!
 //! A worker lives on its own stack, is reached by a thread-local variable, and nobody else touches its cells. It runs the
-//! processors that it owns, one turn after the other. It has all that a running thread needs at hand, so that a parasite
-//! which does not block needs no processor.
+//! processors that it owns, one turn after the other. All that a running thread needs is at hand there.
 //!
 //! A *regular* worker runs the same processors all its life, unless it computes for long: then a *spare* worker takes them
 //! over (`hand_off`).
@@ -50,9 +49,9 @@ pub(crate) struct Worker {
     processor: Cell<*const Processor>,
     /// The first of its processors. It never changes.
     leader: Cell<*const Processor>,
-    /// Its own side of that ownership.
+    /// Its side of the ownership of its processors.
     pub(super) owner: Owner,
-    /// What it has counted for its processor.
+    /// Its counters for its processor.
     counters: Cell<*const Counters>,
     /// Home of the threads that park locally here.
     pub(crate) home: Home,
@@ -70,9 +69,9 @@ pub(crate) struct Worker {
     pub(crate) bound: Bound,
     /// When it makes hosts of parasites.
     pub(super) promotion: Promotion,
-    /// What it keeps beside its processors.
+    /// The things beside its processors.
     pub(super) seat: Seat,
-    /// What only a spare worker has.
+    /// The part that only a spare worker has.
     pub(super) spare: Option<Spare>,
 }
 
@@ -92,7 +91,7 @@ pub(crate) struct Turn {
     pub(crate) asking: Cell<*mut Waits>,
     /// Whether tokens that are dropped now go home, since a policy that has panicked ends.
     pub(super) saves_tokens: Cell<bool>,
-    /// What the scheduler is to know of the last turn: a sum of [`ENDED`] and [`STALE`], mostly 0.
+    /// The end of the last turn, for the scheduler: a sum of [`ENDED`] and [`STALE`], mostly 0.
     pub(super) end: Cell<u8>,
 }
 
@@ -127,7 +126,7 @@ pub(crate) struct Promotion {
     pub(super) is_asked_to_share: AtomicBool,
 }
 
-/// What a worker keeps beside its processors.
+/// The things of a worker beside its processors.
 pub(super) struct Seat {
     /// Its own number among the regular workers; a spare worker has that of the worker for which it works.
     pub(super) index: usize,
@@ -137,7 +136,7 @@ pub(super) struct Seat {
     pub(super) os_thread: AtomicI32,
     /// The index of its processor. Others read it.
     at: AtomicUsize,
-    /// What it has counted, for each of its processors.
+    /// Its counters, for each of its processors.
     counters: Box<[Counters]>,
     /// Number of parasites that were spawned before it last went to another of its processors.
     parasites_before: AtomicU64,
@@ -252,7 +251,7 @@ impl Worker {
         &self.leader().ownership
     }
 
-    /// What it has counted for its processor.
+    /// Its counters for its processor.
     #[inline(always)]
     pub(crate) fn counters(&self) -> &Counters {
         // SAFETY: it is set before the worker begins, and points into `seat`, which never changes.
@@ -297,7 +296,7 @@ impl Worker {
         self.go_to(back);
     }
 
-    /// What it has counted for `processor`, with the number of parasites; a moment apart.
+    /// Its counters for `processor`, and the number of parasites; they may be a moment apart.
     pub(super) fn counts_for(&self, processor: &Processor) -> (&Counters, u64) {
         let counters = &self.seat.counters[processor.index / self.machine().workers.len()];
         let recent = self.parasites.get().saturating_sub(self.seat.parasites_before.load(Ordering::Relaxed));

@@ -13,14 +13,14 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// Adds one, with no read-modify-write. Only the counter's one writer, the driver, calls it.
+    /// Adds one, with no read-modify-write. Only the counter's one writer, the worker, calls it.
     #[inline(always)]
     pub(crate) fn add_one(&self) {
         // ORDER: Relaxed: a statistic, and one writer.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds one, from any OS thread, on a counter that has no driver.
+    /// Adds one, from any OS thread, on a counter that has no worker.
     pub(crate) fn add_one_shared(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

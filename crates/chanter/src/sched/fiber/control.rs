@@ -73,7 +73,7 @@ pub(crate) struct FiberControl {
     prev: Cell<*const FiberControl>,
 }
 
-/// The fibers of a virtual processor. Only its driver uses this.
+/// The fibers of a virtual processor. Only its worker uses this.
 pub(crate) struct Fibers {
     /// The fiber that runs; null if there is none.
     current: Cell<*const FiberControl>,
@@ -98,15 +98,15 @@ impl Fibers {
     }
 
     /// # Safety
-    /// The caller is the driver, and keeps the borrow for one operation.
+    /// The caller is the worker, and keeps the borrow for one operation.
     #[allow(clippy::mut_from_ref, reason = "the driver's own")]
     unsafe fn pool(&self) -> &mut Pool {
-        // SAFETY: the caller is the driver and keeps the borrow for one operation, so there is no
+        // SAFETY: the caller is the worker and keeps the borrow for one operation, so there is no
         // other borrow.
         unsafe { &mut *self.pool.get() }
     }
 
-    /// The fiber with the stack that the caller, the driver, is on. `None` while it unwinds,
+    /// The fiber with the stack that the caller, the worker, is on. `None` while it unwinds,
     /// because then it cannot be suspended.
     #[inline(always)]
     pub(crate) fn current(&self) -> Option<&FiberControl> {
@@ -121,14 +121,14 @@ impl Fibers {
         unsafe { self.current.get().as_ref() }
     }
 
-    /// Whether the caller, the driver, is on the stack of a fiber that is being ended.
+    /// Whether the caller, the worker, is on the stack of a fiber that is being ended.
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
         unsafe { self.current.get().as_ref() }.is_some_and(|head| head.ending.get())
     }
 
     /// Whether a thread, other than the fibers that are being ended, is being polled on the stacks
-    /// of the driver. `running` is the innermost thread.
+    /// of the worker. `running` is the innermost thread.
     pub(crate) fn is_polled_below(&self, running: *const Header) -> bool {
         let (mut running, mut ending) = (running, self.ending.get());
         // SAFETY: fibers that are being ended live.
@@ -141,7 +141,7 @@ impl Fibers {
         !running.is_null()
     }
 
-    /// Calls `f` as if the driver were on no fiber's stack: blocking operations in `f` nest. `f`
+    /// Calls `f` as if the worker were on no fiber's stack: blocking operations in `f` nest. `f`
     /// does not unwind.
     pub(crate) fn without(&self, f: impl FnOnce()) {
         let outer = self.current.replace(ptr::null());
@@ -149,12 +149,12 @@ impl Fibers {
         self.current.set(outer);
     }
 
-    /// Whether no fiber is bound to the driver.
+    /// Whether no fiber is bound to the worker.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.get().is_null()
     }
 
-    /// Claims the token of a fiber that waits, if there is one. The caller is the driver.
+    /// Claims the token of a fiber that waits, if there is one. The caller is the worker.
     pub(crate) fn claim_one(&self) -> Option<Ready> {
         let mut next = self.first.get();
         // SAFETY: fibers in the list live.
@@ -168,7 +168,7 @@ impl Fibers {
         None
     }
 
-    /// The frames of the fibers that have begun, and not ended. The caller is the driver.
+    /// The frames of the fibers that have begun, and not ended. The caller is the worker.
     pub(crate) fn frames(&self) -> Vec<NonNull<Header>> {
         let mut frames = Vec::new();
         let mut next = self.first.get();
@@ -180,7 +180,7 @@ impl Fibers {
         frames
     }
 
-    /// Revokes the fibers that have tokens, wherever these are. The caller is the driver, and polls
+    /// Revokes the fibers that have tokens, wherever these are. The caller is the worker, and polls
     /// nothing.
     pub(crate) fn revoke_thread(&self, revoked_threads: &mut Vec<Revoked>) {
         let mut next = self.first.get();
@@ -193,29 +193,29 @@ impl Fibers {
         }
     }
 
-    /// The time that the driver may sleep before stacks are given back; `None`: there is no such
+    /// The time that the worker may sleep before stacks are given back; `None`: there is no such
     /// limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        // SAFETY: the caller is the driver.
+        // SAFETY: the caller is the worker.
         unsafe { self.pool() }.is_fat().then_some(IDLE)
     }
 
-    /// Gives stacks back if the driver has slept for [`IDLE`] or longer.
+    /// Gives stacks back if the worker has slept for [`IDLE`] or longer.
     pub(crate) fn slept(&self, time: Duration) {
         if time >= IDLE {
             self.shrink();
         }
     }
 
-    /// Gives stacks back: the caller, the driver, has no work.
+    /// Gives stacks back: the caller, the worker, has no work.
     pub(crate) fn shrink(&self) {
-        // SAFETY: the caller is the driver.
+        // SAFETY: the caller is the worker.
         unsafe { self.pool() }.shrink();
     }
 
-    /// Gives all stacks back: the machine ends, and no driver except the caller is left.
+    /// Gives all stacks back: the machine ends, and no worker except the caller is left.
     pub(crate) fn clear(&self) {
-        // SAFETY: no other driver is left, so nobody else uses the pool.
+        // SAFETY: no other worker is left, so nobody else uses the pool.
         unsafe { self.pool() }.clear();
     }
 }
@@ -237,7 +237,7 @@ impl FiberControl {
         if worker.bound.fibers.prepared.replace(os_thread) != os_thread {
             overflow::prepare();
         }
-        // SAFETY: we drive `worker`.
+        // SAFETY: we are `worker`.
         let (stack, reused) = unsafe { worker.bound.fibers.pool() }.take(size)?;
         let counter =
             if reused { &worker.counters().stacks_reused } else { &worker.counters().stacks_allocated };
@@ -304,7 +304,7 @@ impl FiberControl {
             }
             (worker, head.name.take())
         };
-        // SAFETY: we drive `worker`.
+        // SAFETY: we are `worker`.
         drop(unsafe { worker.bound.fibers.pool() }.put(stack));
         drop(name);
     }

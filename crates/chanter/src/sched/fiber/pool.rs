@@ -1,5 +1,5 @@
 //! The pool of stacks: each virtual processor keeps the stacks of its ended fibers, by size, and
-//! uses the last one first. Only its driver uses the pool.
+//! uses the last one first. Only its worker uses the pool.
 
 use std::io;
 

@@ -54,10 +54,10 @@ impl Share {
     /// Makes a thread for `job`, which was forked within `parent`.
     ///
     /// # Safety
-    /// The caller drives `worker`. The job stays until the thread is determined.
+    /// The caller is `worker`. The job stays until the thread is determined.
     pub(super) unsafe fn new(worker: &Worker, job: *const Job, parent: Option<Arc<ForkScope>>) -> Self {
         let fork_scope = Arc::new(ForkScope { parent });
-        // SAFETY: the caller drives `worker`, and promises that the job stays until the thread is determined.
+        // SAFETY: the caller is `worker`, and promises that the job stays until the thread is determined.
         let thread = unsafe { Job::delay(job, worker, Arc::clone(&fork_scope)) };
         worker.counters().hosts.add_one();
         worker.counters().shared.add_one();

@@ -13,7 +13,7 @@ use crate::sync::order;
 
 /// The second half of a fork, with its types erased.
 ///
-/// INV-FORK: a new job is in the list of its virtual processor, until the driver joins it, shares
+/// INV-FORK: a new job is in the list of its virtual processor, until the worker joins it, shares
 /// it, or sees that it was stolen. It lies on a stack of that processor. The oldest job in the list
 /// is published, or stolen. A shared job belongs to its thread until the thread is determined, and
 /// its owner stays until then.
@@ -57,7 +57,7 @@ impl Job {
     /// # Safety
     /// As for [`JobTable::delay`].
     pub(super) unsafe fn delay(this: *const Self, worker: &Worker, fork_scope: Arc<ForkScope>) -> FrameRef {
-        // SAFETY: the caller drives `worker`, may share the job, and keeps it until the thread has run.
+        // SAFETY: the caller is `worker`, may share the job, and keeps it until the thread has run.
         unsafe { ((*this).table.delay)(worker, this, fork_scope) }
     }
 }
@@ -100,7 +100,7 @@ impl<S> Shared<S> {
     }
 }
 
-/// The jobs of a virtual processor, newest first. They belong to its driver.
+/// The jobs of a virtual processor, newest first. They belong to its worker.
 ///
 /// Stacks grow and shrink at one end, so nearly always the newest job is joined next. The exception
 /// is fibers of one virtual processor that fork in turns.
@@ -136,7 +136,7 @@ impl Forks {
     }
 
     /// # Safety
-    /// The caller is the driver. The job stays in place until it is taken.
+    /// The caller is the worker. The job stays in place until it is taken.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, job: *const Job) {
         let older = self.newest.replace(job);
@@ -165,11 +165,11 @@ impl Forks {
     /// in a moment.
     ///
     /// # Safety
-    /// The caller is the driver. The job is in the list, or it was and is shared.
+    /// The caller is the worker. The job is in the list, or it was and is shared.
     #[inline(always)]
     pub(crate) unsafe fn take(&self, job: *const Job) -> bool {
         if !ptr::eq(self.newest.get(), job) {
-            // SAFETY: the caller is the driver. The job is in the list, or it was and is shared.
+            // SAFETY: the caller is the worker. The job is in the list, or it was and is shared.
             return unsafe { self.take_from_below(job) };
         }
         // SAFETY: the job is the newest in the list, and jobs in the list are alive.
@@ -201,7 +201,7 @@ impl Forks {
     /// Takes a job out of the list, at any position.
     ///
     /// # Safety
-    /// The caller is the driver. The job is in the list, and not published.
+    /// The caller is the worker. The job is in the list, and not published.
     unsafe fn unlink(&self, job: *const Job) {
         // SAFETY: jobs in the list are alive, and the job is in it.
         unsafe {
@@ -220,7 +220,7 @@ impl Forks {
     /// The oldest job, or null.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     unsafe fn oldest(&self) -> *const Job {
         let mut oldest = self.newest.get();
         // SAFETY: jobs in the list are alive.
@@ -233,9 +233,9 @@ impl Forks {
     /// Publishes the oldest job, which has changed and is not published yet.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     unsafe fn expose_oldest(&self) {
-        // SAFETY: the caller is the driver.
+        // SAFETY: the caller is the worker.
         let oldest = unsafe { self.oldest() };
         if !oldest.is_null() {
             // SAFETY: the job is the oldest, and none is published, as the caller knows.
@@ -246,12 +246,12 @@ impl Forks {
     /// Removes the oldest job from the list if it was stolen, and publishes the next one.
     ///
     /// # Safety
-    /// The caller is the driver.
+    /// The caller is the worker.
     unsafe fn replace_stolen(&self) {
         if self.has_exposed() {
             return;
         }
-        // SAFETY: the caller is the driver. The oldest job is in the list. It was stolen, since it
+        // SAFETY: the caller is the worker. The oldest job is in the list. It was stolen, since it
         // is not published.
         unsafe {
             let oldest = self.oldest();
@@ -262,7 +262,7 @@ impl Forks {
         }
     }
 
-    /// Sets the context of the code that the driver runs from now on, and returns the previous
+    /// Sets the context of the code that the worker runs from now on, and returns the previous
     /// context.
     #[inline(always)]
     pub(crate) fn change_context(&self, context: *const ForkScope) -> *const ForkScope {
@@ -290,7 +290,7 @@ pub(crate) fn look_closer(worker: &Worker) {
     worker.trust_guard();
     // ORDER: INV-EXPOSED, the owner's side: the request has been taken back.
     fence(Ordering::SeqCst);
-    // SAFETY: we drive `worker`.
+    // SAFETY: we are `worker`.
     unsafe { worker.forks.replace_stolen() };
     worker.machine().wake_one(worker);
 }

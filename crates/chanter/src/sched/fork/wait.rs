@@ -18,7 +18,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(1);
 
 /// The owner of a job that is not its own any more waits until the thread is determined that has it.
 ///
-/// The caller drives `worker`.
+/// The caller is `worker`.
 pub(crate) fn wait_for(worker: &Worker, job: &Job) {
     let share = until_shared(job);
     until_determined(worker, &share);

@@ -122,7 +122,7 @@ fn came_back() {
     assert_eq!(processor.ready.get(), uses);
 }
 
-/// Another driver looks at what is ready in the middle of a turn, and the processor stays where it is (`long_turn`).
+/// Another worker looks at what is ready in the middle of a turn, and the processor stays where it is (`long_turn`).
 /// A worker that wants in meanwhile finds itself away once, and then not.
 fn looked_at() {
     let processor = Processor::new();
@@ -141,7 +141,7 @@ fn looked_at() {
     assert_eq!(processor.ready.get(), uses + 1);
 }
 
-/// The worker wakes up, and wants its processor again, while another driver looks at what is ready: it gets it.
+/// The worker wakes up, and wants its processor again, while another worker looks at what is ready: it gets it.
 fn entered_again() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);
@@ -157,7 +157,7 @@ fn entered_again() {
 }
 
 /// The worker wakes up while the processor is handed off: either it gets in, or the spare worker has the processor.
-/// One driver of the processor counts as awake, and no more.
+/// One worker of the processor counts as awake, and no more.
 fn woken_while_handed_over() {
     let processor = Processor::new();
     let other = Arc::clone(&processor);

@@ -1,12 +1,12 @@
 //! The monitor: one OS thread of the process, which watches for long turns.
 //!
 //! It is started when a machine becomes busy for the first time. It looks twice a quantum while virtual processors are
-//! awake, and sleeps while all of them sleep: a driver that becomes busy then wakes it. A turn is known by the number
-//! that its driver counts anyway (`Counters::polls`), so turns pay nothing for being watched.
+//! awake, and sleeps while all of them sleep: a worker that becomes busy then wakes it. A turn is known by the number
+//! that its worker counts anyway (`Counters::polls`), so turns pay nothing for being watched.
 //!
 //! A turn that is still the same after a quantum is asked to end at its next checkpoint. If it has not ended a moment
-//! later, its virtual processor is handed off. It is not handed off if the driver uses its ownership, is about to
-//! wake up, or is a spare worker that has not begun. Nor is it if the driver waits for a core: another driver would
+//! later, its virtual processor is handed off. It is not handed off if the worker uses its ownership, is about to
+//! wake up, or is a spare worker that has not begun. Nor is it if the worker waits for a core: another worker would
 //! wait too.
 //!
 //! The more of a virtual processor's OS threads compute without owning it, the longer the next turn may last
@@ -14,12 +14,12 @@
 //! other. A program that only computes therefore has few of them, and one with endless computations still runs all
 //! its other threads.
 //!
-//! The CPU time of the OS threads also tells the monitor whether drivers that have lost their processors compute. It
+//! The CPU time of the OS threads also tells the monitor whether workers that have lost their processors compute. It
 //! does not sleep before they have stopped. A spare worker may go to sleep because its core is in use: it is notified
 //! when that ends. This works as in INV-SLEEP, with the flag in the queue's place.
 //!
 //! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`. The monitor says that it sleeps, then
-//! looks at the machines' counts of awake drivers. A driver that becomes busy counts itself first, then looks for the
+//! looks at the machines' counts of awake workers. A worker that becomes busy counts itself first, then looks for the
 //! monitor's sleep. Both are SeqCst.
 
 use std::ptr;
@@ -65,7 +65,7 @@ struct Watched {
     workers: Vec<Usage>,
     /// Number of OS threads of each virtual processor that computed without owning it at the last look.
     beside: Vec<u32>,
-    /// Number of times that drivers had gone to sleep at the last look.
+    /// Number of times that workers had gone to sleep at the last look.
     sleeps: u64,
 }
 
@@ -81,7 +81,7 @@ struct Turn {
     number: u64,
     since: Instant,
     asked: Option<Instant>,
-    /// CPU time of its OS thread when the turn was asked to end; of a driver without the processor, at the last look.
+    /// CPU time of its OS thread when the turn was asked to end; of a worker without the processor, at the last look.
     usage: Usage,
     /// Set from the hand-off until the spare worker begins: till then `number` is that of its last turn.
     unbegun: bool,
@@ -98,7 +98,7 @@ fn watch() -> MutexGuard<'static, Watch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes the monitor: a driver of `machine` has become busy.
+/// Wakes the monitor: a worker of `machine` has become busy.
 #[inline]
 pub(crate) fn wake(machine: &Shared) {
     // ORDER: SeqCst: the caller has counted itself as awake; it sees the monitor's sleep, or the monitor sees the
@@ -133,7 +133,7 @@ fn wake_now(machine: &Shared) {
     }
     fence_pair::will_be_known();
     let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(STACK);
-    // If the OS refuses, the next driver that becomes busy tries again.
+    // If the OS refuses, the next worker that becomes busy tries again.
     watch.is_started = monitor.spawn(run).is_ok();
     IS_ASLEEP.store(!watch.is_started, process::Ordering::SeqCst);
 }
@@ -148,7 +148,7 @@ pub(crate) fn forget(machine: &Shared) {
 
 fn run() {
     if !fence_pair::is_available() {
-        // `IS_ASLEEP` stays false: drivers take the monitor for awake, and do not wake it.
+        // `IS_ASLEEP` stays false: workers take the monitor for awake, and do not wake it.
         return;
     }
     let mut watch = watch();
@@ -167,7 +167,7 @@ fn run() {
     }
 }
 
-/// Waits until a driver becomes busy.
+/// Waits until a worker becomes busy.
 fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
     IS_ASLEEP.store(true, process::Ordering::SeqCst);
     // SAFETY: registered machines have not ended.
@@ -224,7 +224,7 @@ impl Watch {
 }
 
 impl Watched {
-    /// Looks at the drivers that have lost the processor in the middle of a turn.
+    /// Looks at the workers that have lost the processor in the middle of a turn.
     fn look_aside(
         &mut self,
         machine: &Shared,
@@ -304,7 +304,7 @@ impl Turn {
         }
     }
 
-    /// Asks a long turn of a driver without its processor to end, so that the driver comes back.
+    /// Asks a long turn of a worker without its processor to end, so that the worker comes back.
     fn look_aside(
         &mut self,
         worker: &Worker,

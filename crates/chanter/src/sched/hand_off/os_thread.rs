@@ -1,4 +1,4 @@
-//! Questions to the OS about a driver's OS thread: whether it computes, or waits for a core. The processor of one
+//! Questions to the OS about a worker's OS thread: whether it computes, or waits for a core. The processor of one
 //! that waits for a core is not handed off, since another OS thread would wait too.
 
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -17,7 +17,7 @@ use crate::sync::{AliasedBox, Cell};
 /// Time after which the OS thread of an idle spare worker ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What only a spare worker has. It works for the same regular worker all its life.
+/// The part that only a spare worker has. It works for the same regular worker all its life.
 pub(crate) struct Spare {
     /// The address of the threads that are bound to its OS thread.
     pub(crate) address: Address,

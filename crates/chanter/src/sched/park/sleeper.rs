@@ -7,7 +7,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const VACANT: u8 = 2;
 
-/// The state of one virtual processor's driver.
+/// The state of one virtual processor's worker.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     state: AtomicU8,
@@ -30,7 +30,7 @@ impl Sleeper {
         Self { state: AtomicU8::new(VACANT) }
     }
 
-    /// Announces that the driver is going to sleep; it must look at the queues once more.
+    /// Announces that the worker is going to sleep; it must look at the queues once more.
     pub(crate) fn announce(&self) {
         // A swap, here and below, where a store would do: loom does not order a
         // store behind the swap of a waker that came before it.
@@ -39,13 +39,13 @@ impl Sleeper {
         full_fence(order::sleep_fence());
     }
 
-    /// Notes that the driver goes on, woken or not.
+    /// Notes that the worker goes on, woken or not.
     pub(crate) fn rise(&self) {
         // ORDER: Relaxed: the work comes through the queues.
         self.state.swap(AWAKE, Ordering::Relaxed);
     }
 
-    /// Wakes the driver, after a thread was put into a queue of this virtual processor, or into one that it might
+    /// Wakes the worker, after a thread was put into a queue of this virtual processor, or into one that it might
     /// steal from.
     pub(crate) fn wake(&self) -> Wake {
         // ORDER: INV-SLEEP, the waker's side.
@@ -73,17 +73,17 @@ impl Sleeper {
         self.state.compare_exchange(VACANT, AWAKE, order::driver_enter(), Ordering::Relaxed).is_ok()
     }
 
-    /// Notes that the driver leaves. It must look at the queues once more, and occupy again (or start a successor) if
+    /// Notes that the worker leaves. It must look at the queues once more, and occupy again (or start a successor) if
     /// there is a thread.
     pub(crate) fn vacate(&self) {
         // ORDER: Release pairs with `occupy` and `wake`: the successor sees
-        // everything that this driver did.
+        // everything that this worker did.
         self.state.swap(VACANT, order::driver_leave());
         // ORDER: INV-SLEEP, the sleeper's side.
         full_fence(order::sleep_fence());
     }
 
-    /// Whether its driver sleeps: then nothing is ready there (a hint).
+    /// Whether its worker sleeps: then nothing is ready there (a hint).
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ASLEEP
     }
