@@ -163,6 +163,8 @@ impl Worker {
             && !over()
             && !self.has_local_work()
             && !self.others_wait()
+            // (The looks call policies. One that blocks there parks, and rises.)
+            && leader.sleeper.is_asleep()
         {
             is_asleep = true;
             let stacks = self.bound.fibers.patience();
