@@ -16,7 +16,7 @@ use crate::frame::environment;
 use crate::frame::{JoinError, catch_panic};
 use crate::sched::blocking_pool::Call;
 use crate::sched::{Shared, entered};
-use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
+use crate::thread::{OUTSIDE, Thread, fiber, spawn_in, this};
 
 /// Greatest number of OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
@@ -54,8 +54,11 @@ impl Shared {
                 match rx.recv().await {
                     Ok(Ok(value)) => value,
                     Ok(Err(error)) => error.resume(),
-                    // The machine ends, and so does this thread.
-                    Err(_) => std::future::pending().await,
+                    Err(_) => {
+                        // The machine ends, and so does this thread, for which a turn may wait.
+                        drop(this().map(|own| own.cancel()));
+                        std::future::pending().await
+                    }
                 }
             },
             site,
@@ -159,8 +162,8 @@ impl Machine {
 /// (`spawn_local`, fibers that have begun, the future of [`Machine::block_on`]) wait for the end of the call.
 ///
 /// In some cases the processor is not handed off, and the call only runs in place. This holds outside of machines, on
-/// simulated machines, and on machines that report deadlocks. It also holds if several virtual processors share an OS
-/// thread, if the builder has switched the hand-off off, and on systems without `membarrier`.
+/// simulated machines, and on machines that report deadlocks. It also holds if the builder has switched the hand-off
+/// off, and on systems without `membarrier`.
 ///
 /// # Panics
 /// Panics if the call panics.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
@@ -16,9 +16,9 @@ use super::park::Idle;
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::run_loop::Driving;
+use super::wake_list::WakeList;
 use super::{Processor, Stats, Worker, affinity};
-use crate::frame::environment;
-use crate::frame::{Arena, Header, Home, Observer};
+use crate::frame::{Arena, Header, Home, Observer, catch_panic, environment};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
@@ -392,6 +392,23 @@ impl Shared {
                 leader.sleeper.vacate();
             }
         }
+    }
+
+    /// Ends the threads in the queues of processors whose workers have left for good, and serves their timers and I/O. The
+    /// caller ends the machine, and is none of its workers.
+    pub(crate) fn serve_left_behind(&self) {
+        let mut wakes = WakeList::new();
+        for leader in self.leaders() {
+            // From now on nobody else is its worker.
+            if leader.sleeper.occupy() {
+                leader.regular_worker().drop_queued();
+                leader.reactor.poll(Some(Duration::ZERO));
+                leader.led().for_each(|processor| processor.timers.fire(Instant::now(), &mut wakes));
+                leader.sleeper.vacate();
+            }
+        }
+        // A foreign waker may panic.
+        catch_panic(|| wakes.queue());
     }
 
     pub(super) fn pollers(&self) -> MutexGuard<'_, usize> {
