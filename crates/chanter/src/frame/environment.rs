@@ -8,6 +8,9 @@
 //! A thread that is spawned within an extent gets a table of its own ([`Extended`]), whose functions bind the list
 //! again around the body's. Threads that are spawned elsewhere have no part in this.
 //!
+//! Only machines on which an extent was entered look for bindings when a thread is made. So the scheduler is told of
+//! each extent, on whichever worker it is entered.
+//!
 //! * INV-EXTENDED: the table is set by the thread's maker, before others know the thread, and freed by whoever frees
 //!   the frame. Its thread is SHARED from its birth, so that its frame is never freed without `drop_frame`.
 
@@ -16,14 +19,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::body::Vtable;
+use super::arena;
+use super::body::{Vtable, catch_panic};
 use super::header::Header;
 use super::schedule::scheduler;
 use crate::sync::stack_local;
 
 /// A value that is bound.
 pub(crate) trait Bound: Any + Send + Sync {
-    /// A thread has been made within the extent, in `frame`, and nobody else knows it. Runs no user code.
+    /// A thread has been made within the extent, in `frame`. Its maker keeps it, and has not run it. Runs no user code.
     fn made(&self, _frame: NonNull<Header>) {}
 
     /// The body of such a thread is over. It is told once for each, before the frame is freed.
@@ -32,9 +36,9 @@ pub(crate) trait Bound: Any + Send + Sync {
 
 /// A binding, and those around it.
 pub(crate) struct Binding {
-    /// Names the variable. No two variables share a number.
+    /// Names the variable. No two variables share a number; 0 names none.
     key: u32,
-    value: Box<dyn Bound>,
+    value: Arc<dyn Bound>,
     outer: Option<Environment>,
 }
 
@@ -43,13 +47,38 @@ pub(crate) type Environment = Arc<Binding>;
 
 impl Binding {
     /// Adds a binding to a list.
-    pub(crate) fn new(key: u32, value: Box<dyn Bound>, outer: Option<Environment>) -> Environment {
+    pub(crate) fn new(key: u32, value: Arc<dyn Bound>, outer: Option<Environment>) -> Environment {
+        let outer = if key == 0 { outer } else { Self::without(key, outer) };
         Arc::new(Self { key, value, outer })
+    }
+
+    /// The list without a binding of `key`. Nobody sees that any more within a new binding, and threads that spawn their
+    /// successors within ever new ones would keep all of them.
+    fn without(key: u32, list: Option<Environment>) -> Option<Environment> {
+        let Some(hidden) = list.as_ref().and_then(|list| list.all().position(|binding| binding.key == key))
+        else {
+            return list;
+        };
+        let mut all = list.iter().flat_map(|list| list.all());
+        let before: Vec<_> = all.by_ref().take(hidden).collect();
+        let after = all.next().and_then(|hidden| hidden.outer.clone());
+        before.into_iter().rev().fold(after, |outer, binding| {
+            Some(Arc::new(Self { key: binding.key, value: Arc::clone(&binding.value), outer }))
+        })
     }
 
     /// The innermost value of the variable `key`.
     pub(crate) fn find(&self, key: u32) -> Option<&dyn Any> {
-        self.all().find(|binding| binding.key == key).map(|binding| &*binding.value as &dyn Any)
+        self.all().find(|binding| binding.key == key).map(Self::value)
+    }
+
+    /// The values, the innermost first.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &dyn Any> {
+        self.all().map(Self::value)
+    }
+
+    fn value(&self) -> &dyn Any {
+        &*self.value
     }
 
     fn all(&self) -> impl Iterator<Item = &Self> {
@@ -80,6 +109,9 @@ fn running() -> *const Header {
 
 /// Runs `body` within the extent of `bindings`.
 pub(crate) fn within<R>(bindings: &Environment, body: impl FnOnce() -> R) -> R {
+    if let Some(scheduler) = scheduler() {
+        scheduler.lets_inherit();
+    }
     stack_local::set(&Extent { owner: running(), bindings: Arc::clone(bindings) }, body)
 }
 
@@ -118,7 +150,8 @@ struct Extended {
     bindings: Environment,
 }
 
-/// Gives a new thread the bindings of its maker, if there are any. True: there are.
+/// Gives a new thread the bindings of its maker, if there are any. True: there are, and the caller calls [`made`] when
+/// nothing is left to write to the frame.
 ///
 /// # Safety
 /// The frame is new, its table is set, and nobody else knows it.
@@ -126,13 +159,28 @@ pub(crate) unsafe fn inherit(frame: NonNull<Header>) -> bool {
     let Some(bindings) = current() else { return false };
     // SAFETY: the frame is new, and ours.
     let header = unsafe { frame.as_ref() };
+    debug_assert!(is_unknown(frame), "INV-EXTENDED: an observer has shown the thread already");
     let of = header.vtable.get();
     let vtable = Vtable { poll, cancel, terminate, drop_frame, holds: true, needs_no_drop: false, ..*of };
     let extended = Box::leak(Box::new(Extended { vtable, of, bindings }));
     header.vtable.set(&extended.vtable);
     header.state.disown();
-    extended.bindings.all().for_each(|binding| binding.value.made(frame));
     true
+}
+
+/// Whether no observer knows the thread in a frame of the caller's.
+fn is_unknown(frame: NonNull<Header>) -> bool {
+    // SAFETY: the caller keeps the frame.
+    unsafe { arena::observer_of(frame).is_none_or(|observer| observer.id(frame).is_none()) }
+}
+
+/// Tells the bindings of a new thread that it has been made: others may know it from now on.
+///
+/// # Safety
+/// [`inherit`] has extended the frame. Its maker calls this once, and keeps it.
+pub(crate) unsafe fn made(frame: NonNull<Header>) {
+    // SAFETY: the caller keeps the frame, whose table is ours.
+    unsafe { extended(frame) }.bindings.all().for_each(|binding| binding.value.made(frame));
 }
 
 /// The table of an extended thread.
@@ -146,7 +194,8 @@ unsafe fn extended<'a>(frame: NonNull<Header>) -> &'a Extended {
 
 impl Extended {
     fn ended(&self, frame: NonNull<Header>) {
-        self.bindings.all().for_each(|binding| binding.value.ended(frame));
+        // A foreign waker may panic, and its thread is not ours.
+        self.bindings.all().for_each(|binding| catch_panic(|| binding.value.ended(frame)));
     }
 }
 
@@ -197,6 +246,6 @@ unsafe fn drop_frame(frame: NonNull<Header>) {
         if never_ran {
             this.ended(frame);
         }
-        super::body::catch_panic(|| drop(this));
+        catch_panic(|| drop(this));
     }
 }

@@ -63,11 +63,17 @@ impl Shared {
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn tell_of_birth(&self, frame: NonNull<Header>, site: Site) -> bool {
+        // First, as the observer shows the thread to others.
+        // SAFETY: the frame is new, its table is set, and nobody else knows it.
+        let inherits = unsafe { environment::inherit(frame) };
         if let Some(observer) = self.observer() {
             self.write_birth(observer, frame, site);
         }
-        // SAFETY: the frame is new, its table is set, and nobody but the observer knows it.
-        unsafe { environment::inherit(frame) }
+        if inherits {
+            // SAFETY: the caller has made the frame, and `inherit` has extended it.
+            unsafe { environment::made(frame) };
+        }
+        inherits
     }
 
     fn write_birth(&self, observer: &dyn Observer, frame: NonNull<Header>, site: Site) {
@@ -105,10 +111,15 @@ impl Processor {
 }
 
 impl Worker {
-    /// From now on each birth on this machine inherits the bindings of its maker. The caller is the worker, and enters
+    /// From now on each birth on this worker inherits the bindings of its maker. The caller is the worker, and enters
     /// their extent.
     pub(crate) fn lets_inherit(&self) {
-        self.machine().tells_of_births.store(true, Ordering::Relaxed);
+        // ORDER: Relaxed: the makers of threads within the extent come after us, wherever they run. (The look spares a
+        // store to a word that all workers read.)
+        if !self.machine().tells_of_births() {
+            self.machine().tells_of_births.store(true, Ordering::Relaxed);
+        }
+        // From now on, as `trust_guard` says.
         self.ask_closer_look();
     }
 }
@@ -133,6 +144,12 @@ pub(super) struct Scheduler;
 impl Schedule for Scheduler {
     fn running(&self) -> Option<NonNull<Header>> {
         NonNull::new(Worker::current()?.running.get())
+    }
+
+    fn lets_inherit(&self) {
+        if let Some(worker) = Worker::current() {
+            worker.lets_inherit();
+        }
     }
 
     fn is_in_test(&self) -> bool {

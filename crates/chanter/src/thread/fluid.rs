@@ -4,11 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
-use crate::frame::environment::{self, Binding, Bound, Environment};
-use crate::sched::Worker;
+use crate::frame::environment::{self, Binding, Bound, Environment, within};
 
 /// A variable with a value for the extent of a future or a closure: a part of a thread's *dynamic environment*.
 ///
@@ -78,13 +78,13 @@ impl<T: Send + Sync + 'static> Fluid<T> {
     /// The future `future`, within which the variable has this value. Dropped, it drops `future` within the extent,
     /// and the value when no thread has it any more.
     pub fn bind<F: IntoFuture>(&self, value: T, future: F) -> Binds<F::IntoFuture> {
-        let (key, value) = (self.key(), Box::new(Value(value)));
+        let (key, value) = (self.key(), Arc::new(Value(value)));
         Binds { bindings: Bindings::New(key, value), future: Some(future.into_future()) }
     }
 
     /// Calls `body`, within which the variable has this value: for code that does not await.
     pub fn bind_blocking<R>(&self, value: T, body: impl FnOnce() -> R) -> R {
-        enter(&Binding::new(self.key(), Box::new(Value(value)), environment::current()), body)
+        within(&Binding::new(self.key(), Arc::new(Value(value)), environment::current()), body)
     }
 
     /// Calls `body` with the value that the running thread, or other code, sees here. `None`: there is none.
@@ -118,17 +118,9 @@ impl<T> fmt::Debug for Fluid<T> {
     }
 }
 
-/// Runs `body` within the extent of `bindings`. The machine at hand is told that spawns inherit.
-pub(super) fn enter<R>(bindings: &Environment, body: impl FnOnce() -> R) -> R {
-    if let Some(vp) = Worker::current() {
-        vp.lets_inherit();
-    }
-    environment::within(bindings, body)
-}
-
 enum Bindings {
     /// The key and the value. The bindings around them are those of the first poll.
-    New(u32, Box<dyn Bound>),
+    New(u32, Arc<dyn Bound>),
     Made(Environment),
     /// The first poll is being prepared.
     None,
@@ -165,7 +157,7 @@ impl<F: Future> Future for Binds<F> {
         let bindings = this.bindings().clone();
         let future = this.future.as_mut().expect("it is there until the drop");
         // SAFETY: `future` is pinned with the whole.
-        enter(&bindings, || unsafe { Pin::new_unchecked(future) }.poll(cx))
+        within(&bindings, || unsafe { Pin::new_unchecked(future) }.poll(cx))
     }
 }
 
@@ -173,7 +165,7 @@ impl<F> Drop for Binds<F> {
     fn drop(&mut self) {
         let bindings = self.bindings().clone();
         // The future is dropped in its place.
-        enter(&bindings, || self.future = None);
+        within(&bindings, || self.future = None);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `Group`: threads as one value, their children included.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
@@ -7,12 +8,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::any::AnyThread;
-use super::fluid::enter;
 use super::join::Thread;
 use super::spawn::spawn_at;
 use crate::channel::CVar;
 use crate::frame::Header;
-use crate::frame::environment::{self, Binding, Bound};
+use crate::frame::environment::{self, Binding, Bound, within};
 use crate::sched::yield_now;
 use crate::sync::Lock;
 
@@ -50,15 +50,15 @@ pub struct Group {
 struct Members {
     /// The frames of those whose bodies are not over.
     ///
-    /// INV-MEMBER: a frame is here from before others know its thread until [`Bound::ended`], which comes before the
-    /// frame is freed. So its state may be looked at under the lock, and a handle be made of it.
+    /// INV-MEMBER: a frame is here once, from before others know its thread until [`Bound::ended`], which comes before
+    /// the frame is freed. So its state may be looked at under the lock, and a handle be made of it.
     living: Vec<Member>,
     /// Where each of them is in `living`. (Nobody goes through the table, whose order is random.)
     places: HashMap<NonNull<Header>, usize>,
     /// Whether new members end at once.
     is_cancelled: bool,
-    /// Set when nobody lives.
-    empty: Vec<CVar>,
+    /// Set when nobody lives, if anybody waits for that.
+    empty: Option<CVar>,
 }
 
 struct Member {
@@ -68,6 +68,7 @@ struct Member {
 
 impl Members {
     fn add(&mut self, member: Member) {
+        debug_assert!(!self.places.contains_key(&member.frame), "INV-MEMBER: a frame is here once");
         self.places.insert(member.frame, self.living.len());
         self.living.push(member);
     }
@@ -108,11 +109,11 @@ impl Bound for Membership {
     fn ended(&self, frame: NonNull<Header>) {
         let mut members = self.0.shared.lock();
         members.remove(frame);
-        let empty = if members.living.is_empty() { std::mem::take(&mut members.empty) } else { Vec::new() };
+        let empty = if members.living.is_empty() { members.empty.take() } else { None };
         drop(members);
-        empty.iter().for_each(|empty| {
+        if let Some(empty) = empty {
             empty.set();
-        });
+        }
     }
 }
 
@@ -137,7 +138,8 @@ impl Group {
         self.enter(|| spawn_at(future, site))
     }
 
-    /// Calls `body`. All threads that it spawns, of whatever kind, are members.
+    /// Calls `body`. All threads that it spawns, of whatever kind, are members. A member need not call it: its threads are
+    /// members anyway.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -151,7 +153,17 @@ impl Group {
     /// # });
     /// ```
     pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        enter(&Binding::new(0, Box::new(Membership(self.clone())), environment::current()), body)
+        let bindings = environment::current();
+        if bindings.as_ref().is_some_and(|bindings| bindings.values().any(|value| self.is_of(value))) {
+            // It is entered already: INV-MEMBER.
+            return body();
+        }
+        within(&Binding::new(0, Arc::new(Membership(self.clone())), bindings), body)
+    }
+
+    /// Whether a value that is bound is the membership of this group.
+    fn is_of(&self, value: &dyn Any) -> bool {
+        value.downcast_ref::<Membership>().is_some_and(|Membership(group)| group == self)
     }
 
     /// The members whose bodies are not over.
@@ -176,23 +188,24 @@ impl Group {
     /// **Cancel safety.** The requests that have been made stand.
     pub async fn suspend(&self) {
         let me = super::this();
-        let mut known = Vec::new();
+        // Their handles are kept, so that no other thread gets the frame of one that is known.
+        let mut known = HashMap::new();
         loop {
-            let is_new =
-                |thread: &AnyThread| Some(thread) != me.as_ref() && !known.contains(&thread.id_of_frame());
+            let is_new = |thread: &AnyThread| {
+                Some(thread) != me.as_ref() && !known.contains_key(&thread.id_of_frame())
+            };
             let new: Vec<_> = self.members().into_iter().filter(is_new).collect();
             if new.is_empty() {
                 return;
             }
-            let delayed = |thread: &AnyThread| thread.header().state.is_delayed();
-            let requests: Vec<_> = new.iter().map(|thread| (delayed(thread), thread.suspend())).collect();
-            for (is_delayed, request) in requests {
-                // A delayed thread takes the request before it begins, if it ever does.
-                if !is_delayed {
+            let requests: Vec<_> = new.iter().map(AnyThread::suspend).collect();
+            for (thread, request) in new.iter().zip(requests) {
+                // A thread that is still delayed takes the request before it begins, if it ever does.
+                if !thread.header().state.is_delayed() {
                     let _ = request.await;
                 }
             }
-            known.extend(new.iter().map(AnyThread::id_of_frame));
+            known.extend(new.into_iter().map(|thread| (thread.id_of_frame(), thread)));
         }
     }
 
@@ -203,8 +216,9 @@ impl Group {
         self.members().iter().filter(|thread| thread.resume()).count()
     }
 
-    /// Ends all members without a value, except the caller, and waits until all of them are determined. Threads that
-    /// are spawned into the group from now on end likewise. Members that compute, and never await, are waited for.
+    /// Ends all members without a value, except the caller, and waits until the bodies of all of them are over. Each of
+    /// them is determined then, or will be in a moment. Threads that are spawned into the group from now on end
+    /// likewise. Members that compute, and never await, are waited for.
     ///
     /// **Cancel safety.** The group stays cancelled, and the requests that have been made stand.
     pub async fn cancel(&self) {
@@ -215,7 +229,11 @@ impl Group {
             let others: Vec<_> =
                 self.members().into_iter().filter(|thread| Some(thread) != me.as_ref()).collect();
             if others.is_empty() {
-                return;
+                if !self.has_others(me.as_ref()) {
+                    return;
+                }
+                // Some are about to end, and nobody can ask them any more.
+                yield_now().await;
             }
             let requests: Vec<_> = others.iter().map(AnyThread::cancel).collect();
             for request in requests {
@@ -225,6 +243,12 @@ impl Group {
                 end_of(&thread).await;
             }
         }
+    }
+
+    /// Whether anybody but `me` is a member.
+    fn has_others(&self, me: Option<&AnyThread>) -> bool {
+        let members = self.shared.lock();
+        members.living.iter().any(|member| me.is_none_or(|me| me.frame() != member.frame))
     }
 
     /// Waits until the bodies of all members are over, those included that are spawned meanwhile. Each of them is
@@ -244,9 +268,7 @@ impl Group {
         if members.living.is_empty() {
             return None;
         }
-        let empty = CVar::new();
-        members.empty.push(empty.clone());
-        Some(empty)
+        Some(members.empty.get_or_insert_default().clone())
     }
 }
 

@@ -12,11 +12,13 @@ impl Node {
     fn handle(&self) -> Option<AnyThread> {
         let frame = self.frame?;
         // SAFETY: until a thread has died its frame is in use, and it does not die while the tree is read. Its maker
-        // has set its table, and marked it as SHARED, before it told of its birth. The reference is counted here.
+        // has set its table, and marked it as SHARED, before it told of its birth. The reference is counted first: the
+        // table of a thread that is about to die may be gone.
         unsafe {
-            let header = frame.as_ref();
-            let is_host = (header.vtable.get().joiners)(frame).is_some();
-            header.state.try_retain().then(|| AnyThread::from_frame(frame, is_host))
+            frame.as_ref().state.try_retain().then(|| {
+                let is_host = (frame.as_ref().vtable.get().joiners)(frame).is_some();
+                AnyThread::from_frame(frame, is_host)
+            })
         }
     }
 }

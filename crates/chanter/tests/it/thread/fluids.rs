@@ -115,6 +115,49 @@ fn bindings_nest_and_end_with_their_extent() {
 }
 
 #[test]
+fn a_main_thread_inherits() {
+    for local in [false, true] {
+        // On a machine without any bindings yet.
+        let machine = machine(1);
+        let look = || if local { machine.block_on_local(get()) } else { machine.block_on(get()) };
+        assert_eq!((NUMBER.bind_blocking(5, look), look()), (Some(5), None));
+    }
+}
+
+async fn get() -> Option<u32> {
+    NUMBER.get()
+}
+
+/// Each thread binds the variables anew, and spawns the next one within.
+#[test]
+fn values_that_nobody_sees_are_dropped() {
+    static VALUE: Fluid<Counted> = Fluid::new();
+    const THREADS: u32 = if cfg!(miri) { 20 } else { 1000 };
+    fn next(left: u32, dropped: Arc<AtomicU32>, over: Sender<u32>) {
+        let counted = Counted(Arc::clone(&dropped));
+        let spawns = move || {
+            VALUE.bind_blocking(counted, || {
+                spawn(async move {
+                    yield_now().await;
+                    if left > 0 {
+                        next(left - 1, dropped, over);
+                    } else {
+                        assert_eq!(NUMBER.get(), Some(left));
+                        over.send(dropped.load(SeqCst)).await.unwrap();
+                    }
+                })
+            })
+        };
+        drop(NUMBER.bind_blocking(left, spawns));
+    }
+    alone(async {
+        let (over, last) = channel();
+        OTHER.bind_blocking("all", || next(THREADS, Arc::default(), over));
+        assert!(last.recv().await.unwrap() >= THREADS - 2, "the values of threads that are over are kept");
+    });
+}
+
+#[test]
 fn fibers_inherit_and_keep_their_own_over_switches() {
     machine(2).block_on(async {
         let fibers: Vec<_> = (0..4)
@@ -141,6 +184,27 @@ fn fibers_inherit_and_keep_their_own_over_switches() {
             fiber.await.unwrap();
         }
         assert_eq!(NUMBER.get(), None);
+    });
+}
+
+/// The fiber is suspended for it, as if itself had blocked.
+#[test]
+fn a_parasite_that_blocks_on_a_fiber_keeps_its_own() {
+    alone(async {
+        let (tx, rx) = mailbox();
+        let fiber = spawn_fiber(move || {
+            let parasite = async move {
+                let (own, inner) = (
+                    guard(|| always(NUMBER.get())).sync_blocking(),
+                    NUMBER.bind_blocking(2, || chanter::block_on(spawn(async { NUMBER.get() }))),
+                );
+                tx.send((own, inner.unwrap())).await.unwrap();
+            };
+            NUMBER.bind_blocking(1, || spawn_parasite(parasite));
+            assert_eq!(NUMBER.get(), None);
+        });
+        fiber.await.unwrap();
+        assert_eq!(rx.recv().await.unwrap(), (Some(1), Some(2)));
     });
 }
 
