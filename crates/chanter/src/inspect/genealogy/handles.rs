@@ -4,7 +4,7 @@ use super::tree::Node;
 use super::{Kin, genealogy_of, kin_of, look};
 use crate::frame::{Kind, Observer};
 use crate::machine::{Machine, MachineHandle};
-use crate::sched::Shared;
+use crate::sched::Pool;
 use crate::thread::AnyThread;
 
 impl Node {
@@ -23,7 +23,7 @@ impl Node {
     }
 }
 
-impl Shared {
+impl Pool {
     fn thread(&self, id: u64) -> Option<AnyThread> {
         let genealogy = self.genealogy()?;
         genealogy.read(|tree| tree.get(genealogy.number_of(id))?.handle())
@@ -51,7 +51,7 @@ impl Machine {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn thread(&self, id: u64) -> Option<AnyThread> {
-        self.shared().thread(id)
+        self.pool().thread(id)
     }
 }
 
