@@ -227,8 +227,9 @@ pub mod thread {
     pub use crate::sched::{Checkpoint, Yield, yield_now};
     pub(crate) use crate::threads::*;
     pub use crate::threads::{
-        Demand, Join, LocalThread, Refused, Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder,
-        delay, fork_join, scope, scope_blocking, spawn, spawn_local, speculate,
+        AnyThread, Binds, Demand, Fluid, Group, Join, LocalThread, Refused, Request, Scope, ScopedThread,
+        Speculation, Thread, ThreadBuilder, Touch, Wait, delay, fork_join, scope, scope_blocking, spawn,
+        spawn_local, speculate, this,
     };
 }
 
@@ -312,7 +313,7 @@ pub mod base {
 
     /// Another handle of a thread.
     pub fn another_handle<T>(thread: &crate::Thread<T>) -> crate::Thread<T> {
-        thread.again()
+        thread.clone()
     }
 
     /// The synchronization on an event, as its `IntoFuture` returns it.

@@ -12,6 +12,7 @@ use chanter::sync::{
     Barrier, Broadcast, CVar, MVar, Multicast, Swap, SwapChannel, Watched, broadcast, multicast, rpc, swap,
     watch,
 };
+use chanter::thread::Group;
 use common::memory::{flat, resident};
 use common::{machine, poll, watchdog};
 
@@ -144,5 +145,17 @@ fn commits_that_are_dropped() {
         drop(call);
         drop(accept);
         assert!(all.calls.1.is_empty());
+    });
+}
+
+#[test]
+fn joins_of_a_group_that_are_dropped() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!(120);
+    let (machine, group) = (machine(1), Group::new());
+    group.enter(|| drop(machine.spawn(never::<()>().into_future())));
+    flat(CHOICES, || {
+        let mut join = Box::pin(group.join());
+        assert!(poll(&mut join).is_pending());
     });
 }

@@ -12,7 +12,7 @@ use super::report::Site;
 use super::schedule::scheduler;
 
 /// The facts about a thread that has failed, as far as they are known.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct About {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) site: Option<Site>,
@@ -27,8 +27,10 @@ pub(crate) struct About {
 pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
     // SAFETY: the caller keeps the frame, and so its machine and its table.
     unsafe {
-        let site = arena::observer_of(frame).and_then(|observer| observer.site(frame));
-        About { name: name_of(frame).cloned(), site, body: body_of(frame) }
+        let observer = arena::observer_of(frame);
+        let site = observer.and_then(|observer| observer.site(frame));
+        let name = observer.and_then(|observer| observer.name(frame)).or_else(|| name_of(frame).cloned());
+        About { name, site, body: body_of(frame) }
     }
 }
 

@@ -21,6 +21,9 @@ use super::slab::{ALIGN, LARGEST};
 use super::state::Left;
 use crate::sync::Lock;
 
+/// Shows the result of a thread in its place.
+pub(crate) type Look = unsafe fn(NonNull<Header>) -> Result<NonNull<()>, NonNull<JoinError>>;
+
 /// The operations on a body with its type erased. The runner calls those that change the future;
 /// the others are called as their comments say, while the caller keeps the frame.
 #[derive(Debug)]
@@ -37,9 +40,11 @@ pub(crate) struct Vtable {
     pub(crate) terminate: unsafe fn(NonNull<Header>, *mut ()),
     /// Moves the result out, to a `Result<T, JoinError>`: for the caller that set TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
+    /// The place of the value, or of the failure, of a complete thread: for a caller that set LENT.
+    pub(crate) look: Look,
     /// Drops the remains of a complete body before its frame is freed.
     pub(crate) drop_frame: unsafe fn(NonNull<Header>),
-    /// True if the remains may hold other threads, to any depth: see `deferred_drop.rs`.
+    /// True if a future that is left may hold other threads, to any depth: see `deferred_drop.rs`.
     pub(crate) holds: bool,
     /// True if a complete body leaves nothing behind, so that its frame is freed without a drop.
     pub(crate) needs_no_drop: bool,
@@ -88,6 +93,13 @@ pub(crate) enum Evaluated {
     Failed,
 }
 
+impl Vtable {
+    /// Whether this is [`NONE`].
+    pub(crate) fn is_none(&self) -> bool {
+        self.size == 0
+    }
+}
+
 /// The vtable of a frame that holds no body yet.
 pub(crate) const NONE: &Vtable = &Vtable {
     poll: |_, _| Poll::Ready(()),
@@ -95,6 +107,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     cancel: |_| (),
     terminate: |_, _| (),
     take: |_, _| (),
+    look: |_| unreachable!("a body without a result"),
     drop_frame: |_| (),
     holds: false,
     needs_no_drop: false,
@@ -211,9 +224,15 @@ fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtabl
     // SAFETY: the caller is the runner, so the frame lives. A frame that has never blocked does not
     // know its vtable, and may be fresh again. So the vtable is lent to it for the description.
     let whose = unsafe {
-        let before = frame.as_ref().vtable.replace(vtable);
+        let before = frame.as_ref().vtable.get();
+        let is_lent = before.is_none();
+        if is_lent {
+            frame.as_ref().vtable.set(vtable);
+        }
         let whose = describe("a parasite", frame);
-        frame.as_ref().vtable.set(before);
+        if is_lent {
+            frame.as_ref().vtable.set(before);
+        }
         whose
     };
     JoinError::panicked(payload).report(&whose);
@@ -233,6 +252,7 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
         cancel: Self::cancel,
         terminate: Self::terminate,
         take: Self::take,
+        look: Self::look,
         drop_frame: Self::drop_frame,
         holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
@@ -379,6 +399,7 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
             match frame.as_ref().state.left() {
                 Left::Future => Self::drop_future(frame),
                 Left::Result => Self::drop_result(frame, Self::result(frame).read()),
+                Left::Seen => catch_panic(|| drop(Self::result(frame).read())),
                 Left::Nothing => (),
             }
             std::ptr::drop_in_place(&raw mut (*frame.cast::<Self>().as_ptr()).joiners);
@@ -402,6 +423,14 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
     unsafe fn take(frame: NonNull<Header>, place: *mut ()) {
         // SAFETY: the caller set TAKEN, and `place` has the result's type.
         unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::result(frame).read()) };
+    }
+
+    unsafe fn look(frame: NonNull<Header>) -> Result<NonNull<()>, NonNull<JoinError>> {
+        // SAFETY: the caller set LENT after the completion, so the result is there, and nobody changes it.
+        match unsafe { &*Self::result(frame) } {
+            Ok(value) => Ok(NonNull::from(value).cast()),
+            Err(error) => Err(NonNull::from(error)),
+        }
     }
 
     unsafe fn joiners(frame: NonNull<Header>) -> Option<NonNull<()>> {
@@ -432,8 +461,12 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
 impl<T, F: Future<Output = Box<T>>, J: Completion> HostFrame<F, J> {
     /// The vtable for bodies that are too large for a frame. The handle expects a `T`, the future
     /// returns a `Box<T>`.
-    pub(crate) const BOXED_VTABLE: &'static Vtable =
-        &Vtable { terminate: Self::terminate_unboxed, take: Self::take_unboxed, ..*Self::VTABLE };
+    pub(crate) const BOXED_VTABLE: &'static Vtable = &Vtable {
+        terminate: Self::terminate_unboxed,
+        take: Self::take_unboxed,
+        look: Self::look_unboxed,
+        ..*Self::VTABLE
+    };
 
     /// The vtable for delayed threads whose body is too large for a frame.
     pub(crate) const BOXED_DELAYED_VTABLE: &'static Vtable =
@@ -447,6 +480,14 @@ impl<T, F: Future<Output = Box<T>>, J: Completion> HostFrame<F, J> {
     unsafe fn terminate_unboxed(frame: NonNull<Header>, place: *mut ()) {
         // SAFETY: the caller is the runner; `place` has the handle's type.
         unsafe { Self::settle(frame, Ok(Box::new(place.cast::<T>().read()))) };
+    }
+
+    unsafe fn look_unboxed(frame: NonNull<Header>) -> Result<NonNull<()>, NonNull<JoinError>> {
+        // SAFETY: the caller set LENT after the completion, so the result is there, and nobody changes it.
+        match unsafe { &*Self::result(frame) } {
+            Ok(value) => Ok(NonNull::from(&**value).cast()),
+            Err(error) => Err(NonNull::from(error)),
+        }
     }
 
     unsafe fn take_unboxed(frame: NonNull<Header>, place: *mut ()) {

@@ -38,6 +38,21 @@ impl JoinError {
         Self { cause: Cause::Panicked(Box::new(Panicked { payload, place, about })) }
     }
 
+    /// The same error, for another caller. The payload of a panic is its message.
+    #[cold]
+    pub(crate) fn again(&self) -> Self {
+        let cause = match &self.cause {
+            Cause::Panicked(panicked) => Cause::Panicked(Box::new(Panicked {
+                payload: Box::new(self.message().unwrap_or("no message").to_owned()),
+                place: panicked.place.clone(),
+                about: panicked.about.clone(),
+            })),
+            Cause::Cancelled(about) => Cause::Cancelled(about.clone()),
+            Cause::Taken => Cause::Taken,
+        };
+        Self { cause }
+    }
+
     pub(crate) fn cancelled() -> Self {
         Self { cause: Cause::Cancelled(None) }
     }
@@ -63,7 +78,8 @@ impl JoinError {
         matches!(self.cause, Cause::Cancelled(_))
     }
 
-    /// Whether another joiner took the value.
+    /// Whether somebody else took the value, or may still look at it: see
+    /// [`Thread::touch`](crate::Thread::touch).
     pub fn is_taken(&self) -> bool {
         matches!(self.cause, Cause::Taken)
     }

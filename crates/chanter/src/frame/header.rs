@@ -51,7 +51,10 @@ pub(crate) enum Kind {
     Local,
 }
 
-/// A thread's kind. It is written by the thread's runner. It is read by the holder of the thread's
+/// The bit of a [`KindCell`] that is set if the thread must not be stolen.
+const KEPT: u8 = 1 << 2;
+
+/// A thread's kind, and whether it may be stolen. It is written by the thread's runner. It is read by the holder of the thread's
 /// token, and by a shutdown that looks through the arenas.
 #[derive(Debug)]
 pub(crate) struct KindCell(AtomicU8);
@@ -59,7 +62,7 @@ pub(crate) struct KindCell(AtomicU8);
 impl KindCell {
     #[inline(always)]
     pub(crate) fn get(&self) -> Kind {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.load(Ordering::Relaxed) & (KEPT - 1) {
             0 => Kind::Parasite,
             1 => Kind::Host,
             2 => Kind::Pinned,
@@ -68,7 +71,24 @@ impl KindCell {
     }
 
     pub(crate) fn set(&self, kind: Kind) {
-        self.0.store(kind as u8, Ordering::Relaxed);
+        let kept = self.0.load(Ordering::Relaxed) & KEPT;
+        self.0.store(kind as u8 | kept, Ordering::Relaxed);
+    }
+
+    /// Whether it is a host that a demander may steal anywhere.
+    #[inline(always)]
+    pub(crate) fn is_free_host(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Kind::Host as u8
+    }
+
+    /// Whether a demander must leave the thread to the scheduler.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & KEPT != 0
+    }
+
+    /// Keeps the thread from being stolen. The caller has just made it, and no other OS thread knows it.
+    pub(crate) fn keep(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | KEPT, Ordering::Relaxed);
     }
 }
 

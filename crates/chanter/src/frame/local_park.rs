@@ -42,7 +42,7 @@ use crate::sync::{Announcement, Cell, Mark, SharedByte, fence_pair, order};
 
 /// The field of the word that holds the bias: 0, [`LOST`], [`REVOKING`], or a virtual processor's
 /// number plus 1.
-pub(super) const HOME: u64 = 0xfff * UNIT;
+pub(super) const HOME: u64 = 0x7ff * UNIT;
 /// The value of the field while the bias is being revoked.
 const REVOKING: u64 = HOME;
 /// The value of the field of a thread that had a bias once, and has none now.

@@ -9,6 +9,7 @@ pub(crate) mod arena;
 mod attributes;
 pub(crate) mod body;
 pub(crate) mod deferred_drop;
+pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod header;
 pub(crate) mod local_park;

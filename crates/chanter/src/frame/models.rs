@@ -770,6 +770,59 @@ fn observe_acquire_is_needed() {
     needs("state_observe", Relaxed, determined);
 }
 
+/// INV-LENT: one caller looks at a result, and another one wants to take it. Each has a reference. The result is not
+/// taken while it is looked at, and the last of the two may take it in any case.
+fn lent_while_taken(delayed: bool) {
+    let state = if delayed { State::new_delayed() } else { State::new_host() };
+    let to = To::new(state, 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.share();
+    let look = move || {
+        if delayed && to.frame().state.steal_to_lend() {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        while !to.frame().state.is_complete() {
+            thread::yield_now();
+        }
+        let is_lent = to.frame().state.lend();
+        if is_lent {
+            to.frame().shared.get();
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+        is_lent
+    };
+    let toucher = thread::spawn(look);
+    let mut is_taken = false;
+    if delayed {
+        assert!(look(), "nobody takes it");
+    } else {
+        assert!(!to.poll(|_| ()), "it is complete");
+        is_taken = to.frame().state.take_result();
+        if is_taken {
+            to.frame().shared.set(1);
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+    }
+    let is_lent = toucher.join().unwrap();
+    assert!(is_lent || is_taken, "INV-LENT: nobody has it");
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn lent_results_stay_where_they_are() {
+    check(|| lent_while_taken(false));
+    check(|| lent_while_taken(true));
+}
+
+#[test]
+fn last_acquire_is_needed_to_take_a_lent_result() {
+    needs("state_last", Relaxed, || lent_while_taken(false));
+}
+
 /// The state that a joiner and the thread share, as `Thread` and `HostFrame` do.
 struct Joined {
     state: State,

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::header::Header;
 use super::report::Site;
@@ -33,6 +34,22 @@ pub(crate) trait Observer: fmt::Debug + Send + Sync {
     /// As for [`Observer::id`].
     unsafe fn site(&self, _frame: NonNull<Header>) -> Option<Site> {
         None
+    }
+
+    /// The name of the thread in `frame`, if it has one.
+    ///
+    /// # Safety
+    /// As for [`Observer::id`].
+    unsafe fn name(&self, _frame: NonNull<Header>) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Names the thread in `frame`. False: it is not known.
+    ///
+    /// # Safety
+    /// As for [`Observer::id`].
+    unsafe fn set_name(&self, _frame: NonNull<Header>, _name: Arc<str>) -> bool {
+        false
     }
 
     /// Adds the nearest ancestors of the thread in `frame` to a text.

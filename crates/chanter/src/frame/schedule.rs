@@ -11,6 +11,9 @@ pub(crate) trait Schedule: Sync {
     /// The thread that the calling OS thread polls.
     fn running(&self) -> Option<NonNull<Header>>;
 
+    /// The calling OS thread enters the extent of a binding: threads that it makes there inherit.
+    fn lets_inherit(&self);
+
     /// Whether the calling OS thread drives a machine that a test harness runs.
     fn is_in_test(&self) -> bool;
 

@@ -14,8 +14,8 @@
 //! | field of the frame      | who may touch it                                   |
 //! |-------------------------|----------------------------------------------------|
 //! | the future, `local_refs`  | the runner (the token's holder, while it polls)    |
-//! | `next`, `address`       | the holder of the token, the runner                |
-//! | the result              | the completer, then the caller that set TAKEN      |
+//! | `next`, `vp`            | the holder of the token, the runner                |
+//! | the result              | the completer, then the caller that set TAKEN; or any reference looks at it, once LENT is set |
 //!
 //! A thread is ACTIVE from the moment somebody wakes it until its poll ends. The waker makes the
 //! *token* ([`Ready`](crate::policy::Ready)), and the beginning of the poll needs no transition. A
@@ -56,12 +56,20 @@
 //!   So a worker revokes threads that only it may run, and the end of a machine revokes threads
 //!   that nobody runs any more.
 //!
+//! A result is *taken* by one caller (TAKEN), or *lent* to any number (LENT).
+//!
+//! * INV-LENT: whoever looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
+//!   reference alone, and its owner looks at it no more.
+//! * INV-OWNER-WAITER: a handle whose thread is not SHARED is the only one, so that its owner alone
+//!   uses the place of the owner waiter.
+//!
 //! Edges 3 and 1 have a cheaper form for threads that stay on one virtual processor: see
 //! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
 //! polls it.
 
 mod demand;
 mod end;
+mod share;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -90,9 +98,13 @@ const REQUESTED: u64 = 1 << 9;
 /// The thread is ended without another poll, by the holder that gave its token up, or by its
 /// revoker.
 const ENDING: u64 = 1 << 10;
+/// The result is lent to threads that look at it in its place. Only the last reference takes it out.
+const LENT: u64 = 1 << 11;
+/// The thread has, or has had, several handles, or others may make one. So nobody is its only owner.
+const SHARED: u64 = 1 << 12;
 /// The lowest bit of the field that names the processor where the thread may rest: see
 /// `local_park.rs`.
-pub(super) const UNIT: u64 = 1 << 12;
+pub(super) const UNIT: u64 = 1 << 13;
 pub(super) const REFERENCE: u64 = 1 << 24;
 /// The word of a stolen thread that only its stealer knows: the handle's
 /// reference and its own.
@@ -176,6 +188,8 @@ pub(crate) enum Left {
     Future,
     /// The result: nobody took it.
     Result,
+    /// The result, which others have looked at.
+    Seen,
     /// Nothing: the result has been taken.
     Nothing,
 }

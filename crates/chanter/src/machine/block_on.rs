@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::Machine;
 use crate::event::block_on_thread;
-use crate::frame::{Kind, Site, deferred_drop};
+use crate::frame::{Kind, Site, deferred_drop, environment};
 use crate::sched::pool::Entered;
 use crate::sched::run_loop::{AbortOnUnwind, Driving};
 use crate::sched::{Pool, Processor, Worker, block_here};
@@ -88,6 +88,10 @@ impl Machine {
         let bomb = AbortOnUnwind;
         let result = {
             let driving = Driving::new(worker);
+            if environment::is_bound() {
+                // The main thread inherits what is bound around the call.
+                worker.lets_inherit();
+            }
             let output = Cell::new(None);
             let is_gone = AtomicBool::new(false);
             let main =

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Machine, Worker};
 use crate::channel::bounded;
+use crate::frame::environment;
 use crate::frame::{JoinError, catch_panic};
 use crate::sched::blocking_pool::Call;
 use crate::sched::{Pool, entered};
-use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
+use crate::thread::{OUTSIDE, Thread, fiber, spawn_in, this};
 
 /// Greatest number of OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
@@ -53,8 +54,11 @@ impl Pool {
                 match rx.recv().await {
                     Ok(Ok(value)) => value,
                     Ok(Err(error)) => error.resume(),
-                    // The machine ends, and so does this thread.
-                    Err(_) => std::future::pending().await,
+                    Err(_) => {
+                        // The machine ends, and so does this thread, for which a turn may wait.
+                        drop(this().map(|own| own.cancel()));
+                        std::future::pending().await
+                    }
                 }
             },
             site,
@@ -116,6 +120,7 @@ where
     T: Send + 'static,
 {
     let pool = entered().expect(OUTSIDE);
+    let call = environment::carry(call);
     if pool.processors[0].simulated.is_some() { as_fiber().spawn(call) } else { pool.spawn_blocking(call) }
 }
 
@@ -135,6 +140,7 @@ impl Machine {
         T: Send + 'static,
     {
         let pool = self.pool();
+        let call = environment::carry(call);
         if pool.processors[0].simulated.is_some() {
             as_fiber().spawn_in(self, call)
         } else {
@@ -152,8 +158,8 @@ impl Machine {
 /// (`spawn_local`, fibers that have begun, the future of [`Machine::block_on`]) wait for the end of the call.
 ///
 /// In some cases the processor is not handed off, and the call only runs in place. This holds outside of machines, on
-/// simulated machines, and on machines that report deadlocks. It also holds if several virtual processors share an OS
-/// thread, if the builder has switched the hand-off off, and on systems without `membarrier`.
+/// simulated machines, and on machines that report deadlocks. It also holds if the builder has switched the hand-off
+/// off, and on systems without `membarrier`.
 ///
 /// # Panics
 /// Panics if the call panics.

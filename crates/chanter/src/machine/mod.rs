@@ -40,7 +40,7 @@ use crate::sched::pool::{
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
 use crate::sched::{self, Address, Pool, Processor, Revoked, Stats, Worker, affinity};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{AliasedBox, Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
 
@@ -129,6 +129,7 @@ impl Machine {
             process: Process::here(),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
+            tells_of_births: AtomicBool::new(observer.is_some()),
             observer,
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
@@ -269,7 +270,7 @@ impl Pool {
         }
         self.each_worker(&mut Worker::notify);
         let until = self.end_of_patience();
-        let drivers_ended = self.os_threads.join(until);
+        let drivers_ended = self.end_workers(until);
         let entered = Entered::new(Arc::clone(self));
         if !drivers_ended || !self.end_calls(until) {
             self.give_up_waiting();
@@ -296,12 +297,27 @@ impl Pool {
         unsafe { arena.0.orphan(self.clone()) };
     }
 
+    /// Waits for the workers. Those that are left block in the middle of a turn, and may wait for timers, I/O or threads of
+    /// processors whose workers have left. False: `until` has passed.
+    fn end_workers(&self, until: Option<Instant>) -> bool {
+        let mut nap = NAPS[0];
+        loop {
+            let awake = Instant::now() + nap;
+            if self.os_threads.join(Some(until.map_or(awake, |until| until.min(awake)))) {
+                return true;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            self.serve_left_behind();
+            nap = (nap * 2).min(NAPS[1]);
+        }
+    }
+
     /// Waits for the blocking calls that are under way. No worker is left. The calls may use the machine. So this OS
     /// thread ends threads, including those that the calls spawn now, and polls I/O and timers. False: `until` has
     /// passed.
     fn end_calls(&self, until: Option<Instant>) -> bool {
-        /// The first wait between two rounds, and the longest one; each is twice as long as the last.
-        const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
         let mut nap = NAPS[0];
         while self.blocking.workers.count() > 0 {
             self.cancel_round(Beside::Calls);
@@ -396,6 +412,9 @@ impl Pool {
         left
     }
 }
+
+/// The first wait between two rounds of an end, and the longest one; each is twice as long as the last.
+const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// The users of a machine beside the OS thread that ends it, when its workers have left.
 #[derive(Clone, Copy, PartialEq, Eq)]

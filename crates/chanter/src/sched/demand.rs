@@ -25,7 +25,8 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     let here = Worker::current().filter(|worker| at.is_of_same_machine(worker.processor()));
     let may_run_here = |worker: &&Worker| {
         let is_free = match header.kind.get() {
-            Kind::Host => true,
+            Kind::Host => header.kind.is_free_host(),
+            _ if header.kind.is_kept() => false,
             Kind::Local => Worker::is_bound_to(header, worker),
             Kind::Parasite | Kind::Pinned => ptr::eq(at, &worker.processor().address),
         };
@@ -156,4 +157,38 @@ pub(crate) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Processor>) ->
         }
     }
     true
+}
+
+/// Runs a delayed thread on this stack, if that is allowed, for a caller that will look at its result. True: the
+/// thread is complete, and its result is lent.
+///
+/// # Safety
+/// The caller has a reference.
+#[inline]
+pub(crate) unsafe fn evaluate_to_lend(frame: NonNull<Header>) -> bool {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine and so this address.
+    let (header, at) = unsafe { (frame.as_ref(), &*frame.as_ref().address()) };
+    let Some(worker) = Worker::current() else { return false };
+    let may_run_here = header.kind.is_free_host()
+        && header.state.is_delayed()
+        && at.is_of_same_machine(worker.processor())
+        && (worker.may_spawn_in_place() || (worker.has_stack() && worker.processor().simulated.is_none()));
+    if !may_run_here || !header.state.steal_to_lend() {
+        return false;
+    }
+    worker.counters().stolen.add_one();
+    // SAFETY: we are the thread's runner, and the worker. The caller's reference keeps the frame.
+    unsafe {
+        if !header.state.is_requested() || {
+            arrive(worker, header);
+            apply(worker, frame)
+        } {
+            run_begun(worker, frame);
+        }
+    }
+    let is_complete = header.state.is_complete();
+    if !is_complete {
+        header.state.end_loan();
+    }
+    is_complete
 }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Address, Pool, Processor, Worker, run};
+use crate::frame::environment;
 use crate::frame::{Activity, Header, Kind, Observer, Schedule, Site, span};
 use crate::policy::{Policy, Processors, Ready};
 use crate::sync::atomic::Ordering;
@@ -47,20 +48,34 @@ impl Pool {
     /// A thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
-        self.note_birth(frame, site);
+        if self.tells_of_births() {
+            // SAFETY: the caller has made the frame, whose table is set.
+            unsafe { self.tell_of_birth(frame, site) };
+        }
         // SAFETY: the caller has made it.
         unsafe { span::open(frame, site) };
     }
 
-    /// As [`spawned`](Self::spawned), of a thread whose frame does not know its type yet.
-    #[inline(always)]
-    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
+    /// Tells the observer, and gives the thread its maker's bindings. True: it has some.
+    ///
+    /// # Safety
+    /// The frame is new, its table is set, and nobody else knows it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn tell_of_birth(&self, frame: NonNull<Header>, site: Site) -> bool {
+        // First, as the observer shows the thread to others.
+        // SAFETY: the frame is new, its table is set, and nobody else knows it.
+        let inherits = unsafe { environment::inherit(frame) };
         if let Some(observer) = self.observer() {
             self.write_birth(observer, frame, site);
         }
+        if inherits {
+            // SAFETY: the caller has made the frame, and `inherit` has extended it.
+            unsafe { environment::made(frame) };
+        }
+        inherits
     }
 
-    #[cold]
     fn write_birth(&self, observer: &dyn Observer, frame: NonNull<Header>, site: Site) {
         let id = observer.born(frame, site);
         // SAFETY: no one else knows the new thread, whose frame the caller keeps.
@@ -95,6 +110,20 @@ impl Processor {
     }
 }
 
+impl Worker {
+    /// From now on each birth on this worker inherits the bindings of its maker. The caller is the worker, and enters
+    /// their extent.
+    pub(crate) fn lets_inherit(&self) {
+        // ORDER: Relaxed: the makers of threads within the extent come after us, wherever they run. (The look spares a
+        // store to a word that all workers read.)
+        if !self.machine().tells_of_births() {
+            self.machine().tells_of_births.store(true, Ordering::Relaxed);
+        }
+        // From now on, as `trust_guard` says.
+        self.ask_closer_look();
+    }
+}
+
 impl Processors for Pool {
     fn count(&self) -> usize {
         self.processors.len()
@@ -115,6 +144,12 @@ pub(super) struct Scheduler;
 impl Schedule for Scheduler {
     fn running(&self) -> Option<NonNull<Header>> {
         NonNull::new(Worker::current()?.running.get())
+    }
+
+    fn lets_inherit(&self) {
+        if let Some(worker) = Worker::current() {
+            worker.lets_inherit();
+        }
     }
 
     fn is_in_test(&self) -> bool {

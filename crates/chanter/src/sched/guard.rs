@@ -146,7 +146,7 @@ impl Worker {
         }
         let promote = now.duration_since(self.promotion.asked_since.get()) >= HEARTBEAT
             && self.machine().has_sleepers();
-        if promote && self.machine().observer().is_some() {
+        if promote && self.machine().tells_of_births() {
             // Every birth comes here, asked for or not: one in a heartbeat.
             self.promotion.asked_since.set(now);
         }
@@ -155,7 +155,7 @@ impl Worker {
 
     /// Resets the guard, so that the next spawns and forks look at the stack only.
     pub(crate) fn trust_guard(&self) {
-        if self.machine().observer().is_some() {
+        if self.machine().tells_of_births() {
             // Every birth is to be seen.
             return;
         }

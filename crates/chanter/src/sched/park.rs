@@ -89,7 +89,10 @@ impl Worker {
         if self.enter() {
             self.park_inside(over);
         } else if self.is_spare() {
-            self.park_aside(over);
+            // (If it is, a passer was at work, and has given up.)
+            if !self.ownership().is_still_of(&self.owner) {
+                self.park_aside(over);
+            }
         } else {
             self.reclaim();
         }
@@ -160,6 +163,8 @@ impl Worker {
             && !over()
             && !self.has_local_work()
             && !self.others_wait()
+            // (The looks call policies. One that blocks there parks, and rises.)
+            && leader.sleeper.is_asleep()
         {
             is_asleep = true;
             let stacks = self.bound.fibers.patience();
@@ -176,7 +181,7 @@ impl Worker {
         if let Some(spare) = &self.spare {
             spare.sleeper.rise();
         }
-        if is_asleep && !self.enter_again() {
+        if is_asleep && !self.owner.enter_unless_taken(self.ownership()) {
             // The processors were taken; the new owner counts as awake. The notification that ended our wait may have
             // been meant for it.
             leader.reactor.notify();
@@ -240,14 +245,6 @@ impl Worker {
             time = [time, due, visitors, backoff].into_iter().flatten().min();
         });
         time
-    }
-
-    /// Enters again after a wait. False: the processors have been taken.
-    fn enter_again(&self) -> bool {
-        if self.is_spare() {
-            return self.enter();
-        }
-        self.owner.enter_unless_taken(self.ownership())
     }
 
     /// Whether other processors have work for us. The caller is inside.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
@@ -16,8 +16,9 @@ use super::park::Idle;
 use super::pending_requests::PendingRequestTable;
 use super::run::Revoked;
 use super::run_loop::Driving;
+use super::wake_list::WakeList;
 use super::{Processor, Stats, Worker, affinity};
-use crate::frame::{Arena, Header, Home, Observer};
+use crate::frame::{Arena, Header, Home, Observer, catch_panic, environment};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
@@ -51,6 +52,8 @@ pub(crate) struct Pool {
     pub(crate) next: AtomicUsize,
     /// The observer of births and deaths, if there is one.
     pub(crate) observer: Option<Box<dyn Observer>>,
+    /// Whether something is to be done at each birth of a thread: an observer is told, or bindings are inherited.
+    pub(crate) tells_of_births: AtomicBool,
     /// The requests to threads that are not answered yet.
     pub(crate) pending_requests: PendingRequestTable,
     /// The halves of computations that were given away.
@@ -155,6 +158,13 @@ impl Pool {
         (stats.hand_offs, stats.handed_over) = self.record().sum();
         stats.host_bytes = self.outside.host_bytes.get();
         stats
+    }
+
+    /// Whether something is to be done at each birth of a thread.
+    #[inline(always)]
+    pub(crate) fn tells_of_births(&self) -> bool {
+        // ORDER: Relaxed: a thread that is made within an extent is made after its maker has set it.
+        self.tells_of_births.load(Ordering::Relaxed)
     }
 
     /// The observer of births and deaths, if they are recorded.
@@ -285,6 +295,10 @@ impl Pool {
 
     /// Calls `f` with the arena for threads from outside, as its owner.
     pub(crate) fn with_arena<R>(&self, f: impl FnOnce(&Arena) -> R) -> R {
+        if environment::is_bound() {
+            // A thread that is made now inherits the bindings.
+            self.tells_of_births.store(true, Ordering::Relaxed);
+        }
         f(&self.arena.lock().0)
     }
 
@@ -378,6 +392,23 @@ impl Pool {
                 leader.sleeper.vacate();
             }
         }
+    }
+
+    /// Ends the threads in the queues of processors whose workers have left for good, and serves their timers and I/O. The
+    /// caller ends the machine, and is none of its workers.
+    pub(crate) fn serve_left_behind(&self) {
+        let mut wakes = WakeList::new();
+        for leader in self.leaders() {
+            // From now on nobody else is its worker.
+            if leader.sleeper.occupy() {
+                leader.regular_worker().drop_queued();
+                leader.reactor.poll(Some(Duration::ZERO));
+                leader.led().for_each(|processor| processor.timers.fire(Instant::now(), &mut wakes));
+                leader.sleeper.vacate();
+            }
+        }
+        // A foreign waker may panic.
+        catch_panic(|| wakes.queue());
     }
 
     pub(super) fn pollers(&self) -> MutexGuard<'_, usize> {

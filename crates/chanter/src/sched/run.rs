@@ -366,6 +366,7 @@ pub(super) unsafe fn drop_frame(frame: NonNull<Header>) {
             // It was a delayed thread with pending requests.
             close(frame);
         }
+        // (A result may be the payload of a panic, whatever the type of the output.)
         if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
             deferred_drop::drop_frame(frame);
         } else {

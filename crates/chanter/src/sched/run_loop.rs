@@ -100,7 +100,7 @@ impl Worker {
         self.channels.begin(self.revoked());
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
-        if self.machine().observer().is_some() {
+        if self.machine().tells_of_births() {
             self.ask_closer_look();
         }
         self.be_known();

@@ -35,6 +35,8 @@ pub(crate) struct SpawnOptions {
     pub(crate) on: Option<usize>,
     /// The virtual processor on which it begins, if nothing is said of where it stays.
     pub(crate) near: Option<Near>,
+    /// Whether it is not to be stolen.
+    pub(crate) is_kept: bool,
 }
 
 /// The virtual processor where another thread ran last: an address to compare with.
@@ -156,15 +158,16 @@ where
         },
         (None, None) => &machine.any_vp().address,
     };
+    let is_kept = said.is_kept;
     if said.is_only_placed() {
         let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
         // SAFETY: the body is 'static and `Send`.
         let make = |arena: &Arena| unsafe { new_host::<false, _>(arena, home, future, kind) };
-        return spawn_at(machine, here, home, make, site);
+        return spawn_at(machine, here, home, is_kept, make, site);
     }
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<false, _>(arena, home, said, future) };
-    spawn_at(machine, here, home, make, site)
+    spawn_at(machine, here, home, is_kept, make, site)
 }
 
 /// Creates a delayed host with options, from any OS thread; see [`delay`](crate::delay).
@@ -181,6 +184,7 @@ where
         ),
         None => &here.map_or_else(|| machine.any_vp(), Worker::processor).address,
     };
+    let is_kept = said.is_kept;
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<true, _>(arena, home, said, future) };
     let (frame, thread) = match here {
@@ -193,8 +197,18 @@ where
             machine.with_arena(make)
         }
     };
+    keep_if(is_kept, &thread);
     machine.spawned(frame, site);
     thread
+}
+
+/// Keeps a new thread from being stolen, if `is_kept`.
+fn keep_if<T>(is_kept: bool, thread: &Thread<T>) {
+    if is_kept {
+        thread.header().kind.keep();
+        // The owner of the only handle would run it otherwise, without a look at its kind.
+        thread.header().state.disown();
+    }
 }
 
 /// Makes a host and gives it to `home`; `here` is driven by the caller.
@@ -202,6 +216,7 @@ fn spawn_at<T>(
     machine: &Pool,
     here: Option<&Worker>,
     home: &Address,
+    is_kept: bool,
     make: impl FnOnce(&Arena) -> (NonNull<Header>, Thread<T>),
     site: Site,
 ) -> Thread<T> {
@@ -213,6 +228,7 @@ fn spawn_at<T>(
         Some(vp) => vp.counters().hosts.add_one(),
         None => machine.outside.counters.hosts.add_one_shared(),
     }
+    keep_if(is_kept, &thread);
     machine.spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
     let ready = unsafe { Ready::from_frame(frame) };

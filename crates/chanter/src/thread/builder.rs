@@ -63,6 +63,27 @@ impl ThreadBuilder {
         self
     }
 
+    /// Sets whether a thread that demands the value may run this one on its own stack; the default is true. With
+    /// false, every demander leaves the thread to the scheduler, and blocks. [`Join::steal`](crate::thread::Join::steal)
+    /// says so for one demand.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use chanter::thread::Progress;
+    /// # chanter::block_on(async {
+    /// let thread = Thread::builder().steal(false).delay(async {
+    ///     chanter::thread::current_thread().unwrap().progress()
+    /// });
+    /// assert_eq!(thread.await.unwrap(), Progress::Evaluating);
+    /// # });
+    /// ```
+    ///
+    /// STING, appendix (`thread-value`, footnote 6).
+    pub fn steal(mut self, may_be_stolen: bool) -> Self {
+        self.said.is_kept = !may_be_stolen;
+        self
+    }
+
     /// Lets the new thread begin near `thread`: on the virtual processor on which `thread` ran last, or is to run. The
     /// new thread may move later; [`on`](Self::on) keeps it. A `thread` of another machine is ignored.
     ///

@@ -49,7 +49,7 @@ impl<T> Future for Demand<T> {
                     return Poll::Ready(Ok(value));
                 }
                 if let Stage::New(thread) = std::mem::replace(stage, Stage::Over) {
-                    *stage = Stage::Joining(Join::of_heir(thread).sync());
+                    *stage = Stage::Joining(Join::of_handle(thread).sync());
                 }
                 Self::join(stage, cx)
             }

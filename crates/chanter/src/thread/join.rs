@@ -20,7 +20,11 @@ use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
 ///
-/// If the handle is dropped, a thread that has begun or is scheduled goes on by itself; a delayed
+/// A clone is another handle of the same thread. An await of a handle, or [`join`](Self::join), takes the value.
+/// [`touch`](Self::touch) lends it to any number of threads, and [`value`](Self::value) clones it.
+/// [`wait`](Self::wait) waits without asking for it.
+///
+/// If the last handle is dropped, a thread that has begun or is scheduled goes on by itself; a delayed
 /// one never runs.
 pub struct Thread<T> {
     frame: NonNull<Header>,
@@ -59,7 +63,8 @@ impl<T> Thread<T> {
     ///
     /// Any number of threads may wait. The first one that synchronizes after the completion takes
     /// the value; the others get a `JoinError` that [`is_taken`](JoinError::is_taken). If the event
-    /// is not chosen, the value stays.
+    /// is not chosen, the value stays. [`touch`](Self::touch) and [`value`](Self::value) leave it
+    /// where it is. After one of these only the last handle takes the value.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -69,7 +74,7 @@ impl<T> Thread<T> {
     /// # });
     /// ```
     pub fn join(&self) -> Join<T> {
-        Join { thread: self.again(), owner_waiter: false }
+        Join { thread: self.again(), owner_waiter: false, steals: true }
     }
 
     /// The handle's reference.
@@ -85,7 +90,7 @@ impl<T> Thread<T> {
         unsafe { Demanded::from_frame(thread.frame) }
     }
 
-    /// Makes another handle.
+    /// Makes another reference, which is not to be awaited by value.
     pub(crate) fn again(&self) -> Self {
         self.header().state.retain();
         // SAFETY: the new handle takes over the reference that `retain` has counted.
@@ -142,7 +147,7 @@ impl<T> Thread<T> {
     }
 
     #[inline(always)]
-    fn joiners(&self) -> &Joiners {
+    pub(super) fn joiners(&self) -> &Joiners {
         // SAFETY: the handle's reference keeps the frame for the time of the borrow.
         unsafe {
             let joiners = (self.header().vtable.get().joiners)(self.frame);
@@ -162,6 +167,17 @@ impl<T> Thread<T> {
             (self.header().vtable.get().take)(self.frame, result.as_mut_ptr().cast());
             result.assume_init()
         }
+    }
+}
+
+/// Another handle of the same thread. Each may demand, look at, and ask for what the others may; the value is
+/// [taken](Thread::join) once.
+impl<T> Clone for Thread<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.header().state.share();
+        // SAFETY: the new handle takes over the reference that `share` has counted.
+        unsafe { Self::from_frame(self.frame) }
     }
 }
 
@@ -198,7 +214,7 @@ impl<T> IntoFuture for Thread<T> {
 
 /// The waiters for the completion of a thread.
 ///
-/// The handle has one owner, which needs no queue when it waits. It leaves a pointer to its offer
+/// A handle that is the only one has one owner, which needs no queue when it waits. It leaves a pointer to its offer
 /// and sets OWNER_WAITER. The completer that sees OWNER_WAITER completes the offer, and this is its
 /// last use of the frame.
 #[derive(Debug)]
@@ -292,6 +308,22 @@ impl Joiners {
     }
 }
 
+/// Demands the value of a thread that has not run: runs it here or schedules it.
+///
+/// # Safety
+/// The caller has a reference.
+#[inline(always)]
+pub(super) unsafe fn demand_by(frame: NonNull<Header>, steals: bool) {
+    // SAFETY: the caller has a reference. No virtual processor is named.
+    unsafe {
+        if steals {
+            demand(frame);
+        } else {
+            schedule(frame, None);
+        }
+    }
+}
+
 /// A host's frame.
 pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, Joiners>;
 
@@ -300,21 +332,34 @@ pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, Joiners>;
 #[must_use = "events do nothing unless synchronized"]
 pub struct Join<T> {
     thread: Thread<T>,
-    /// True if `thread` is the handle itself: then there is no other such event.
+    /// True if `thread` is the thread's only handle: then there is no other such event.
     owner_waiter: bool,
+    /// Whether a thread that has not run may be run here.
+    steals: bool,
 }
 
 impl<T> Clone for Join<T> {
     fn clone(&self) -> Self {
-        self.thread.join()
+        self.thread.join().steal(self.steals)
     }
 }
 
 impl<T> Join<T> {
     /// The event for a handle that is consumed.
     #[inline(always)]
-    pub(super) fn of_heir(thread: Thread<T>) -> Self {
-        Self { thread, owner_waiter: true }
+    pub(super) fn of_handle(thread: Thread<T>) -> Self {
+        let owner_waiter = !thread.header().state.is_shared();
+        Self { thread, owner_waiter, steals: true }
+    }
+
+    /// Sets whether the joiner may steal a thread that has not run; the default is true. With false it schedules a
+    /// delayed thread, and blocks until the scheduler has run it.
+    /// [`ThreadBuilder::steal`](crate::ThreadBuilder::steal) says so for all who ask.
+    ///
+    /// STING, appendix (`thread-value`, footnote 6).
+    pub fn steal(mut self, steals: bool) -> Self {
+        self.steals = steals;
+        self
     }
 
     /// Takes the value of a thread that is determined, as the caller knows.
@@ -334,6 +379,7 @@ unsafe impl<T> Event for Join<T> {
         JoinBranch {
             thread: ManuallyDrop::new(self.thread),
             owner_waiter: self.owner_waiter,
+            steals: self.steals,
             offer: Offer::new(),
         }
     }
@@ -357,6 +403,7 @@ pub struct JoinBranch<T> {
     /// The handle, which is ours until `finish` gives it up and sets `parted`.
     thread: ManuallyDrop<Thread<T>>,
     owner_waiter: bool,
+    steals: bool,
     offer: Offer,
 }
 
@@ -391,7 +438,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if self.state().is_fresh() {
             // SAFETY: the handle holds a reference.
-            unsafe { demand(self.thread.frame) };
+            unsafe { demand_by(self.thread.frame, self.steals) };
         }
         let (state, joiners) = (self.state(), self.thread.joiners());
         // SAFETY: the offer is pinned, and retracted in `drop` at the latest. The announcement for

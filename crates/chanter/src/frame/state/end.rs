@@ -66,6 +66,7 @@ impl State {
         match self.word() {
             word if word & FRESH != 0 => Left::Future,
             word if word & TAKEN != 0 => Left::Nothing,
+            word if word & LENT != 0 => Left::Seen,
             _ => Left::Result,
         }
     }
@@ -158,17 +159,24 @@ impl State {
         self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
     }
 
-    /// Claims the right to take the result of a complete thread. False: somebody else has it. The
-    /// caller has a reference.
+    /// Claims the right to take the result of a complete thread. False: somebody else has it, or may look at it. The
+    /// caller has a reference. Whoever looks at the result has another one.
     pub(crate) fn take_result(&self) -> bool {
         if self.is_last() {
             let word = self.word();
             self.0.store(word | TAKEN, Ordering::Relaxed);
             return word & TAKEN == 0;
         }
-        // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
-        // the result.
-        self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
+        let mut word = self.word();
+        while word & (TAKEN | LENT) == 0 {
+            // ORDER: Relaxed: the caller has seen the completion, and the winner has exclusive use of
+            // the result.
+            match self.change(word, word | TAKEN, Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// Claims the token of an idle thread, or with `delayed` also that of a delayed one. For a

@@ -112,6 +112,16 @@ impl Genealogy {
         result
     }
 
+    /// As [`read`](Self::read), for a change of the tree.
+    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Tree) -> R) -> R {
+        let mut books = self.books.lock();
+        let journals = self.take(&mut books.entries);
+        books.carry_over();
+        let result = f(&mut books.tree);
+        drop(journals);
+        result
+    }
+
     fn carry_over(&self) {
         let mut books = self.books.lock();
         drop(self.take(&mut books.entries));
@@ -162,6 +172,9 @@ impl Observer for Genealogy {
             }
             id & !IS_PARENT
         });
+        // From now on others may find the thread in the tree, and make a handle of it.
+        // SAFETY: the new frame is ours, since nobody else knows it.
+        unsafe { frame.as_ref() }.state.disown();
         // SAFETY: the new frame is ours, since nobody else knows it.
         let name = unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| Arc::clone(name.as_ref())) };
         let mut journal = self.journal(here).lock();
@@ -220,6 +233,18 @@ impl Observer for Genealogy {
         // SAFETY: the caller keeps the frame, which is of this machine.
         let id = self.number_of(unsafe { self.id(frame) }?);
         self.read(|tree| tree.get(id).map(|node| node.site))
+    }
+
+    unsafe fn name(&self, frame: NonNull<Header>) -> Option<Arc<str>> {
+        // SAFETY: the caller keeps the frame, which is of this machine.
+        let id = self.number_of(unsafe { self.id(frame) }?);
+        self.read(|tree| tree.get(id).and_then(|node| node.name.clone()))
+    }
+
+    unsafe fn set_name(&self, frame: NonNull<Header>, name: Arc<str>) -> bool {
+        // SAFETY: the caller keeps the frame, which is of this machine.
+        let Some(id) = (unsafe { self.id(frame) }) else { return false };
+        self.change(|tree| tree.set_name(self.number_of(id), name))
     }
 
     unsafe fn add_ancestry(&self, frame: NonNull<Header>, text: &mut String) {

@@ -7,6 +7,7 @@
 //! STING, section 3: a thread has "genealogy information indicating T's parent,
 //! children and sibling threads ... used for debugging and analysis".
 
+mod handles;
 mod journal;
 mod kin;
 #[cfg(all(test, not(loom)))]

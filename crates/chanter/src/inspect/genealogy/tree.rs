@@ -215,6 +215,23 @@ impl Tree {
         }
     }
 
+    /// Names a thread anew. False: it has no node.
+    pub(super) fn set_name(&mut self, id: u64, name: Arc<str>) -> bool {
+        let Some(index) = self.by_id.get(&id).copied() else { return false };
+        self.node_mut(index).name = Some(name);
+        true
+    }
+
+    /// The nodes below a node, at any depth, and the node itself, each before those below it.
+    pub(super) fn branch<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+        let mut stack = vec![node];
+        std::iter::from_fn(move || {
+            let node = stack.pop()?;
+            stack.extend(self.below(Some(node)));
+            Some(node)
+        })
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

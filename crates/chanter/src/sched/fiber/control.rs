@@ -16,7 +16,7 @@ use corosensei::Yielder;
 use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
-use crate::frame::{Header, catch_panic, span};
+use crate::frame::{Header, catch_panic, environment, span};
 use crate::policy::Ready;
 use crate::sched::Worker;
 use crate::sched::fork::ForkScope;
@@ -375,10 +375,29 @@ impl FiberControl {
     /// Polls `future` as the fiber until it is ready. The fiber is suspended between polls.
     #[inline(always)]
     pub(crate) fn block<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
         // SAFETY: the machine, and so the virtual processor, lives while its thread runs.
         let worker = unsafe { &*self.worker };
-        // A parasite that is nested on our stack may be the one that blocks.
+        if ptr::eq(worker.running.get(), self.frame.as_ptr()) {
+            return self.block_as_itself(worker, future);
+        }
+        self.block_for(worker, future)
+    }
+
+    /// As [`block`](Self::block), for a parasite that is nested on our stack, and keeps its bindings.
+    #[cold]
+    #[inline(never)]
+    fn block_for<F: Future>(&self, worker: &Worker, future: F) -> F::Output {
+        let bindings = environment::current();
+        let _running = Running { worker, outer: worker.running.replace(self.frame.as_ptr()) };
+        match bindings {
+            Some(bindings) => environment::within(&bindings, || self.block_as_itself(worker, future)),
+            None => self.block_as_itself(worker, future),
+        }
+    }
+
+    #[inline(always)]
+    fn block_as_itself<F: Future>(&self, worker: &Worker, future: F) -> F::Output {
+        let mut future = pin!(future);
         let _running = Running { worker, outer: worker.running.replace(self.frame.as_ptr()) };
         if self.ending.get() {
             // Somebody has caught the unwinding, which begins anew.

@@ -176,6 +176,35 @@ fn woken_while_handed_over() {
     assert_eq!(processor.use_as(&processor.spare_worker), is_over);
 }
 
+/// The spare worker wakes up while the regular one reclaims the processor, and leaves it for good: either it gets in, or
+/// it has lost it. A reclaim that fails leaves it the processor, and it must know.
+fn woken_while_reclaimed() {
+    let processor = Processor::new();
+    assert!(processor.hand_off(), "nobody is inside");
+    let other = Arc::clone(&processor);
+    let spare_worker = thread::spawn(move || {
+        let is_in = other.spare_worker.enter_unless_taken(&other.ownership);
+        if is_in {
+            other.ready.set(other.ready.get() + 1);
+            other.spare_worker.exit();
+        }
+        is_in
+    });
+    let is_back = processor.give_back();
+    if is_back {
+        assert!(processor.use_as(&processor.worker), "it is ours");
+        processor.ownership.vacate();
+    }
+    let is_in = spare_worker.join().unwrap();
+    assert!(is_in || is_back, "it took itself for away, and has the processor");
+    assert_eq!(processor.ready.get(), 1 + 2 * u32::from(is_back) + u32::from(is_in));
+}
+
+#[test]
+fn a_spare_worker_that_wakes_up_knows_whether_it_has_the_processor() {
+    check(woken_while_reclaimed);
+}
+
 #[test]
 fn seats_are_entered_again() {
     check(entered_again);

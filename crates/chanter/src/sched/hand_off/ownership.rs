@@ -27,12 +27,15 @@
 //! may be suspended in the middle of a use; the ownership stays then.
 //!
 //! A worker that finds itself away must not wait for the ownership in the middle of an outer use.
+//!
+//! A worker that finds NOBODY is not away for certain. It may go on as if it were: the threads that it makes ready go to
+//! the inbox. Before it sleeps, it waits until the passer is done (`is_still_of`).
 
 use std::ptr;
 
 use super::super::Worker;
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Cell, Lock, Mark, fence_pair, order, spin};
+use crate::sync::{Cell, Lock, Mark, fence_pair, order};
 
 /// The ownership of the processors that one worker runs.
 #[derive(Debug)]
@@ -83,15 +86,13 @@ impl Owner {
         false
     }
 
-    /// Begins a use, unless another owner has the processor. (An empty ownership is a passer's, which may give up, or
-    /// give it back: it has been taken only when another owner has it.)
+    /// Begins a use, unless the ownership was taken from us. (An empty one may be a passer's, which may give up, or give
+    /// it back.)
     pub(crate) fn enter_unless_taken(&self, ownership: &Ownership) -> bool {
-        let mut turn = 0;
         while !self.enter(ownership) {
-            if ownership.is_taken_from(self) {
+            if !ownership.is_still_of(self) {
                 return false;
             }
-            spin(&mut turn);
         }
         true
     }
@@ -182,6 +183,12 @@ impl Ownership {
     /// Whether `owner` holds it (a hint, except to `owner` itself while inside).
     pub(crate) fn is_held_by(&self, owner: &Owner) -> bool {
         ptr::eq(self.holder.load(Ordering::Relaxed), owner)
+    }
+
+    /// Whether `owner` holds it when the passer that may be at work is done: no hint.
+    pub(crate) fn is_still_of(&self, owner: &Owner) -> bool {
+        let _one = self.passing.lock();
+        self.is_held_by(owner)
     }
 
     /// Passes the ownership on, if `from` holds it and is not inside; any OS thread may call. In between the caller

@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
 
+use crate::frame::environment;
 use crate::sched::Worker;
 use crate::sched::fiber::{FiberControl, Stack};
 
@@ -74,12 +75,15 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
         };
         let head = stack.head();
         let work: *mut Work<F, T> = self.work.get();
+        // Its stack begins without the values of this one.
+        // SAFETY: the body is pinned in its frame, and nobody else touches `work` until the call returns.
+        let begin = environment::carry(move || unsafe { perform(work) });
         // SAFETY: the borrowed data is pinned, in the frame and on the stack itself. Both live
         // until the coroutine has ended, or was unwound by our drop.
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 head.as_ref().arrive(yielder);
-                perform(work);
+                begin();
             })
         };
         self.begun = Some(Begun { coroutine, head });

@@ -7,11 +7,13 @@ mod speculation;
 mod models;
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use speculation::{Speculation, speculate};
 
+use super::any::AnyThread;
 use super::join::Thread;
 use super::spawn::LocalThread;
 use crate::channel::{MVar, Take};
@@ -173,13 +175,13 @@ impl<T> Thread<T> {
     ///
     /// STING, appendix (`thread-suspend`).
     pub fn suspend(&self) -> Request {
-        self.hold(Rank::Suspend, None)
+        self.as_any().suspend()
     }
 
     /// Asks the thread to suspend for the duration `quantum`, counted from its suspension, or until
     /// somebody calls [`Thread::resume`].
     pub fn suspend_for(&self, quantum: Duration) -> Request {
-        self.hold(Rank::Suspend, Some(Box::pin(async move { after(quantum).await })))
+        self.as_any().suspend_for(quantum)
     }
 
     /// Asks the thread to block until `condition` is ready, or until somebody calls
@@ -208,7 +210,7 @@ impl<T> Thread<T> {
         C: IntoFuture<Output = ()>,
         C::IntoFuture: Send + 'static,
     {
-        self.hold(Rank::Block, Some(Box::pin(condition.into_future())))
+        self.as_any().block(condition)
     }
 
     /// Resumes a thread that is suspended or blocked by a request, and withdraws such requests that
@@ -216,13 +218,7 @@ impl<T> Thread<T> {
     ///
     /// So `suspend` and then `resume` always leaves the thread to run.
     pub fn resume(&self) -> bool {
-        let (any, refused, hold) = self.pool().pending_requests.resume(&self.header().state);
-        if any {
-            self.wake();
-        }
-        refuse(refused);
-        drop(hold);
-        any
+        self.as_any().resume()
     }
 
     /// Asks the thread to end, with `value` as its value. Its future is dropped at its await point:
@@ -248,7 +244,11 @@ impl<T> Thread<T> {
         T: Send + 'static,
     {
         let answer = MVar::empty();
-        self.ask(Rank::Terminate, None, Box::new(Valued { value: Some(value), answer: answer.clone() }));
+        self.as_any().ask(
+            Rank::Terminate,
+            None,
+            Box::new(Valued { value: Some(value), answer: answer.clone() }),
+        );
         Request { answer }
     }
 
@@ -256,12 +256,58 @@ impl<T> Thread<T> {
     /// that [`is_cancelled`](crate::JoinError::is_cancelled). Otherwise this is
     /// [`Thread::terminate`].
     pub fn cancel(&self) -> Request {
-        let answer = MVar::empty();
-        self.ask(Rank::Terminate, None, Box::new(Plain(answer.clone())));
-        Request { answer }
+        self.as_any().cancel()
     }
 
     /// The current state of the thread. It may change at any moment.
+    pub fn activity(&self) -> Activity {
+        self.as_any().activity()
+    }
+
+    /// This handle as one without a type, which is not dropped.
+    fn as_any(&self) -> ManuallyDrop<AnyThread> {
+        // SAFETY: the value is not dropped, so it takes over no reference. The frame is a host's.
+        ManuallyDrop::new(unsafe { AnyThread::from_frame(self.frame(), true) })
+    }
+}
+
+impl AnyThread {
+    /// Asks the thread to suspend; see [`Thread::suspend`].
+    pub fn suspend(&self) -> Request {
+        self.hold(Rank::Suspend, None)
+    }
+
+    /// Asks the thread to suspend for the duration `quantum`; see [`Thread::suspend_for`].
+    pub fn suspend_for(&self, quantum: Duration) -> Request {
+        self.hold(Rank::Suspend, Some(Box::pin(async move { after(quantum).await })))
+    }
+
+    /// Asks the thread to block until `condition` is ready; see [`Thread::block`].
+    pub fn block<C>(&self, condition: C) -> Request
+    where
+        C: IntoFuture<Output = ()>,
+        C::IntoFuture: Send + 'static,
+    {
+        self.hold(Rank::Block, Some(Box::pin(condition.into_future())))
+    }
+
+    /// Resumes the thread; see [`Thread::resume`].
+    pub fn resume(&self) -> bool {
+        let (any, refused, hold) = self.pool().pending_requests.resume(&self.header().state);
+        if any {
+            self.wake();
+        }
+        refuse(refused);
+        drop(hold);
+        any
+    }
+
+    /// Asks the thread to end without a value; see [`Thread::cancel`].
+    pub fn cancel(&self) -> Request {
+        self.hold(Rank::Terminate, None)
+    }
+
+    /// The present state of the thread; see [`Thread::activity`].
     pub fn activity(&self) -> Activity {
         let header = self.header();
         if let Some(rank) = self.pool().pending_requests.is_suspended(&header.state) {

@@ -2,6 +2,8 @@
 
 use crate::common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -97,4 +99,75 @@ fn a_machine_may_end_inside_of_its_own_thread() {
     // It has its value, or the end of the machine came first.
     let ended = thread.join().sync_blocking();
     assert!(ended.is_ok_and(|ended| ended));
+}
+
+/// Sets its flag when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    fn pair() -> (Self, Arc<AtomicBool>) {
+        let flag = Arc::new(AtomicBool::new(false));
+        (Self(Arc::clone(&flag)), flag)
+    }
+}
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The regular worker is back, and leaves. Nobody served the timers of its processor any more.
+#[test]
+fn a_spare_worker_that_blocks_in_a_turn_is_not_left_alone() {
+    watchdog!();
+    let machine = Machine::builder().vps(1).hand_off_after(Some(Duration::from_millis(1))).build().unwrap();
+    let ((begin, begun), (stop, stopped)) = (mpsc::channel(), mpsc::channel());
+    let computes = machine.spawn(async move {
+        begin.send(()).unwrap();
+        stopped.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    let (begin, begun) = mpsc::channel();
+    let blocks = machine.spawn(async move {
+        begin.send(()).unwrap();
+        after(Duration::from_millis(500)).sync_blocking();
+        5
+    });
+    begun.recv().unwrap();
+    stop.send(()).unwrap();
+    computes.join().sync_blocking().unwrap();
+    assert!(machine.shutdown_timeout(LIMIT), "the turn has not ended");
+    assert_eq!(blocks.join().sync_blocking().unwrap(), 5);
+}
+
+/// It blocks for a thread of a processor whose worker has left, and for a call that does not begin any more.
+#[test]
+fn a_turn_that_waits_for_threads_that_never_run_is_told() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).hand_off_after(None).build().unwrap();
+    let (flag, has_left) = Flag::pair();
+    // It is dropped when the worker of processor 1 ends.
+    drop(machine.spawn_on(1, async move {
+        drop(chanter::spawn_local(async move {
+            let _flag = flag;
+            never::<()>().await;
+        }));
+    }));
+    let (begin, begun) = mpsc::channel();
+    let waits = machine.spawn_on(0, async move {
+        begin.send(()).unwrap();
+        while !has_left.load(SeqCst) {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(10));
+        let there = ThreadBuilder::new().on(1).spawn(async { 1 });
+        assert!(there.join().sync_blocking().unwrap_err().is_cancelled());
+        chanter::spawn_blocking(|| ()).join().sync_blocking().unwrap_err().is_cancelled()
+    });
+    begun.recv().unwrap();
+    assert!(machine.shutdown_timeout(LIMIT), "the turn has not ended");
+    assert!(waits.join().sync_blocking().unwrap());
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter::{
@@ -150,7 +150,7 @@ fn spawned_near_another_thread() {
 
 /// Sends new threads to processor 1, and counts how often it was asked where they go.
 struct Elsewhere {
-    inner: Fifo,
+    inner: chanter::policy::Fifo,
     places: bool,
     asked: Arc<AtomicUsize>,
 }
@@ -315,5 +315,46 @@ mod binding {
             let seen = inner.spawn_on(1, async { cores() }).join().await.unwrap();
             assert_eq!(seen, before);
         });
+    }
+}
+
+/// A policy that blocks its worker for a moment at each other look at how many threads wait.
+#[derive(Default)]
+struct Pauses {
+    inner: Fifo,
+    looks: AtomicUsize,
+}
+
+impl Policy for Pauses {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        self.inner.enqueue(thread, reason)
+    }
+
+    fn next(&self) -> Option<Ready> {
+        self.inner.next()
+    }
+
+    fn give(&self, stealer: &dyn Policy) -> Option<Ready> {
+        self.inner.give(stealer)
+    }
+
+    fn waiting(&self) -> usize {
+        if self.looks.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+            after(Duration::from_millis(1)).sync_blocking();
+        }
+        self.inner.waiting()
+    }
+}
+
+/// The last looks before a sleep call the policy. Its worker parked within the look, woke up, and slept on as one that is
+/// awake, whom nobody wakes.
+#[test]
+fn a_policy_that_blocks_its_worker_costs_no_wake() {
+    watchdog!();
+    let machine =
+        Machine::builder().vps(1).hand_off_after(None).policy(|_| Box::<Pauses>::default()).build().unwrap();
+    for round in 0..20 {
+        assert_eq!(machine.spawn(async move { round }).join().sync_blocking().unwrap(), round);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

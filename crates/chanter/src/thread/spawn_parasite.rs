@@ -1,0 +1,292 @@
+//! Spawning of parasites: in place, or as a queued host where that would hold others up.
+
+use std::any::type_name;
+use std::cell::Cell;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::task::{Context, Poll, Waker};
+
+use super::spawn::OUTSIDE;
+use crate::frame::body::{ParasiteFrame, fits};
+use crate::frame::slab::class_of;
+use crate::frame::state::State;
+use crate::frame::{Arena, Header, JoinError, Kind, Site, environment, span};
+use crate::policy::{Ready, Reason};
+use crate::sched::run::{polling, settle};
+use crate::sched::{Address, Pool, Spawn, Worker, entered};
+
+/// Spawns a parasite: polls `future` at once, here, on the caller's stack.
+///
+/// A parasite that does not block costs about as much as a call. If it blocks, it is *reified*, and
+/// the caller goes on. Its unblocker *attaches* it to the unblocker's own stack, or queues it if
+/// the stack is deep or the scheduler has waited for long. Semantically it is a host; use it for
+/// work that is usually short. Its output is dropped, and its panic is reported.
+///
+/// The caller may spawn parasites for a while without a pause while another virtual processor
+/// searches for work. Then a parasite now and then starts as a queued host instead.
+///
+/// # Panics
+/// Outside of a machine. A panic of `future` does not reach the caller.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = channel();
+/// spawn_parasite(async move { tx.send("an asynchronous send").await });
+/// assert_eq!(rx.recv().await.unwrap(), "an asynchronous send");
+/// # });
+/// ```
+///
+/// Featherweight Threads, section 2.3 (`spawnParasite`).
+#[inline(always)]
+#[track_caller]
+pub fn spawn_parasite<F>(future: F)
+where
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
+{
+    let future = future.into_future();
+    match Worker::current() {
+        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
+            // SAFETY: we drive `vp`, and the frame fits a class.
+            unsafe { spawn_in_place(vp, future, Location::caller(), Untold) };
+        }
+        Some(vp) => spawn_slowly(vp, future, Location::caller()),
+        None => spawn_outside(future, Location::caller()),
+    }
+}
+
+/// What is done at the birth of a parasite in place, and around its first poll.
+trait Birth {
+    /// The parasite has a frame, and has not been polled.
+    fn tell<F: Future>(&self, frame: NonNull<Header>);
+    /// Polls the parasite by `poll`.
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()>;
+}
+
+/// Nobody is told, and nothing is inherited.
+struct Untold;
+
+impl Birth for Untold {
+    #[inline(always)]
+    fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
+
+    #[inline(always)]
+    fn poll(&self, _frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        poll()
+    }
+}
+
+/// The machine is told.
+struct Told<'a> {
+    machine: &'a Pool,
+    site: Site,
+    inherits: Cell<bool>,
+}
+
+impl Birth for Told<'_> {
+    fn tell<F: Future>(&self, frame: NonNull<Header>) {
+        // The observer may show the thread to others, so its table does not change any more.
+        // SAFETY: the frame is new, and ours.
+        unsafe {
+            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
+            self.inherits.set(self.machine.tell_of_birth(frame, self.site));
+        }
+    }
+
+    fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        if self.inherits.get() {
+            // SAFETY: the caller is the frame's runner, and the thread inherits.
+            unsafe { environment::poll_within(frame, poll) }
+        } else {
+            poll()
+        }
+    }
+}
+
+/// # Safety
+/// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
+#[inline(always)]
+unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, birth: impl Birth) {
+    let class = class_of(size_of::<ParasiteFrame<F>>());
+    let future = ManuallyDrop::new(future);
+    // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
+    // its runner. The future is moved by hand, once; a closure that owned it would cause another
+    // move.
+    unsafe {
+        let frame = vp.arena.take(class);
+        vp.parasites.add_one();
+        birth.tell::<F>(frame);
+        span::open_in_place(frame, type_name::<F>, site);
+        let poll = polling(vp, frame, |cx| {
+            // The future is written last, so that the compiler need not read it again.
+            let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
+            ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
+            birth.poll(frame, || ParasiteFrame::<F>::poll(frame, cx))
+        });
+        if poll.is_ready() && frame.as_ref().is_fresh() {
+            span::close(frame);
+            vp.arena.put_back_fresh(frame, class);
+        } else {
+            // The resumer of the parasite needs its vtable. On a machine that has an observer, others may read it.
+            let vtable = &frame.as_ref().vtable;
+            if vtable.get().is_none() {
+                vtable.set(ParasiteFrame::<F>::VTABLE);
+            }
+            leave_in_place(vp, frame, poll);
+        }
+    }
+}
+
+/// Ends the poll of a parasite that blocked where it was spawned, or that is known to others.
+///
+/// # Safety
+/// The caller drives `vp` and is the frame's runner.
+#[inline(never)]
+unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
+    // SAFETY: the caller drives `vp` and is the frame's runner. `running` is the spawner, which is
+    // being polled below us on this stack.
+    unsafe {
+        if poll.is_pending() {
+            vp.counters().reified.add_one();
+            let size = frame.as_ref().vtable.get().size;
+            vp.counters().reified_bytes.add_many((size - size_of::<Header>()) as u64);
+            if vp.budget.get() == 0
+                && vp.processor().simulated.is_none()
+                && vp.machine().config.inflates
+                && frame.as_ref().state.is_notified()
+            {
+                // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
+                // parasites are likely to be long, too.
+                vp.inflate(frame.as_ref());
+                if let Some(spawner) = vp.running.get().as_ref() {
+                    spawner.penalty.set(PENALTY);
+                    vp.ask_closer_look();
+                }
+            }
+        }
+        settle(vp, frame, poll);
+    }
+}
+
+/// The number of operations below which a spawner does not share its budget with its parasites. So
+/// few would not tell a long parasite from a short one.
+const FEW: u32 = 8;
+
+impl Worker {
+    /// Calls `spawn`, which polls a parasite in place. If the spawner's budget is nearly spent, the
+    /// parasite gets a budget of its own.
+    fn lend_budget(&self, spawn: impl FnOnce()) {
+        let spawners = self.budget.get();
+        if spawners >= FEW || self.processor().simulated.is_some() {
+            return spawn();
+        }
+        self.budget.set(self.quantum());
+        spawn();
+        self.budget.set(spawners);
+    }
+}
+
+/// The number of parasites that a thread spawns as hosts after one was long (Featherweight Threads,
+/// section 5.3).
+const PENALTY: u8 = 10;
+
+#[cold]
+#[inline(never)]
+fn spawn_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
+    if !fits::<ParasiteFrame<F>>() {
+        return spawn_fitting_slowly(vp, Box::pin(future), site);
+    }
+    spawn_fitting_slowly(vp, future, site);
+}
+
+fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
+    let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
+        Spawn::InPlace => {
+            let machine = vp.machine();
+            return vp.lend_budget(|| {
+                // SAFETY: we drive `vp`, and the caller has made the future fit.
+                unsafe {
+                    if machine.tells_of_births() {
+                        spawn_in_place(vp, future, site, Told { machine, site, inherits: Cell::new(false) });
+                    } else {
+                        spawn_in_place(vp, future, site, Untold);
+                    }
+                }
+            });
+        }
+        Spawn::Queue => {
+            vp.counters().queued.add_one();
+            Kind::Parasite
+        }
+        Spawn::Promote => {
+            vp.counters().promoted.add_one();
+            Kind::Host
+        }
+    };
+    vp.parasites.add_one();
+    // SAFETY: we drive `vp`, and so own its arena. The caller has made the future fit. The new
+    // frame's only token is queued.
+    unsafe {
+        let frame = queued_parasite(&vp.arena, &vp.processor().address, future, kind);
+        vp.machine().spawned(frame, site);
+        vp.enqueue(Ready::from_frame(frame), Reason::New);
+    }
+    if kind == Kind::Host {
+        vp.machine().wake_one(vp);
+    }
+}
+
+/// # Safety
+/// The caller owns `arena`, and a `ParasiteFrame<F>` fits a class.
+unsafe fn queued_parasite<F: Future + Send + 'static>(
+    arena: &Arena,
+    home: &Address,
+    future: F,
+    kind: Kind,
+) -> NonNull<Header> {
+    // SAFETY: the caller owns the arena. The frame is new and large enough.
+    unsafe {
+        let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
+        frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
+            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home.opaque()),
+            future: ManuallyDrop::new(future),
+        });
+        frame
+    }
+}
+
+/// Spawns a parasite on an OS thread that has entered a machine but runs no part of it. The
+/// parasite is polled here, and continues on the machine if it blocks.
+#[cold]
+fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
+    let machine = entered().expect(OUTSIDE);
+    let mut future = Box::pin(future);
+    let home = &machine.any_vp().address;
+    machine.outside.parasites.add_one_shared();
+    // It is polled once with a waker that does nothing. If it blocks, the machine polls it again,
+    // with its own waker.
+    let mut cx = Context::from_waker(Waker::noop());
+    let span = span::Outside::open(type_name::<F>, site);
+    let poll = span.within(|| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)))
+    });
+    match poll {
+        Ok(Poll::Ready(())) => (),
+        Err(payload) => JoinError::panicked(payload).report("a parasite"),
+        Ok(Poll::Pending) => {
+            machine.outside.counters.reified.add_one_shared();
+            machine.outside.counters.reified_bytes.add_many_shared(size_of_val(&*future) as u64);
+            // SAFETY: the holder of the lock owns the arena, and a box fits a class.
+            let frame =
+                machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
+            // SAFETY: we have made the frame, and nobody polls it yet.
+            unsafe { span.move_to(frame) };
+            machine.spawned(frame, site);
+            // SAFETY: this is the only token of the new frame.
+            home.push(unsafe { Ready::from_frame(frame) });
+        }
+    }
+}
