@@ -1,5 +1,5 @@
-//! The dynamic environment of a thread: bindings that hold for the extent of a call or of a poll, and that threads
-//! inherit when they are spawned within it.
+//! The dynamic environment of a thread. A binding holds for the extent of a call or of a poll. Threads that are spawned
+//! within the extent inherit it.
 //!
 //! The bindings of a thread are a list, the newest first. While a poll of the thread is within their extent, a
 //! stack-local value names the list and its *owner*, the thread that is polled. Polls nest on a stack: a parasite is
@@ -11,7 +11,7 @@
 //! Only machines on which an extent was entered look for bindings when a thread is made. So the scheduler is told of
 //! each extent, on whichever worker it is entered.
 //!
-//! * INV-EXTENDED: the table is set by the thread's maker, before others know the thread, and freed by whoever frees
+//! * INV-EXTENDED: the table is set by the thread's maker, before others know the thread, and freed together with
 //!   the frame. Its thread is SHARED from its birth, so that its frame is never freed without `drop_frame`.
 
 use std::any::Any;

@@ -58,7 +58,7 @@
 //!
 //! A result is *taken* by one caller (TAKEN), or *lent* to any number (LENT).
 //!
-//! * INV-LENT: whoever looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
+//! * INV-LENT: a thread that looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
 //!   reference alone, and its owner looks at it no more.
 //! * INV-OWNER-WAITER: a handle whose thread is not SHARED is the only one, so that its owner alone
 //!   uses the place of the owner waiter.

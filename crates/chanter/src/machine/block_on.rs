@@ -72,7 +72,7 @@ impl Machine {
         assert!(
             !self.pool.process.is_parent(),
             "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
-            self.pool.name
+            self.pool.name()
         );
         deferred_drop::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.pool));

@@ -108,6 +108,7 @@ impl Machine {
         let pool = Arc::new_cyclic(|this| Pool {
             processors,
             config: Config {
+                name: builder.name,
                 cores: cores(),
                 inflates: builder.inflates,
                 reports_deadlocks: builder.reports_deadlocks,
@@ -119,7 +120,6 @@ impl Machine {
             hand_offs: HandOffs::new(builder.hand_off_after, hands_off),
             end: End { timeout: Mutex::new(builder.shutdown_timeout), ..End::default() },
             report: DeadlockReport::default(),
-            name: builder.name,
             this: this.clone(),
             workers: (0..workers)
                 .map(|index| AliasedBox::new(Worker::new(index, workers, count, CHANNEL)))
@@ -223,7 +223,7 @@ impl Machine {
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("name", &self.pool.name).field("vps", &self.vps()).finish()
+        f.debug_struct("Machine").field("name", &self.pool.name()).field("vps", &self.vps()).finish()
     }
 }
 
@@ -241,14 +241,14 @@ impl Drop for Machine {
         if is_driving || is_waited_for(&pool) {
             // One of its own threads or blocking calls drops the machine: it cannot wait for
             // itself.
-            let closer = std::thread::Builder::new().name(format!("{}-close", pool.name));
+            let closer = std::thread::Builder::new().name(format!("{}-close", pool.name()));
             let again = Arc::clone(&pool);
             if closer.spawn(move || again.close()).is_err() {
                 // A stderr that fails is no reason to panic.
                 let _ = writeln!(
                     io::stderr(),
                     "chanter: no OS thread to close the machine {:?}; it leaks",
-                    pool.name
+                    pool.name()
                 );
             }
         } else {

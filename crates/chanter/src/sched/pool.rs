@@ -36,7 +36,6 @@ pub(crate) struct Pool {
     pub(crate) hand_offs: HandOffs,
     pub(crate) end: End,
     pub(crate) report: DeadlockReport,
-    pub(crate) name: String,
     pub(crate) this: Weak<Self>,
     /// The regular workers.
     pub(crate) workers: Box<[AliasedBox<Worker>]>,
@@ -65,6 +64,8 @@ pub(crate) struct Pool {
 /// The settings of a machine. They never change.
 #[derive(Debug)]
 pub(crate) struct Config {
+    /// The machine's name, which its OS threads bear.
+    pub(crate) name: String,
     /// The number of cores that the process has.
     pub(crate) cores: u64,
     /// Whether parasites may become hosts without being asked to.
@@ -174,7 +175,7 @@ impl Pool {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.config.name
     }
 
     /// Whether a `block_on` drives virtual processor 0.
@@ -266,7 +267,7 @@ impl Pool {
 
     /// Name of the OS thread of `worker`.
     pub(crate) fn os_thread_name(&self, worker: &Worker) -> String {
-        format!("{}-{}{}", self.name, worker.seat.index, if worker.is_spare() { "+" } else { "" })
+        format!("{}-{}{}", self.name(), worker.seat.index, if worker.is_spare() { "+" } else { "" })
     }
 
     /// Leaves a report of a deadlock. The worker of virtual processor 0 calls, for itself.

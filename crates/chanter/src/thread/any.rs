@@ -9,7 +9,7 @@ use crate::frame::about::name_of;
 use crate::frame::{Attributes, Header, Progress, arena, attributes_of, scheduler};
 use crate::sched::run::FrameRef;
 
-/// A handle of a thread, whatever its value, host or parasite. Whoever has it may ask the thread what an owner of a
+/// A handle of a thread, whatever its value, host or parasite. Its owner may ask the thread what an owner of a
 /// [`Thread`] may ask, but cannot have its value.
 ///
 /// [`this`] is one of the caller itself, [`Thread::any`] one of a thread that is known, and

@@ -16,7 +16,7 @@ use crate::frame::environment::{self, Binding, Bound, within};
 use crate::sched::yield_now;
 use crate::sync::Lock;
 
-/// Threads that are asked together: those that are spawned into the group, and all that these spawn.
+/// Threads that are asked together. They are those that are spawned into the group, and all that these spawn.
 ///
 /// A group is inherited as a [`Fluid`](super::Fluid) is. A member may belong to several groups, one within the
 /// other. A clone is the same group. A group that is dropped leaves its
@@ -57,7 +57,7 @@ struct Members {
     places: HashMap<NonNull<Header>, usize>,
     /// Whether new members end at once.
     is_cancelled: bool,
-    /// Set when nobody lives, if anybody waits for that.
+    /// Set when no member lives, if a thread waits for the end.
     empty: Option<CVar>,
 }
 

@@ -58,7 +58,7 @@ where
     }
 }
 
-/// What is done at the birth of a parasite in place, and around its first poll.
+/// The work at the birth of a parasite in place, and around its first poll.
 trait Birth {
     /// The parasite has a frame, and has not been polled.
     fn tell<F: Future>(&self, frame: NonNull<Header>);

@@ -132,7 +132,7 @@ impl<T> fmt::Debug for Touch<'_, T> {
     }
 }
 
-/// What an event does with a thread that is complete, or has not run.
+/// The way in which an event treats a thread that is complete, or has not run.
 ///
 /// # Safety
 /// `frame` is a host's, whose reference the value keeps until `finish`.

@@ -160,7 +160,7 @@ impl State {
     }
 
     /// Claims the right to take the result of a complete thread. False: somebody else has it, or may look at it. The
-    /// caller has a reference. Whoever looks at the result has another one.
+    /// caller has a reference. A thread that looks at the result has another one.
     pub(crate) fn take_result(&self) -> bool {
         if self.is_last() {
             let word = self.word();

@@ -7,7 +7,7 @@ impl State {
     pub(crate) fn share(&self) {
         let mut word = self.word();
         // ORDER: Relaxed: the caller has a handle already. Each other handle descends from one that was shared, so
-        // whoever holds it has seen the bit.
+        // its holder has seen the bit.
         while word & SHARED == 0 {
             match self.change(word, (word | SHARED).wrapping_add(REFERENCE), Ordering::Relaxed) {
                 Ok(()) => return bound_references(word),

@@ -31,7 +31,7 @@ impl Pool {
 }
 
 impl Machine {
-    /// A handle of the thread with this [number](Kin::id). Whoever has the machine may ask any of its threads.
+    /// A handle of the thread with this [number](Kin::id). The owner of the machine may ask any of its threads.
     /// `None`: the thread is determined, or the machine [keeps no genealogy](crate::Builder::genealogy).
     ///
     /// ```

@@ -637,7 +637,7 @@ fn processors_that_share_a_worker_are_handed_off_together() {
     assert_eq!(places, [0, 1, 2, 3]);
 }
 
-/// Threads that are bound to a worker with several processors stay on its OS thread, whoever owns the processors.
+/// Threads that are bound to a worker with several processors stay on its OS thread, also while others own the processors.
 #[test]
 fn bound_threads_of_a_shared_worker_wait_for_it() {
     let machine = Machine::builder().vps(4).workers(2).hand_off_after(Some(QUANTUM)).build().unwrap();

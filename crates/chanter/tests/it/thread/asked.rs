@@ -1,4 +1,4 @@
-//! Threads that are asked by whoever sees them: handles without a type, threads of the machine's list, and the thread
+//! Threads that are asked without their own handles: handles without a type, threads of the machine's list, and the thread
 //! itself.
 
 use std::future::Future;
