@@ -6,12 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
+use super::limits::BLOCKING_IDLE;
 use super::os_threads::OsThreads;
 use super::pool::SharedRef;
 use crate::frame::{Site, catch_panic};
 
-/// Time after which an idle OS thread of the pool ends.
-const IDLE: Duration = Duration::from_secs(10);
 /// A call to run, and where it was spawned.
 pub(crate) struct Call {
     pub(crate) run: Box<dyn FnOnce() + Send>,
@@ -138,7 +137,7 @@ impl Shared {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let thread = std::thread::Builder::new().name(format!("{}-blocking", self.name()));
         let serve = |shared: &SharedRef| {
-            while let Some(Call { run, site }) = shared.pool.next(IDLE) {
+            while let Some(Call { run, site }) = shared.pool.next(BLOCKING_IDLE) {
                 run();
                 shared.pool.ended(site);
             }
