@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 
 use super::limits::{BIAS_PRICE, CHANNELS_KEPT};
 use crate::sync::History;
+use crate::sync::switches::BIAS_HISTORY;
 
 /// The cache of a virtual processor. Only the worker that runs the processor uses it.
 pub(crate) struct ChannelCache {
@@ -55,7 +56,7 @@ impl ChannelCache {
         let (block, history) = self.take_any()?;
         let is_dear =
             (revoked != self.revoked.get() || self.credit.get() != BIAS_PRICE) && self.charge(revoked);
-        Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
+        Some((block, if is_dear || !BIAS_HISTORY { History::NONE } else { history.if_of(me) }))
     }
 
     /// Called when another OS thread begins to run the processor. `revoked` is the number of its biases that were

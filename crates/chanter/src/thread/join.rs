@@ -17,6 +17,7 @@ use crate::sched::demand::{demand, schedule};
 use crate::sched::release;
 use crate::sched::run::FrameRef;
 use crate::sync::Cell;
+use crate::sync::switches::OWNER_WAITER;
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -314,7 +315,7 @@ impl<T> Join<T> {
     /// The event for a handle that is consumed.
     #[inline(always)]
     pub(super) fn of_heir(thread: Thread<T>) -> Self {
-        Self { thread, owner_waiter: true }
+        Self { thread, owner_waiter: OWNER_WAITER }
     }
 
     /// Takes the value of a thread that is determined, as the caller knows.

@@ -22,6 +22,7 @@ use crate::policy::{Ready, Reason};
 use crate::sched::limits::{LEAST_BUDGET, PENALTY};
 use crate::sched::run::{polling, settle};
 use crate::sched::{Address, Shared, Spawn, Worker, entered};
+use crate::sync::switches;
 
 pub(crate) const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
@@ -517,7 +518,9 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
-                if let Some(spawner) = vp.running.get().as_ref() {
+                if switches::PENALTY
+                    && let Some(spawner) = vp.running.get().as_ref()
+                {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();
                 }
