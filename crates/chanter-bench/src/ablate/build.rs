@@ -18,7 +18,7 @@ pub(super) struct Binary {
 
 /// Builds the whole, then one binary for each of `offs`.
 pub(super) fn all(offs: &[&'static str]) -> Result<Vec<Binary>, Stop> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let folder = target.join("ablate");
     fs::create_dir_all(&folder)?;

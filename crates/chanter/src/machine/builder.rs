@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Machine;
 #[cfg(doc)]
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
-use super::Machine;
 use crate::frame::Observer;
 use crate::policy::Policy;
 #[cfg(doc)]
