@@ -18,20 +18,20 @@ use crate::channel::mailbox;
 use crate::event::Event;
 use crate::frame::report::Waiting;
 use crate::frame::{Header, Kind};
-use crate::sched::{self, Shared, Worker};
+use crate::sched::{self, Pool, Worker};
 use crate::thread;
 
 /// Longest time that a virtual processor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Machines that have not begun to end, except those that are simulated.
-static MACHINES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static MACHINES: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
-fn machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+fn machines() -> MutexGuard<'static, Vec<Weak<Pool>>> {
     MACHINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl Pool {
     /// Lists a new machine for dumps.
     pub(crate) fn list_for_dumps(&self) {
         if self.processors[0].simulated.is_none() {
@@ -115,7 +115,7 @@ fn text() -> String {
 }
 
 /// Has a thread look for threads on the virtual processor `index`.
-fn ask(machine: &Arc<Shared>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadReport>>> {
+fn ask(machine: &Arc<Pool>, index: usize) -> Option<mpsc::Receiver<Vec<ThreadReport>>> {
     let (tell, told) = mpsc::channel();
     let looking = async move {
         if let Some(vp) = Worker::current() {

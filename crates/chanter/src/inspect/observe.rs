@@ -11,9 +11,9 @@ use super::genealogy::Genealogy;
 use crate::frame::report::{Holder, LockProbe, Place, Probe, Resource, Waiting, Waits};
 use crate::frame::{Header, Kind, Observer};
 use crate::policy::Ready;
-use crate::sched::{self, Shared, Worker};
+use crate::sched::{self, Pool, Worker};
 
-impl Shared {
+impl Pool {
     /// The genealogy, if the machine keeps one: *observed* machines do.
     #[inline(always)]
     pub(crate) fn genealogy(&self) -> Option<&Genealogy> {

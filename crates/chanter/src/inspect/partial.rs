@@ -137,9 +137,9 @@ impl Machine {
     /// If the machine was not built with [`Builder::report_deadlocks`](crate::Builder::report_deadlocks).
     #[track_caller]
     pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
-        assert!(self.shared().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
+        assert!(self.pool().observer().is_some(), "the machine was built with `Builder::report_deadlocks`");
         match Worker::current() {
-            Some(vp) if std::ptr::eq(vp.machine(), &**self.shared()) => vp.stuck_groups(),
+            Some(vp) if std::ptr::eq(vp.machine(), &**self.pool()) => vp.stuck_groups(),
             _ => {
                 let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });
                 looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")

@@ -18,14 +18,14 @@ use super::deadlock::{Deadlock, ThreadState};
 use crate::event::WakeList;
 use crate::frame::catch_panic;
 use crate::machine::os_threads::os_threads;
-use crate::sched::{Processor, Shared, Worker};
+use crate::sched::{Pool, Processor, Worker};
 
 /// Time that a quiet machine waits before it looks, and between looks.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A machine that was quiet at its last look.
 struct Quiet {
-    machine: Weak<Shared>,
+    machine: Weak<Pool>,
     /// Whether the alarms that help nobody have gone off since the machine became quiet.
     has_rung: bool,
 }
@@ -36,7 +36,7 @@ fn quiet_machines() -> MutexGuard<'static, Vec<Quiet>> {
     QUIET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl Pool {
     /// Whether nothing on the machine can run, or become ready by itself. `risen`: how many of its workers are awake
     /// to ask.
     fn is_quiet(&self, risen: usize) -> bool {
@@ -77,7 +77,7 @@ impl Shared {
 
     /// Number of OS threads that drive the machine, or wait for blocking calls.
     fn drivers(&self) -> usize {
-        1 + self.os_threads.count() + self.pool.idle()
+        1 + self.os_threads.count() + self.blocking.idle()
     }
 }
 
@@ -140,7 +140,7 @@ impl Worker {
 }
 
 /// Whether every OS thread of the process is accounted for.
-fn is_alone(machine: &Shared) -> bool {
+fn is_alone(machine: &Pool) -> bool {
     let Some(threads) = os_threads(machine.config.is_in_test) else { return false };
     // Policies are asked below, and machines may go, so the lock is not held.
     let others: Vec<_> = quiet_machines().iter().filter_map(|other| other.machine.upgrade()).collect();

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
-use crate::sched::pool::SharedRef;
+use crate::sched::pool::PoolRef;
 use crate::sched::reactor::Watch;
 use crate::sched::{Worker, budget, entered};
 use crate::sync::Lock;
@@ -148,7 +148,7 @@ const MOVE_AFTER: u32 = 16;
 pub(crate) struct Source<S: AsFd> {
     socket: S,
     pub(super) watched: Arc<Watched>,
-    machine: SharedRef,
+    machine: PoolRef,
     home: Lock<Home>,
     /// The virtual processor of `home`, to be looked at without its lock, and
     /// the waits elsewhere since: hints.

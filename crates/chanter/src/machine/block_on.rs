@@ -17,7 +17,7 @@ use crate::event::block_on_thread;
 use crate::frame::{Kind, Site, deferred_drop};
 use crate::sched::pool::Entered;
 use crate::sched::run_loop::{AbortOnUnwind, Driving};
-use crate::sched::{Processor, Shared, Worker, block_here};
+use crate::sched::{Pool, Processor, Worker, block_here};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::thread;
 
@@ -47,7 +47,7 @@ impl Machine {
         F: IntoFuture<IntoFuture: Send, Output: Send>,
     {
         // Where nothing is handed off, nobody else could run it.
-        let kind = if self.shared.hand_offs.is_on { Kind::Pinned } else { Kind::Local };
+        let kind = if self.pool.hand_offs.is_on { Kind::Pinned } else { Kind::Local };
         // SAFETY: the future and its output are `Send`.
         unsafe { self.run_main(kind, future.into_future(), Location::caller()) }
     }
@@ -70,20 +70,20 @@ impl Machine {
             return block_here(future);
         }
         assert!(
-            !self.shared.process.is_parent(),
+            !self.pool.process.is_parent(),
             "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
-            self.shared.name
+            self.pool.name
         );
         deferred_drop::before_a_wait();
-        let _entered = Entered::new(Arc::clone(&self.shared));
-        let vp = &*self.shared.processors[0];
-        let worker = &*self.shared.workers[0];
+        let _entered = Entered::new(Arc::clone(&self.pool));
+        let vp = &*self.pool.processors[0];
+        let worker = &*self.pool.workers[0];
         assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
-        if !self.shared.occupy_main(vp) {
+        if !self.pool.occupy_main(vp) {
             return block_on_thread(future);
         }
-        self.shared.main.is_driving.store(true, Ordering::Relaxed);
-        drop(self.shared.take_deadlock());
+        self.pool.main.is_driving.store(true, Ordering::Relaxed);
+        drop(self.pool.take_deadlock());
         // The main thread borrows from this frame.
         let bomb = AbortOnUnwind;
         let result = {
@@ -99,12 +99,12 @@ impl Machine {
             let main = unsafe { thread::spawn_body(worker, main, kind, site) };
             // ORDER: Relaxed: it only says that the thread is about to be determined.
             let is_over = || is_gone.load(Ordering::Relaxed) && main.is_determined();
-            if self.shared.config.reports_deadlocks {
-                driving.run_until(&|| is_over() || self.shared.is_deadlocked());
+            if self.pool.config.reports_deadlocks {
+                driving.run_until(&|| is_over() || self.pool.is_deadlocked());
             } else {
                 driving.run_until(&|| is_gone.load(Ordering::Relaxed));
             }
-            self.shared.forget_quiet();
+            self.pool.forget_quiet();
             if !is_gone.load(Ordering::Relaxed) {
                 // It blocks for ever: it ends here. (A machine that reports deadlocks hands nothing off, so it is `Local`.)
                 worker.bound.has_locals.set(true);
@@ -116,14 +116,14 @@ impl Machine {
             }
             main.join().try_determined().map(|()| output.take())
         };
-        self.shared.main.is_driving.store(false, Ordering::Relaxed);
+        self.pool.main.is_driving.store(false, Ordering::Relaxed);
         std::mem::forget(bomb);
         worker.leave();
         match result {
             Ok(output) => output.expect("a thread that returned has left its output"),
             Err(error) => match error.into_panic() {
                 Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => match self.shared.take_deadlock() {
+                Err(error) => match self.pool.take_deadlock() {
                     Some(deadlock) => panic!("deadlock: nothing on the machine can run any more\n{deadlock}"),
                     None => panic!("the main thread ended early: {error}"),
                 },
@@ -178,7 +178,7 @@ where
     Machine::new().expect("the OS refuses what a machine needs").block_on(future)
 }
 
-impl Shared {
+impl Pool {
     /// `block_on` takes virtual processor 0 over, from its worker if need be.
     fn occupy_main(&self, vp: &Processor) -> bool {
         if vp.sleeper.occupy() {

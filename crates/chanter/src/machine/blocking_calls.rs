@@ -14,7 +14,7 @@ use super::{Machine, Worker};
 use crate::channel::bounded;
 use crate::frame::{JoinError, catch_panic};
 use crate::sched::blocking_pool::Call;
-use crate::sched::{Shared, entered};
+use crate::sched::{Pool, entered};
 use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
 
 /// Greatest number of OS threads for blocking calls, unless the builder says otherwise.
@@ -23,7 +23,7 @@ pub(super) const BLOCKING_THREADS: usize = 64;
 /// The stack of a call on a simulated machine, in bytes: that of an OS thread.
 const SIMULATED_STACK: usize = 2 << 20;
 
-impl Shared {
+impl Pool {
     #[track_caller]
     fn spawn_blocking<F, T>(self: &Arc<Self>, call: F) -> Thread<T>
     where
@@ -115,12 +115,8 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let shared = entered().expect(OUTSIDE);
-    if shared.processors[0].simulated.is_some() {
-        as_fiber().spawn(call)
-    } else {
-        shared.spawn_blocking(call)
-    }
+    let pool = entered().expect(OUTSIDE);
+    if pool.processors[0].simulated.is_some() { as_fiber().spawn(call) } else { pool.spawn_blocking(call) }
 }
 
 /// Spawns a call as a fiber on a simulated machine, which has one OS thread, for the sake of replay. An operation
@@ -138,11 +134,11 @@ impl Machine {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let shared = self.shared();
-        if shared.processors[0].simulated.is_some() {
+        let pool = self.pool();
+        if pool.processors[0].simulated.is_some() {
             as_fiber().spawn_in(self, call)
         } else {
-            shared.spawn_blocking(call)
+            pool.spawn_blocking(call)
         }
     }
 }

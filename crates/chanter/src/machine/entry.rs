@@ -27,7 +27,7 @@ where
 {
     let site = Location::caller();
     let main = ThreadBuilder::new().name("main");
-    let result = if machine.shared().hand_offs.is_on && Worker::current().is_none() {
+    let result = if machine.pool().hand_offs.is_on && Worker::current().is_none() {
         main.spawn_at_in(machine, site, body).join().sync_blocking()
     } else {
         machine.block_on(async move { main.spawn_at(site, body).await })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Machine, SharedRef, Stats, VirtualProcessor};
+use super::{Machine, PoolRef, Stats, VirtualProcessor};
 use crate::sched::entered;
 
 /// A handle of the machine that this code runs on, and of its virtual processors.
@@ -23,7 +23,7 @@ use crate::sched::entered;
 /// ```
 #[derive(Clone)]
 pub struct MachineHandle {
-    pub(crate) machine: SharedRef,
+    pub(crate) machine: PoolRef,
 }
 
 impl Machine {

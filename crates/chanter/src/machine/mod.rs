@@ -35,11 +35,11 @@ use crate::sched::os_threads::{OsThreads, is_waited_for};
 use crate::sched::park::Idle;
 use crate::sched::pending_requests::PendingRequestTable;
 use crate::sched::pool::{
-    Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, SendArena, SharedRef,
+    Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, PoolRef, SendArena,
 };
 use crate::sched::reactor::Reactor;
 use crate::sched::spin::cores;
-use crate::sched::{self, Address, Processor, Revoked, Shared, Stats, Worker, affinity};
+use crate::sched::{self, Address, Pool, Processor, Revoked, Stats, Worker, affinity};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{AliasedBox, Announcement, Lock, Process, fence_pair};
 use crate::thread::{self, Thread, ThreadBuilder};
@@ -62,7 +62,7 @@ use crate::thread::{self, Thread, ThreadBuilder};
 /// assert_eq!(answer.unwrap(), 42);
 /// ```
 pub struct Machine {
-    pub(super) shared: Arc<Shared>,
+    pub(super) pool: Arc<Pool>,
 }
 
 /// Makes `count` processors; the first `workers` of them get a poller. A simulated machine has one.
@@ -105,7 +105,7 @@ impl Machine {
         let is_observed = counts_workers || builder.keeps_genealogy;
         let observer = builder.observer.filter(|_| is_observed).map(|observer| observer(count));
         let hands_off = builder.hand_off_after.is_some() && !counts_workers && !cfg!(loom);
-        let shared = Arc::new_cyclic(|this| Shared {
+        let pool = Arc::new_cyclic(|this| Pool {
             processors,
             config: Config {
                 cores: cores(),
@@ -132,32 +132,32 @@ impl Machine {
             observer,
             pending_requests: PendingRequestTable::new(),
             shares: Shares::new(),
-            pool: BlockingPool::new(builder.blocking_threads),
+            blocking: BlockingPool::new(builder.blocking_threads),
         });
-        for processor in &shared.processors {
-            let worker = &*shared.workers[processor.index % workers];
-            processor.belong_to(Arc::as_ptr(&shared), &shared.processors[worker.index()], worker);
+        for processor in &pool.processors {
+            let worker = &*pool.workers[processor.index % workers];
+            processor.belong_to(Arc::as_ptr(&pool), &pool.processors[worker.index()], worker);
         }
-        for (worker, leader) in shared.workers.iter().zip(&shared.processors) {
+        for (worker, leader) in pool.workers.iter().zip(&pool.processors) {
             worker.belong_to(leader);
         }
-        if let Some(observer) = shared.observer() {
-            shared.workers.iter().for_each(|worker| worker.arena.tell(observer));
-            shared.with_arena(|arena| arena.tell(observer));
+        if let Some(observer) = pool.observer() {
+            pool.workers.iter().for_each(|worker| worker.arena.tell(observer));
+            pool.with_arena(|arena| arena.tell(observer));
         }
-        let machine = Self { shared };
-        for worker in machine.shared.workers.iter().skip(1) {
+        let machine = Self { pool };
+        for worker in machine.pool.workers.iter().skip(1) {
             // A worker that runs already may have started this one, when its policy forked or spawned.
             if worker.sleeper().occupy() {
-                machine.shared.try_start_worker(worker)?;
+                machine.pool.try_start_worker(worker)?;
             }
         }
-        machine.shared.list_for_dumps();
+        machine.pool.list_for_dumps();
         Ok(machine)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// A machine with the defaults.
@@ -177,7 +177,7 @@ impl Machine {
         F::Output: Send + 'static,
     {
         let future = future.into_future();
-        thread::spawn_in(&self.shared, None, future, Location::caller())
+        thread::spawn_in(&self.pool, None, future, Location::caller())
     }
 
     /// Spawns a host with attributes for policies; see [`Thread::builder`](crate::ThreadBuilder::attributes). It may be called from any
@@ -206,64 +206,64 @@ impl Machine {
         F::Output: Send + 'static,
     {
         let future = future.into_future();
-        thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
+        thread::spawn_in(&self.pool, Some(vp), future, Location::caller())
     }
 
     /// The number of virtual processors.
     pub fn vps(&self) -> usize {
-        self.shared.processors.len()
+        self.pool.processors.len()
     }
 
     /// Counts of the machine's events so far.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.pool.stats()
     }
 }
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("name", &self.shared.name).field("vps", &self.vps()).finish()
+        f.debug_struct("Machine").field("name", &self.pool.name).field("vps", &self.vps()).finish()
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        if shared.process.is_parent() {
+        let pool = Arc::clone(&self.pool);
+        if pool.process.is_parent() {
             // In this child no OS thread is left to end it, or to be waited for, and its locks may be held for ever.
-            return std::mem::forget(shared);
+            return std::mem::forget(pool);
         }
-        shared.unlist_for_dumps();
+        pool.unlist_for_dumps();
         // ORDER: Release; workers look at it when they are notified.
-        shared.end.is_closing.store(true, Ordering::Release);
-        let is_driving = Worker::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
-        if is_driving || is_waited_for(&shared) {
+        pool.end.is_closing.store(true, Ordering::Release);
+        let is_driving = Worker::current().is_some_and(|vp| ptr::eq(vp.machine(), &*pool));
+        if is_driving || is_waited_for(&pool) {
             // One of its own threads or blocking calls drops the machine: it cannot wait for
             // itself.
-            let closer = std::thread::Builder::new().name(format!("{}-close", shared.name));
-            let again = Arc::clone(&shared);
+            let closer = std::thread::Builder::new().name(format!("{}-close", pool.name));
+            let again = Arc::clone(&pool);
             if closer.spawn(move || again.close()).is_err() {
                 // A stderr that fails is no reason to panic.
                 let _ = writeln!(
                     io::stderr(),
                     "chanter: no OS thread to close the machine {:?}; it leaks",
-                    shared.name
+                    pool.name
                 );
             }
         } else {
-            shared.close();
+            pool.close();
         }
     }
 }
 
-impl Shared {
+impl Pool {
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
         // Frames whose drop was deferred would be waited for, so they are dropped first.
         deferred_drop::before_a_wait();
         // No processor is handed off from now on.
         hand_off::monitor::forget(self);
-        self.pool.close();
+        self.blocking.close();
         for vp in &self.processors {
             vp.forgo_replacement();
         }
@@ -303,7 +303,7 @@ impl Shared {
         /// The first wait between two rounds, and the longest one; each is twice as long as the last.
         const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
         let mut nap = NAPS[0];
-        while self.pool.workers.count() > 0 {
+        while self.blocking.workers.count() > 0 {
             self.cancel_round(Beside::Calls);
             let mut wakes = WakeList::new();
             for vp in &self.processors {
@@ -313,7 +313,7 @@ impl Shared {
             // A foreign waker may panic.
             catch_panic(|| wakes.queue());
             let awake = Instant::now() + nap;
-            if !self.pool.workers.join(Some(until.map_or(awake, |until| until.min(awake))))
+            if !self.blocking.workers.join(Some(until.map_or(awake, |until| until.min(awake))))
                 && until.is_some_and(|until| Instant::now() >= until)
             {
                 return false;
@@ -321,7 +321,7 @@ impl Shared {
             nap = (nap * 2).min(NAPS[1]);
         }
         // All that the OS threads have pushed before their end is here now.
-        self.pool.workers.join(until)
+        self.blocking.workers.join(until)
     }
 
     /// Ends every thread, wherever its token is. No worker is left, nor a blocking call.

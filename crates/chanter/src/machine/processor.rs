@@ -5,7 +5,7 @@ use std::io;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::{Machine, Processor, SharedRef, Stats, Worker, affinity};
+use super::{Machine, PoolRef, Processor, Stats, Worker, affinity};
 use crate::channel::CVar;
 use crate::policy::Policy;
 use crate::sched::binding::ANY;
@@ -36,7 +36,7 @@ use crate::thread::{self, Thread};
 /// objects".
 #[derive(Clone)]
 pub struct VirtualProcessor {
-    machine: SharedRef,
+    machine: PoolRef,
     index: usize,
 }
 
@@ -53,12 +53,12 @@ impl Machine {
     /// Panics if there is no such virtual processor.
     pub fn vp(&self, index: usize) -> VirtualProcessor {
         assert!(index < self.vps(), "no virtual processor {index}: the machine has {}", self.vps());
-        VirtualProcessor { machine: Arc::clone(self.shared()), index }
+        VirtualProcessor { machine: Arc::clone(self.pool()), index }
     }
 }
 
 impl VirtualProcessor {
-    pub(super) fn of(machine: &SharedRef, index: usize) -> Option<Self> {
+    pub(super) fn of(machine: &PoolRef, index: usize) -> Option<Self> {
         (index < machine.processors.len()).then(|| Self { machine: Arc::clone(machine), index })
     }
 

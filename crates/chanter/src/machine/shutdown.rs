@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Machine;
-use crate::sched::{Shared, Worker};
+use crate::sched::{Pool, Worker};
 
 impl Machine {
     /// Ends the machine as its drop does, but waits at most for the time `limit`, whatever
@@ -28,14 +28,14 @@ impl Machine {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown_timeout(self, limit: Duration) -> bool {
-        let shared = Arc::clone(self.shared());
-        shared.limit_shutdown(Some(limit));
+        let pool = Arc::clone(self.pool());
+        pool.limit_shutdown(Some(limit));
         drop(self);
-        !shared.is_abandoned()
+        !pool.is_abandoned()
     }
 }
 
-impl Shared {
+impl Pool {
     /// The time until which the end of the machine, which begins now, waits for its OS threads.
     pub(super) fn end_of_patience(&self) -> Option<Instant> {
         // A limit that cannot be represented is none.
@@ -82,7 +82,7 @@ impl Shared {
             left.push(who);
         });
         left.extend(
-            self.pool.running().into_iter().map(|site| format!("a blocking call, spawned at {site}")),
+            self.blocking.running().into_iter().map(|site| format!("a blocking call, spawned at {site}")),
         );
         left
     }

@@ -38,7 +38,7 @@ impl Machine {
     where
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
-        blocking(Some(Arc::clone(self.shared())), body)
+        blocking(Some(Arc::clone(self.pool())), body)
     }
 }
 
@@ -63,7 +63,7 @@ impl ThreadBuilder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        spawn_said_in(machine.shared(), self.said, future, site)
+        spawn_said_in(machine.pool(), self.said, future, site)
     }
 }
 
@@ -81,8 +81,8 @@ impl fiber::Builder {
         let (name, on) = (self.name.clone(), self.on);
         let (body, site) = self.body(closure, Location::caller());
         match name {
-            None => spawn_fiber_in(machine.shared(), on, body, site),
-            Some(name) => spawn_named_fiber(machine.shared(), name, on, body, site),
+            None => spawn_fiber_in(machine.pool(), on, body, site),
+            Some(name) => spawn_named_fiber(machine.pool(), name, on, body, site),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::{Processor, Shared, Worker, run};
+use super::{Pool, Processor, Worker, run};
 use crate::frame::{Header, OpaqueAddress};
 use crate::policy::Ready;
 use crate::sync::Stack;
@@ -52,7 +52,7 @@ impl Address {
     }
 
     #[inline(always)]
-    pub(crate) fn machine(&self) -> &Shared {
+    pub(crate) fn machine(&self) -> &Pool {
         self.processor().machine()
     }
 

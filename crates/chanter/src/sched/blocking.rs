@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::Worker;
 use super::budget::OPERATIONS;
 use super::fiber::before_a_fiber_blocks;
-use super::pool::SharedRef;
+use super::pool::PoolRef;
 use crate::frame::deferred_drop;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::stack_local;
@@ -18,7 +18,7 @@ use crate::sync::stack_local;
 struct Nested {
     woken: AtomicBool,
     /// Keeps `worker`.
-    _machine: SharedRef,
+    _machine: PoolRef,
     worker: *const Worker,
 }
 

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Shared;
+use super::Pool;
 use super::limits::BLOCKING_IDLE;
 use super::os_threads::OsThreads;
-use super::pool::SharedRef;
+use super::pool::PoolRef;
 use crate::frame::{Site, catch_panic};
 
 /// A call to run, and where it was spawned.
@@ -101,11 +101,11 @@ impl BlockingPool {
     }
 }
 
-impl Shared {
+impl Pool {
     /// # Errors
     /// The OS refuses an OS thread, and there is none: gives the call's promise up.
     pub(crate) fn submit(&self, call: Call) -> io::Result<()> {
-        let pool = &self.pool;
+        let pool = &self.blocking;
         let mut state = pool.state();
         if state.is_closed {
             drop(state);
@@ -134,15 +134,15 @@ impl Shared {
     }
 
     fn start_blocking_thread(&self) -> io::Result<()> {
-        let Some(shared) = self.this.upgrade() else { return Ok(()) };
+        let Some(pool) = self.this.upgrade() else { return Ok(()) };
         let thread = std::thread::Builder::new().name(format!("{}-blocking", self.name()));
-        let serve = |shared: &SharedRef| {
-            while let Some(Call { run, site }) = shared.pool.next(BLOCKING_IDLE) {
+        let serve = |pool: &PoolRef| {
+            while let Some(Call { run, site }) = pool.blocking.next(BLOCKING_IDLE) {
                 run();
-                shared.pool.ended(site);
+                pool.blocking.ended(site);
             }
         };
-        self.pool.workers.start(shared, |shared| &shared.pool.workers, thread, serve)?;
+        self.blocking.workers.start(pool, |pool| &pool.blocking.workers, thread, serve)?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Address, Processor, Shared, Worker, run};
+use super::{Address, Pool, Processor, Worker, run};
 use crate::frame::{Activity, Header, Kind, Observer, Schedule, Site, span};
 use crate::policy::{Policy, Processors, Ready};
 use crate::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ impl Header {
     }
 
     /// The machine that the frame belongs to; the caller keeps the frame.
-    pub(crate) fn machine(&self) -> &Shared {
+    pub(crate) fn machine(&self) -> &Pool {
         // SAFETY: a frame keeps its machine, whatever address it names.
         unsafe { &*self.address() }.machine()
     }
@@ -43,7 +43,7 @@ impl Header {
     }
 }
 
-impl Shared {
+impl Pool {
     /// A thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn spawned(&self, frame: NonNull<Header>, site: Site) {
@@ -95,7 +95,7 @@ impl Processor {
     }
 }
 
-impl Processors for Shared {
+impl Processors for Pool {
     fn count(&self) -> usize {
         self.processors.len()
     }

@@ -62,7 +62,7 @@ pub(crate) use checkpoint::{end_long_turn, tell_of_request};
 pub use counters::Stats;
 pub(crate) use guard::Spawn;
 pub(crate) use os_threads::never_wait_for_machines;
-pub(crate) use pool::{Shared, entered};
+pub(crate) use pool::{Pool, entered};
 pub(crate) use probe::{let_go, probe, unmasked};
 pub(crate) use processor::Processor;
 pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};

@@ -7,8 +7,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::pool::{Entered, SharedRef};
+use super::Pool;
+use super::pool::{Entered, PoolRef};
 
 #[derive(Debug, Default)]
 pub(crate) struct OsThreads {
@@ -35,22 +35,22 @@ impl OsThreads {
     /// The OS refuses.
     pub(crate) fn start(
         &self,
-        shared: SharedRef,
-        which: fn(&SharedRef) -> &Self,
+        pool: PoolRef,
+        which: fn(&PoolRef) -> &Self,
         builder: Builder,
-        work: impl FnOnce(&SharedRef) + Send + 'static,
+        work: impl FnOnce(&PoolRef) + Send + 'static,
     ) -> io::Result<bool> {
         // Under the lock: `close` says that it closes before it looks here, so
         // it either finds the OS thread, or none starts.
         let mut state = self.state();
-        if shared.is_closing() {
+        if pool.is_closing() {
             return Ok(false);
         }
         let handle = builder.spawn(move || {
-            OWNER.set(SharedRef::as_ptr(&shared));
-            let running = Running { shared, which };
-            let _entered = Entered::new(SharedRef::clone(&running.shared));
-            work(&running.shared);
+            OWNER.set(PoolRef::as_ptr(&pool));
+            let running = Running { pool, which };
+            let _entered = Entered::new(PoolRef::clone(&running.pool));
+            work(&running.pool);
         })?;
         state.handles.retain(|handle| !handle.is_finished());
         state.handles.push(handle);
@@ -95,11 +95,11 @@ impl OsThreads {
 thread_local! {
     /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (The machine that is entered
     /// now may be another one: that changes.)
-    static OWNER: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    static OWNER: Cell<*const Pool> = const { Cell::new(ptr::null()) };
 }
 
 /// In the place of a machine: this OS thread is one of the library's, and keeps time or hears signals for all.
-const EVERYBODY: *const Shared = ptr::without_provenance(1);
+const EVERYBODY: *const Pool = ptr::without_provenance(1);
 
 /// From now on this OS thread does not wait for the end of any machine, as others wait for it.
 pub(crate) fn never_wait_for_machines() {
@@ -107,19 +107,19 @@ pub(crate) fn never_wait_for_machines() {
 }
 
 /// Whether the end of `machine` may wait for this OS thread.
-pub(crate) fn is_waited_for(machine: &Shared) -> bool {
+pub(crate) fn is_waited_for(machine: &Pool) -> bool {
     ptr::eq(OWNER.get(), machine) || ptr::eq(OWNER.get(), EVERYBODY)
 }
 
 /// An OS thread that has not ended, and keeps the machine's memory.
 struct Running {
-    shared: SharedRef,
-    which: fn(&SharedRef) -> &OsThreads,
+    pool: PoolRef,
+    which: fn(&PoolRef) -> &OsThreads,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let workers = (self.which)(&self.shared);
+        let workers = (self.which)(&self.pool);
         workers.state().running -= 1;
         workers.ended.notify_all();
     }

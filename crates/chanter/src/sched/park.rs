@@ -44,7 +44,7 @@
 //!
 //! # The protocol of watches
 //!
-//! A thread in a processor's own policy may be run by others. Its waker pays no fence: [`Shared::wake_one`] only looks at the
+//! A thread in a processor's own policy may be run by others. Its waker pays no fence: [`Pool::wake_one`] only looks at the
 //! idle word, so it may miss a worker that is falling asleep. Therefore a sleeper *watches* while others are awake. It
 //! sleeps for a heartbeat, then for twice as long, and so on. Each time it looks through the queues of the others. The last
 //! one to fall asleep does not watch, as nothing is left to see. It says so with UNWATCHED. The next worker that becomes

@@ -24,7 +24,7 @@ use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
 
 /// State that a machine's parts share.
-pub(crate) struct Shared {
+pub(crate) struct Pool {
     pub(crate) processors: Box<[Box<Processor>]>,
     pub(crate) config: Config,
     pub(crate) idle: Idle,
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// The halves of computations that were given away.
     pub(crate) shares: Shares,
     /// The OS threads that run blocking calls.
-    pub(crate) pool: BlockingPool,
+    pub(crate) blocking: BlockingPool,
 }
 
 /// The settings of a machine. They never change.
@@ -136,7 +136,7 @@ pub(crate) struct DeadlockReport {
     pub(crate) text: Mutex<Option<String>>,
 }
 
-pub(crate) type SharedRef = Arc<Shared>;
+pub(crate) type PoolRef = Arc<Pool>;
 
 /// An arena whose owner is the holder of its lock.
 pub(crate) struct SendArena(pub(crate) Box<Arena>);
@@ -144,7 +144,7 @@ pub(crate) struct SendArena(pub(crate) Box<Arena>);
 // SAFETY: the lock's holder owns the arena, and nothing else touches it.
 unsafe impl Send for SendArena {}
 
-impl Shared {
+impl Pool {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         stats.add(&self.outside.counters, self.outside.parasites.get());
@@ -314,22 +314,22 @@ impl Shared {
     }
 
     pub(crate) fn try_start_worker(&self, worker: &Worker) -> io::Result<()> {
-        let Some(shared) = self.this.upgrade() else { return Ok(()) };
+        let Some(pool) = self.this.upgrade() else { return Ok(()) };
         let cores = affinity::own();
         let thread = std::thread::Builder::new().name(self.os_thread_name(worker)).stack_size(WORKER_STACK);
         let sent = SharedWorker(worker);
         let has_started = self.os_threads.start(
-            shared,
-            |shared| &shared.os_threads,
+            pool,
+            |pool| &pool.os_threads,
             thread,
-            move |shared| {
+            move |pool| {
                 let sent = sent;
                 affinity::adopt(cores);
                 // SAFETY: `shared` keeps the machine, hence its workers.
                 let worker = unsafe { &*sent.0 };
                 match &worker.spare {
                     Some(spare) => worker.run_as_spare(spare),
-                    None => shared.work(worker),
+                    None => pool.work(worker),
                 }
             },
         )?;
@@ -410,29 +410,29 @@ unsafe impl Send for SharedWorker {}
 thread_local! {
     /// Without a destructor: machines are entered in the destructors of other thread locals, too. `Entered` restores
     /// it.
-    static ENTERED: Cell<ManuallyDrop<Option<SharedRef>>> = const { Cell::new(ManuallyDrop::new(None)) };
+    static ENTERED: Cell<ManuallyDrop<Option<PoolRef>>> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 /// The machine that `spawn` means on an OS thread that drives none.
-pub(crate) fn entered() -> Option<SharedRef> {
+pub(crate) fn entered() -> Option<PoolRef> {
     let entered = exchange_entered(None);
     let copy = entered.clone();
     exchange_entered(entered);
     copy
 }
 
-fn exchange_entered(entered: Option<SharedRef>) -> Option<SharedRef> {
+fn exchange_entered(entered: Option<PoolRef>) -> Option<PoolRef> {
     ManuallyDrop::into_inner(ENTERED.replace(ManuallyDrop::new(entered)))
 }
 
 /// While it lives, its machine is entered.
 pub(crate) struct Entered {
-    outer: Option<SharedRef>,
+    outer: Option<PoolRef>,
 }
 
 impl Entered {
-    pub(crate) fn new(shared: SharedRef) -> Self {
-        Self { outer: exchange_entered(Some(shared)) }
+    pub(crate) fn new(pool: PoolRef) -> Self {
+        Self { outer: exchange_entered(Some(pool)) }
     }
 }
 

@@ -12,14 +12,14 @@ use super::limits::HEARTBEAT;
 use super::long_turn::LongTurns;
 use super::park::{Sleeper, Wake};
 use super::policy_guard::{PolicyTraits, introduce, policy_panicked};
-use super::pool::SharedRef;
+use super::pool::PoolRef;
 use super::reactor::Reactor;
 use super::simulate::Simulate;
 use super::soon::Soon;
 use super::spin::Spin;
 use super::steal::Steals;
 use super::timers::Timers;
-use super::{Replacement, Shared, Worker};
+use super::{Pool, Replacement, Worker};
 use crate::frame::schedule_by;
 use crate::policy::{Policy, ReadyQueue, Slot};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -50,7 +50,7 @@ pub(crate) struct Processor {
     pub(super) policies_failed: Counter,
     pub(crate) binding: Binding,
     pub(crate) index: usize,
-    machine: Cell<*const Shared>,
+    machine: Cell<*const Pool>,
     pub(crate) sleeper: Sleeper,
     pub(crate) timers: Timers,
     pub(crate) reactor: Reactor,
@@ -179,20 +179,20 @@ impl Processor {
 
     /// Sets its machine, the processor that leads it, and the worker that runs it. Called once, before the first
     /// worker begins.
-    pub(crate) fn belong_to(&self, machine: *const Shared, leader: &Self, worker: &Worker) {
+    pub(crate) fn belong_to(&self, machine: *const Pool, leader: &Self, worker: &Worker) {
         self.machine.set(machine);
         self.leader.set(leader);
         self.address.belong_to(self, worker);
     }
 
     #[inline(always)]
-    pub(crate) fn machine(&self) -> &Shared {
+    pub(crate) fn machine(&self) -> &Pool {
         // SAFETY: the machine owns us.
         unsafe { &*self.machine.get() }
     }
 
     /// A reference that keeps the machine's memory.
-    pub(crate) fn machine_ref(&self) -> SharedRef {
+    pub(crate) fn machine_ref(&self) -> PoolRef {
         self.machine().this.upgrade().expect("a worker keeps its machine")
     }
 

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Processor, Shared, Worker};
+use super::{Pool, Processor, Worker};
 
 /// Brings messages. Called by the workers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
@@ -86,7 +86,7 @@ pub fn wake_first(wake: impl FnOnce()) {
     worker.inspect(|worker| worker.turn.wakes_first.set(false));
 }
 
-impl Shared {
+impl Pool {
     /// Pumps, if there is anything to bring.
     #[inline]
     pub(super) fn pump(&self) {

@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use super::limits::{MOST_VAIN, SPIN};
-use super::{Shared, Worker};
+use super::{Pool, Worker};
 use crate::sync::{pause, switches};
 
 /// A worker's record of its spins.
@@ -48,7 +48,7 @@ impl Spin {
     }
 }
 
-impl Shared {
+impl Pool {
     /// Whether all awake processors, and `more` others, would have a core each. An estimate.
     pub(super) fn has_cores_for(&self, more: i64) -> bool {
         u64::try_from(self.idle.awake() + more).is_ok_and(|awake| awake <= self.config.cores)
@@ -142,7 +142,7 @@ mod tests {
         let machine = || crate::machine::Machine::builder().vps(1).build().unwrap();
         let first = machine();
         drop(first.vp(0).bind(0));
-        first.block_on(async { assert_eq!(machine().shared().config.cores, all) });
+        first.block_on(async { assert_eq!(machine().pool().config.cores, all) });
     }
 
     #[test]

@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn the_backoff_of_a_worker_with_several_processors_ends() {
         let machine = crate::machine::Machine::builder().vps(4).workers(2).build().unwrap();
-        let backs_off = || machine.shared().processors[1].steals.is_backing_off();
+        let backs_off = || machine.pool().processors[1].steals.is_backing_off();
         let back_off = async { Worker::current().unwrap().processor().steals.back_off(Instant::now()) };
         machine.spawn_on(1, back_off).join().sync_blocking().unwrap();
         let end = Instant::now() + Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::timers::Timers;
 use super::wake_list::WakeList;
-use super::{Shared, never_wait_for_machines};
+use super::{Pool, never_wait_for_machines};
 use crate::frame::catch_panic;
 use crate::sync::Process;
 
@@ -25,10 +25,10 @@ pub(crate) fn timers() -> &'static Timers {
 }
 
 /// Machines that ended while synchronizations that had moved elsewhere still had timers on them.
-static ADOPTED: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+static ADOPTED: Mutex<Vec<Arc<Pool>>> = Mutex::new(Vec::new());
 
 /// Keeps a machine that ends, while some owner will come back to its timers.
-pub(crate) fn adopt(machine: &Arc<Shared>) {
+pub(crate) fn adopt(machine: &Arc<Pool>) {
     if machine.processors.iter().any(|processor| processor.timers.is_lent()) {
         ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::clone(machine));
         wake();

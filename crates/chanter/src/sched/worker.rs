@@ -19,7 +19,7 @@ use super::fork::Forks;
 use super::hand_off::{Owner, Ownership, Spare};
 use super::replace::WakeSource;
 use super::run::{self, Revoked};
-use super::{Processor, Shared};
+use super::{Pool, Processor};
 use crate::frame::report::Waits;
 use crate::frame::{Arena, Header, Home, arena};
 use crate::policy::Ready;
@@ -259,7 +259,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    pub(crate) fn machine(&self) -> &Shared {
+    pub(crate) fn machine(&self) -> &Pool {
         self.leader().machine()
     }
 

@@ -40,10 +40,10 @@ impl<L> Once<L> {
     where
         L: FnOnce(T),
     {
-        let shared = Arc::clone(&self.0);
+        let pool = Arc::clone(&self.0);
         move |result| {
             // Taken out, so that the action runs when the lock is free again.
-            let action = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let action = pool.lock().unwrap_or_else(PoisonError::into_inner).take();
             action.expect("one branch is chosen")(result);
         }
     }

@@ -13,7 +13,7 @@ use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
-use crate::sched::{Address, Processor, Shared, Worker};
+use crate::sched::{Address, Pool, Processor, Worker};
 use crate::sync::Lock;
 
 /// A host's frame, with the options of its thread. The attributes are behind a lock, because a
@@ -136,12 +136,7 @@ impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
 ///
 /// # Panics
 /// If the machine has no virtual processor `said.on`.
-pub(crate) fn spawn_said_in<F>(
-    machine: &Shared,
-    said: SpawnOptions,
-    future: F,
-    site: Site,
-) -> Thread<F::Output>
+pub(crate) fn spawn_said_in<F>(machine: &Pool, said: SpawnOptions, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -173,12 +168,7 @@ where
 }
 
 /// Creates a delayed host with options, from any OS thread; see [`delay`](crate::delay).
-pub(super) fn delay_said_in<F>(
-    machine: &Shared,
-    said: SpawnOptions,
-    future: F,
-    site: Site,
-) -> Thread<F::Output>
+pub(super) fn delay_said_in<F>(machine: &Pool, said: SpawnOptions, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -209,7 +199,7 @@ where
 
 /// Makes a host and gives it to `home`; `here` is driven by the caller.
 fn spawn_at<T>(
-    machine: &Shared,
+    machine: &Pool,
     here: Option<&Worker>,
     home: &Address,
     make: impl FnOnce(&Arena) -> (NonNull<Header>, Thread<T>),

@@ -21,7 +21,7 @@ use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
 use crate::policy::{Ready, Reason};
 use crate::sched::limits::{LEAST_BUDGET, PENALTY};
 use crate::sched::run::{polling, settle};
-use crate::sched::{Address, Shared, Spawn, Worker, entered};
+use crate::sched::{Address, Pool, Spawn, Worker, entered};
 use crate::sync::switches;
 
 pub(crate) const OUTSIDE: &str =
@@ -79,7 +79,7 @@ where
 }
 
 /// Spawns a fiber on `machine`, from any OS thread.
-pub(crate) fn spawn_fiber_in<F>(machine: &Shared, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
+pub(crate) fn spawn_fiber_in<F>(machine: &Pool, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -90,7 +90,7 @@ where
 
 /// Spawns a fiber with a name on `machine`, from any OS thread.
 pub(crate) fn spawn_named_fiber<F>(
-    machine: &Shared,
+    machine: &Pool,
     name: Arc<str>,
     on: Option<usize>,
     body: F,
@@ -136,7 +136,7 @@ unsafe fn spawn_borrowing_here<F: Future>(vp: &Worker, future: F, site: Site) ->
 }
 
 /// Spawns a host on `machine`, from any OS thread.
-pub(crate) fn spawn_in<F>(machine: &Shared, on: Option<usize>, future: F, site: Site) -> Thread<F::Output>
+pub(crate) fn spawn_in<F>(machine: &Pool, on: Option<usize>, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -150,11 +150,7 @@ where
 /// # Safety
 /// The body and its output are `Send`. The data that the body borrows outlives it. The output
 /// borrows nothing that might not outlive the frame. The machine has not ended.
-pub(super) unsafe fn spawn_borrowing<F: Future>(
-    machine: &Shared,
-    future: F,
-    site: Site,
-) -> Thread<F::Output> {
+pub(super) unsafe fn spawn_borrowing<F: Future>(machine: &Pool, future: F, site: Site) -> Thread<F::Output> {
     // SAFETY: the body and its output are `Send`, their borrows last long enough, and the machine
     // has not ended, as the caller has promised.
     unsafe { spawn_any_in(machine, None, future, site) }
@@ -163,7 +159,7 @@ pub(super) unsafe fn spawn_borrowing<F: Future>(
 /// # Safety
 /// As for [`spawn_borrowing`].
 unsafe fn spawn_any_in<F: Future>(
-    machine: &Shared,
+    machine: &Pool,
     on: Option<usize>,
     future: F,
     site: Site,
@@ -249,7 +245,7 @@ where
 
 #[cold]
 #[allow(clippy::boxed_local, reason = "see the caller")]
-fn delay_outside<F>(machine: &Shared, future: Box<F>, site: Site) -> Thread<F::Output>
+fn delay_outside<F>(machine: &Pool, future: Box<F>, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use crate::frame::about::{body_of, name_of};
 use crate::frame::{Header, Kind, Observer, Progress, Site, arena};
 use crate::machine::{Machine, MachineHandle};
-use crate::sched::{Shared, Worker};
+use crate::sched::{Pool, Worker};
 use crate::thread::{ScopedThread, Thread};
 pub(crate) use journal::{Genealogy, Living};
 pub use kin::{Kin, Threads};
@@ -158,7 +158,7 @@ impl Machine {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn threads(&self) -> Option<Threads> {
-        self.shared().threads()
+        self.pool().threads()
     }
 }
 
@@ -169,7 +169,7 @@ impl MachineHandle {
     }
 }
 
-impl Shared {
+impl Pool {
     pub(crate) fn threads(&self) -> Option<Threads> {
         self.genealogy().map(Threads::of)
     }

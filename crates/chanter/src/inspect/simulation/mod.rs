@@ -506,14 +506,14 @@ impl Machine {
     #[track_caller]
     pub fn simulate<F: IntoFuture>(&self, future: F, explains: bool) -> Outcome<F::Output> {
         let site = Location::caller();
-        let shared = self.shared();
-        let vp = &*shared.workers[0];
+        let pool = self.pool();
+        let vp = &*pool.workers[0];
         let simulated = vp.simulation().expect("the machine was built with `Builder::simulation`");
         assert!(Worker::current().is_none(), "a simulation begins outside of every machine");
         let future = future.into_future();
         assert!(vp.processor().sleeper.occupy(), "one simulation at a time");
-        let _entered = Entered::new(Arc::clone(shared));
-        if let Some(genealogy) = shared.genealogy() {
+        let _entered = Entered::new(Arc::clone(pool));
+        if let Some(genealogy) = pool.genealogy() {
             genealogy.clear();
         }
         simulated.now.set(epoch());

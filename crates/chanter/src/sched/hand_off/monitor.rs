@@ -27,7 +27,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::limits::{GRACE, IDLE_LOOKS, MONITOR_STACK, MOST_BESIDE};
-use super::super::{Processor, Shared, Worker, checkpoint};
+use super::super::{Pool, Processor, Worker, checkpoint};
 use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
@@ -49,7 +49,7 @@ struct Watch {
 unsafe impl Send for Watch {}
 
 struct Watched {
-    machine: *const Shared,
+    machine: *const Pool,
     turns: Vec<Turn>,
     /// Turns of the spare workers that do not own the processor.
     aside: Vec<Turn>,
@@ -92,7 +92,7 @@ fn watch() -> MutexGuard<'static, Watch> {
 
 /// Wakes the monitor: a worker of `machine` has become busy.
 #[inline]
-pub(crate) fn wake(machine: &Shared) {
+pub(crate) fn wake(machine: &Pool) {
     // ORDER: SeqCst: the caller has counted itself as awake; it sees the monitor's sleep, or the monitor sees the
     // count.
     let is_watched = machine.hand_offs.is_watched.load(Ordering::Relaxed);
@@ -105,7 +105,7 @@ pub(crate) fn wake(machine: &Shared) {
 }
 
 #[cold]
-fn wake_now(machine: &Shared) {
+fn wake_now(machine: &Pool) {
     let mut watch = watch();
     if machine.is_closing() {
         // A machine says that it is closing before it is forgotten, under the lock. Registered now, it would stay
@@ -131,7 +131,7 @@ fn wake_now(machine: &Shared) {
 }
 
 /// Forgets a machine that ends: none of its processors is handed off from now on.
-pub(crate) fn forget(machine: &Shared) {
+pub(crate) fn forget(machine: &Pool) {
     let mut watch = watch();
     watch.machines.retain(|watched| !ptr::eq(watched.machine, machine));
     // SAFETY: they belong to machines that have not ended.
@@ -219,7 +219,7 @@ impl Watched {
     /// Looks at the workers that have lost the processor in the middle of a turn.
     fn look_aside(
         &mut self,
-        machine: &Shared,
+        machine: &Pool,
         now: Instant,
         quantum: Duration,
         asked: &mut Vec<(*const Worker, u64)>,

@@ -1,6 +1,6 @@
 //! The idle word of a machine: how many of its workers are awake, and who looks for work.
 
-use super::super::{Shared, Worker};
+use super::super::{Pool, Worker};
 use super::sleeper::Wake;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,7 +111,7 @@ impl Idle {
     }
 }
 
-impl Shared {
+impl Pool {
     /// Whether some worker of the machine has nothing to do.
     pub(crate) fn has_sleepers(&self) -> bool {
         self.idle.awake() < self.workers.len() as i64

@@ -19,7 +19,7 @@ use crate::event::after::after;
 use crate::event::{Event, into_future};
 use crate::frame::Activity;
 use crate::frame::state::State;
-use crate::sched::Shared;
+use crate::sched::Pool;
 use crate::sched::demand::schedule;
 use crate::sched::pending_requests::{Ask, Hold, Pending, Rank, Why, refuse};
 use crate::sched::wake::wake_by;
@@ -216,7 +216,7 @@ impl<T> Thread<T> {
     ///
     /// So `suspend` and then `resume` always leaves the thread to run.
     pub fn resume(&self) -> bool {
-        let (any, refused, hold) = self.shared().pending_requests.resume(&self.header().state);
+        let (any, refused, hold) = self.pool().pending_requests.resume(&self.header().state);
         if any {
             self.wake();
         }
@@ -264,7 +264,7 @@ impl<T> Thread<T> {
     /// The current state of the thread. It may change at any moment.
     pub fn activity(&self) -> Activity {
         let header = self.header();
-        if let Some(rank) = self.shared().pending_requests.is_suspended(&header.state) {
+        if let Some(rank) = self.pool().pending_requests.is_suspended(&header.state) {
             return if rank == Rank::Suspend { Activity::Suspended } else { Activity::Blocked };
         }
         header.activity()
@@ -278,7 +278,7 @@ impl<T> Thread<T> {
 
     fn ask(&self, rank: Rank, hold: Hold, ask: Box<dyn Ask>) {
         let state: &State = &self.header().state;
-        let (is_news, refused) = self.shared().pending_requests.ask(state, Pending { rank, hold, ask });
+        let (is_news, refused) = self.pool().pending_requests.ask(state, Pending { rank, hold, ask });
         // A delayed thread is held only when somebody schedules it, and it ends only in a turn of
         // its own.
         // SAFETY: the handle holds a reference.
@@ -296,7 +296,7 @@ impl<T> Thread<T> {
         }
     }
 
-    fn shared(&self) -> &Shared {
+    fn pool(&self) -> &Pool {
         self.header().machine()
     }
 }

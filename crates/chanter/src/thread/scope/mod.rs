@@ -44,7 +44,7 @@ use super::request::Request;
 use super::spawn::{OUTSIDE, spawn_borrowing};
 use crate::event::Event;
 use crate::frame::{JoinError, Site, catch_panic};
-use crate::sched::pool::SharedRef;
+use crate::sched::pool::PoolRef;
 use crate::sched::{Worker, entered};
 use task_tracker::TaskTracker;
 use tracked::{Home, ResultCell, ResultState, Scoped};
@@ -55,7 +55,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     /// The data that the scope lends, if it owns it.
     home: Option<Weak<dyn std::any::Any + Send + Sync>>,
     /// The machine on which its threads run; `None`: the caller's.
-    machine: Option<SharedRef>,
+    machine: Option<PoolRef>,
     // The lifetime is invariant, as in `std`: with a shorter `'scope` threads could borrow
     // shorter-lived data.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -281,7 +281,7 @@ where
     blocking(None, body)
 }
 
-pub(crate) fn blocking<'env, F, T>(machine: Option<SharedRef>, body: F) -> T
+pub(crate) fn blocking<'env, F, T>(machine: Option<PoolRef>, body: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
