@@ -3,6 +3,7 @@
 
 use std::future::Future;
 
+use chanter::base::switches::DETACHED_ASEND;
 use chanter::{Receiver, Sender, channel, spawn, spawn_parasite};
 
 use super::Form;
@@ -66,7 +67,11 @@ impl Style for AsynchronousParasites {
 
     #[inline]
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
-        drop(to.asend(message));
+        if DETACHED_ASEND {
+            drop(to.asend(message));
+        } else {
+            PaperParasites::send(to, message).await;
+        }
     }
 }
 

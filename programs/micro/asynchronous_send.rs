@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Instant;
 
+use chanter::base::switches::DETACHED_ASEND;
 use chanter::event::{AsyncEvent, asend, asynchronously};
 use chanter::prelude::*;
 
@@ -66,6 +67,9 @@ async fn as_events(tx: Sender<u64>, messages: u64) {
 }
 
 async fn in_short(tx: Sender<u64>, messages: u64) {
+    if !DETACHED_ASEND {
+        return by_parasites(tx, messages).await;
+    }
     for value in 0..messages {
         if tx.asend(value).is_err() {
             break;

@@ -3,6 +3,7 @@
 //! - `case` is one system doing one piece of work, checked; `measure` is the one harness that runs
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
+//! - `ablate` builds the core with each mechanism off, and says what programs lose.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
 //! - `objects` is the evaluation of Concert: methods that cost a call, and the paper's programs.
@@ -14,6 +15,7 @@
 //! - `paper` runs the papers' programs and micro-studies as the papers ran them.
 //! - `figures` says what Chanter promises, and shows it; `report` prints what was found; `process` starts and watches others.
 
+mod ablate;
 mod case;
 mod choice;
 mod cluster;
@@ -68,6 +70,8 @@ enum What {
     Micro(MicroArgs),
     /// Measure what Chanter promises, and say whether it holds
     Figures(FiguresArgs),
+    /// Measure what each mechanism of the core earns: builds with each one off, and the whole, in turns
+    Ablate(ablate::AblateArgs),
     /// Measure choice over 2 to 1024 branches, beside every peer that can choose
     Choice(choice::ChoiceArgs),
     /// Measure threads and processors as values: fibers, delayed threads, figure 7 of STING
@@ -204,6 +208,7 @@ fn main() -> ExitCode {
         What::Launch(args) => return chanter_cli::launch(args),
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
+        What::Ablate(args) => ablate::run(&args),
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
         What::Cluster(args) => cluster::run(&args),

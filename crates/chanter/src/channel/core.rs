@@ -34,6 +34,7 @@ use super::state::{End, RECEIVABLE, SENDABLE, Side, Slot, State, WATCHED};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
 use crate::sched::Worker;
+use crate::sync::switches::{CHANNEL_BLOCKS, INLINE_MESSAGE};
 use crate::sync::{BiasedGuard, BiasedLock, History};
 
 /// The state that the handles and events of a channel share.
@@ -53,7 +54,7 @@ pub(crate) const CHANNEL: Layout = Layout::new::<Core<()>>();
 impl<T> Core<T> {
     const IS_KEPT: bool = {
         let layout = Layout::new::<Self>();
-        layout.size() == CHANNEL.size() && layout.align() == CHANNEL.align()
+        CHANNEL_BLOCKS && layout.size() == CHANNEL.size() && layout.align() == CHANNEL.align()
     };
 
     /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
@@ -150,7 +151,7 @@ impl<T> Core<T> {
     /// The message has the share of the caller's event, or, if `lends` is 1, one of the caller's handle.
     #[inline(always)]
     pub(super) fn leave(&self, message: T, lends: u32) -> Option<T> {
-        if const { !Left::<T>::FITS } || self.0.hint() != 0 {
+        if const { !(INLINE_MESSAGE && Left::<T>::FITS) } || self.0.hint() != 0 {
             return Some(message);
         }
         let mut state = self.lock();

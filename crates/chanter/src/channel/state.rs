@@ -10,6 +10,7 @@ use crate::event::{Offer, OfferList, Verdict, WakeList};
 use crate::frame::catch_panic;
 use crate::sched::WakePriority;
 use crate::sync::UnsafeCell;
+use crate::sync::switches::INLINE_MESSAGE;
 
 /// A bit of the lock's hint: a send, or a receive, may commit now.
 pub(super) const SENDABLE: u8 = 1;
@@ -345,7 +346,7 @@ impl<T> State<T> {
 
     #[inline(always)]
     pub(super) fn has_left(&self) -> bool {
-        Left::<T>::FITS && self.capacity & LEFT != 0
+        INLINE_MESSAGE && Left::<T>::FITS && self.capacity & LEFT != 0
     }
 
     /// Leaves a message in the channel. It has a share of the senders.

@@ -38,6 +38,7 @@ use std::ptr;
 use super::state::Begun;
 use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::switches::LOCAL_PARKING;
 use crate::sync::{Announcement, Cell, Mark, SharedByte, fence_pair, order};
 
 /// The field of the word that holds the bias: 0, [`LOST`], [`REVOKING`], or a virtual processor's
@@ -146,7 +147,7 @@ impl Home {
     #[inline(always)]
     fn at_home(&self, state: &State, change: impl FnOnce(u64) -> bool) -> bool {
         // The first look, which is enough for threads with another home.
-        if state.word() & HOME != self.bits || self.bits == 0 {
+        if !LOCAL_PARKING || state.word() & HOME != self.bits || self.bits == 0 {
             return false;
         }
         self.mark.enter(state);
@@ -222,6 +223,9 @@ impl State {
         home: &Home,
         homes: impl Iterator<Item = &'a Home>,
     ) -> u64 {
+        if !LOCAL_PARKING {
+            return 0;
+        }
         let streak = rest.streak.get();
         let times = rest.rest.get();
         let enough = STREAKS.get(usize::from(times)).copied().unwrap_or(LONGEST);

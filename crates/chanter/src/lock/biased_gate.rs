@@ -48,6 +48,7 @@ use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::frame::report::Wanted;
 use crate::sched::{Worker, budget};
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::sync::switches::OBJECT_GATE;
 use crate::sync::{
     Announcement, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
     os_thread_as_upper_half, os_thread_if_numbered,
@@ -195,7 +196,7 @@ impl BiasedGate {
     pub fn try_mark(&self, mode: Mode, ticket: u64) -> Option<Key> {
         debug_assert!(ticket >> 32 == 0 || ticket > 1 << 63);
         let key = os_thread_as_upper_half() | ticket;
-        if self.owner.load(Ordering::Relaxed) != key {
+        if !OBJECT_GATE || self.owner.load(Ordering::Relaxed) != key {
             return None;
         }
         let hold_count = self.hold_count.load(Ordering::Relaxed);
@@ -374,7 +375,10 @@ impl BiasedGate {
     fn may_be_biased(me: u32) -> bool {
         // An explorer must see the event of each caller that enters.
         let is_simulated = Worker::current().is_some_and(|vp| vp.processor().simulated.is_some());
-        !is_simulated && Announcement::exists(me) && fence_pair::is_available_yet() == Some(true)
+        OBJECT_GATE
+            && !is_simulated
+            && Announcement::exists(me)
+            && fence_pair::is_available_yet() == Some(true)
     }
 
     /// Biases the gate to the caller, which is inside with permits. True: the gate is biased to it

@@ -5,15 +5,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Machine;
 #[cfg(doc)]
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
-use super::{Machine, hand_off};
 use crate::frame::Observer;
 use crate::policy::Policy;
 #[cfg(doc)]
 use crate::policy::WorkStealing;
 use crate::sched::Pump;
+use crate::sched::limits::HAND_OFF_AFTER;
 use crate::sched::simulate::Simulate;
 
 /// Configures a [`Machine`].
@@ -215,7 +216,7 @@ impl Machine {
             reports_deadlocks: false,
             observer: None,
             is_in_test: false,
-            hand_off_after: Some(hand_off::AFTER),
+            hand_off_after: Some(HAND_OFF_AFTER),
             blocking_threads: BLOCKING_THREADS,
             shutdown_timeout: None,
             pump: None,

@@ -6,12 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Pool;
+use super::limits::BLOCKING_IDLE;
 use super::os_threads::OsThreads;
 use super::pool::PoolRef;
 use crate::frame::{Site, catch_panic};
 
-/// Time after which an idle OS thread of the pool ends.
-const IDLE: Duration = Duration::from_secs(10);
 /// A call to run, and where it was spawned.
 pub(crate) struct Call {
     pub(crate) run: Box<dyn FnOnce() + Send>,
@@ -138,7 +137,7 @@ impl Pool {
         let Some(pool) = self.this.upgrade() else { return Ok(()) };
         let thread = std::thread::Builder::new().name(format!("{}-blocking", self.name()));
         let serve = |pool: &PoolRef| {
-            while let Some(Call { run, site }) = pool.blocking.next(IDLE) {
+            while let Some(Call { run, site }) = pool.blocking.next(BLOCKING_IDLE) {
                 run();
                 pool.blocking.ended(site);
             }

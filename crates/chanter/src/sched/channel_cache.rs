@@ -8,14 +8,9 @@ use std::alloc::{Layout, dealloc};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use super::limits::{BIAS_PRICE, CHANNELS_KEPT};
 use crate::sync::History;
-
-/// The greatest number of blocks that a cache keeps.
-const MOST: u32 = 1024;
-/// The cost of a revoked bias, in channels: the locks of that many channels, without a bias, cost as much as one
-/// revocation. No lock takes its history over while biases of this OS thread (on any lock) are revoked more often
-/// than once in that many channels.
-const PRICE: i32 = 200;
+use crate::sync::switches::BIAS_HISTORY;
 
 /// The cache of a virtual processor. Only the worker that runs the processor uses it.
 pub(crate) struct ChannelCache {
@@ -23,8 +18,8 @@ pub(crate) struct ChannelCache {
     layout: Layout,
     first: Cell<*mut Spare>,
     kept: Cell<u32>,
-    /// The number of channels that were made here, less `PRICE` for each bias that was revoked. It is at most
-    /// `PRICE`.
+    /// The number of channels that were made here, less `BIAS_PRICE` for each bias that was revoked. It is at most
+    /// `BIAS_PRICE`.
     credit: Cell<i32>,
     /// The number of revoked biases at the last look.
     revoked: Cell<u32>,
@@ -44,7 +39,7 @@ impl ChannelCache {
             layout,
             first: Cell::new(ptr::null_mut()),
             kept: Cell::new(0),
-            credit: Cell::new(PRICE),
+            credit: Cell::new(BIAS_PRICE),
             revoked: Cell::new(0),
         }
     }
@@ -59,8 +54,9 @@ impl ChannelCache {
     #[inline(always)]
     pub(crate) fn take(&self, me: u32, revoked: u32) -> Option<(NonNull<u8>, History)> {
         let (block, history) = self.take_any()?;
-        let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.charge(revoked);
-        Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
+        let is_dear =
+            (revoked != self.revoked.get() || self.credit.get() != BIAS_PRICE) && self.charge(revoked);
+        Some((block, if is_dear || !BIAS_HISTORY { History::NONE } else { history.if_of(me) }))
     }
 
     /// Called when another OS thread begins to run the processor. `revoked` is the number of its biases that were
@@ -73,7 +69,7 @@ impl ChannelCache {
     #[cold]
     fn charge(&self, revoked: u32) -> bool {
         let lost = revoked.wrapping_sub(self.revoked.replace(revoked)).min(10) as i32;
-        self.credit.set((self.credit.get() + 1 - lost * PRICE).clamp(-10 * PRICE, PRICE));
+        self.credit.set((self.credit.get() + 1 - lost * BIAS_PRICE).clamp(-10 * BIAS_PRICE, BIAS_PRICE));
         self.credit.get() < 0
     }
 
@@ -93,7 +89,7 @@ impl ChannelCache {
     /// The block was made by `Box` with the cache's layout, and is the caller's. Nothing in it has to be dropped.
     #[inline(always)]
     pub(crate) unsafe fn keep(&self, block: NonNull<u8>, history: History) -> bool {
-        if self.kept.get() == MOST {
+        if self.kept.get() == CHANNELS_KEPT {
             return false;
         }
         let spare = block.cast::<Spare>();

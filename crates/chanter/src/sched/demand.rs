@@ -10,6 +10,7 @@ use crate::frame::body::Evaluated;
 use crate::frame::state::Demanded;
 use crate::frame::{Header, Kind, span};
 use crate::policy::{Ready, Reason};
+use crate::sync::switches::WITHDRAWAL;
 
 /// Demands the value of a thread that has not run. Runs the thread here, on this stack, if that is
 /// allowed. Otherwise schedules it if it is delayed.
@@ -35,7 +36,9 @@ pub(crate) unsafe fn demand(frame: NonNull<Header>) {
     match here.filter(may_run_here) {
         Some(worker) => {
             // SAFETY: the caller has a reference, and is `worker`.
-            if unsafe { withdraw(worker, frame) } || header.state.demand(true) == Demanded::Stolen {
+            if WITHDRAWAL && unsafe { withdraw(worker, frame) }
+                || header.state.demand(true) == Demanded::Stolen
+            {
                 worker.counters().stolen.add_one();
                 // SAFETY: we are the thread's runner, and drive `worker`.
                 unsafe {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::limits::{DEPTH, HEARTBEAT, LONG_PARASITE, PROMOTED};
 use super::{Worker, stack};
 use crate::sync::atomic::Ordering;
+use crate::sync::switches;
 
 /// Value of `guard` that every stack pointer is below: the next spawn takes the slow path.
 const LOOK_CLOSER: usize = usize::MAX;
@@ -107,7 +108,7 @@ impl Worker {
         if !self.is_to_share() {
             return Spawn::InPlace;
         }
-        if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
+        if switches::SAMPLES && self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
             // The promoted threads keep a searching processor busy for a while.
             self.promotion.to_promote.set(PROMOTED);
             self.ask_closer_look();
@@ -144,7 +145,8 @@ impl Worker {
             // The first request in this busy period: the heartbeat begins.
             self.promotion.asked_since.set(now);
         }
-        let promote = now.duration_since(self.promotion.asked_since.get()) >= HEARTBEAT
+        let promote = switches::HEARTBEAT
+            && now.duration_since(self.promotion.asked_since.get()) >= HEARTBEAT
             && self.machine().has_sleepers();
         if promote && self.machine().tells_of_births() {
             // Every birth comes here, asked for or not: one in a heartbeat.

@@ -21,7 +21,7 @@ pub(crate) mod fork;
 mod frames;
 mod guard;
 pub(crate) mod hand_off;
-mod limits;
+pub(crate) mod limits;
 mod long_turn;
 pub(crate) mod os_threads;
 pub(crate) mod park;

@@ -11,6 +11,7 @@ use super::blocking_pool::BlockingPool;
 use super::counters::Counters;
 use super::fork::Shares;
 use super::hand_off::{Record, Spare};
+use super::limits::WORKER_STACK;
 use super::os_threads::OsThreads;
 use super::park::Idle;
 use super::pending_requests::PendingRequestTable;
@@ -22,9 +23,6 @@ use crate::frame::{Arena, Header, Home, Observer, catch_panic, environment};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
-
-/// Size of a worker's stack, in bytes: reserved, not used, until threads nest.
-const WORKER_STACK: usize = 8 << 20;
 
 /// State that a machine's parts share.
 pub(crate) struct Pool {

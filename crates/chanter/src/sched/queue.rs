@@ -6,6 +6,7 @@ use super::replace::WakeSource;
 use super::{WakePriority, Worker};
 use crate::frame::{Header, Kind};
 use crate::policy::{Ready, Reason};
+use crate::sync::switches::WAKE_PRIORITY;
 
 impl Worker {
     /// Where a new thread is to run, if the policy says so.
@@ -82,7 +83,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn enqueue_woken_inside(&self, thread: Ready, turn: WakePriority) {
         if self.processor().traits.lets_woken_run() {
-            self.run_soon(thread, turn);
+            self.run_soon(thread, if WAKE_PRIORITY { turn } else { WakePriority::Given });
         } else {
             self.enqueue_inside(thread, self.why_woken());
         }

@@ -18,6 +18,7 @@ use super::limits::{AFTER_LONG, SOON_RUNS, TALK};
 use super::worker::{ENDED, STALE};
 use super::{Processor, Worker};
 use crate::policy::{Ready, ReadyQueue};
+use crate::sync::switches::RUN_NEXT;
 
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +91,7 @@ impl Worker {
             WakePriority::Chosen => self.machine().idle.awake() > 1,
             WakePriority::Given => true,
         };
-        let is_next = is_next && (self.is_first() || processor.may_jump());
+        let is_next = RUN_NEXT && is_next && (self.is_first() || processor.may_jump());
         // SAFETY: we are the owner, inside; the borrow lasts for one operation.
         let soon = unsafe { processor.soon() };
         if is_next {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::limits::{MOST_VAIN, SPIN};
 use super::{Pool, Worker};
-use crate::sync::pause;
+use crate::sync::{pause, switches};
 
 /// A worker's record of its spins.
 #[derive(Debug, Default)]
@@ -60,7 +60,11 @@ impl Worker {
     /// there is something to take from others. Returns whether something has come. The caller is inside.
     pub(super) fn spin(&self, over: &dyn Fn() -> bool) -> bool {
         let spin = &self.leader().core.spin;
-        if self.processor().simulated.is_some() || !spin.begins() || !self.machine().has_cores_for(0) {
+        if !switches::SPIN
+            || self.processor().simulated.is_some()
+            || !spin.begins()
+            || !self.machine().has_cores_for(0)
+        {
             return false;
         }
         let due = self.processors().filter_map(|processor| processor.timers.next_due()).min();
@@ -127,7 +131,7 @@ mod tests {
             };
             worker.processor().core.spin.was_sent();
             worker.processor().core.spin.pass.set(0);
-            assert!(spins());
+            assert_eq!(spins(), switches::SPIN);
             assert!(!spins(), "nothing was sent since");
         });
     }

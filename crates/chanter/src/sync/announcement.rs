@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
+use super::switches::CONSENT;
 use super::{const_unless_loom, fence_pair, os_thread};
 
 /// Number of OS threads that can have an announcement. A model has few OS threads, and no time for more.
@@ -119,6 +120,9 @@ impl Announcement {
     /// Asks this OS thread to agree, after the caller has taken a bias away from it. True: the OS thread is not inside
     /// by the bias, and will not be. False: it does not answer.
     pub(crate) fn request_release(&'static self) -> bool {
+        if !CONSENT {
+            return false;
+        }
         let mine = Self::mine();
         let remind = || {
             REMINDER.get().inspect(|remind| remind(self));

@@ -33,6 +33,7 @@ use std::ptr::{self, NonNull};
 
 use super::announcement::Announcement;
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use super::switches::BIASED_LOCKS;
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Flag in `owner`: the lock is not biased. A biased owner, the most frequent caller, compares with its bare number.
@@ -155,7 +156,7 @@ impl<T> BiasedLock<T> {
     /// Enters by the bias, which only its owner can do.
     #[inline(always)]
     fn enter(&self, me: u32) -> Option<&'static Announcement> {
-        if self.owner.load(Ordering::Relaxed) != me {
+        if !BIASED_LOCKS || self.owner.load(Ordering::Relaxed) != me {
             return None;
         }
         // SAFETY: a lock is biased only to an OS thread that has an announcement (`bias`).
@@ -207,6 +208,9 @@ impl<T> BiasedLock<T> {
     #[inline(always)]
     #[must_use]
     fn taken(&self, me: u32) -> bool {
+        if !BIASED_LOCKS {
+            return true;
+        }
         // Plain reads and writes: we hold the lock.
         let owner = self.owner.load(Ordering::Relaxed);
         if owner == me | UNBIASED {

@@ -23,6 +23,7 @@ mod process_fork;
 mod shared_cell;
 mod stack;
 pub mod stack_local;
+pub mod switches;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;

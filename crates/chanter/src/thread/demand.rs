@@ -11,6 +11,7 @@ use crate::event::{Event, Sync};
 use crate::frame::JoinError;
 use crate::sched::budget;
 use crate::sched::demand::evaluate;
+use crate::sync::switches::EVALUATE_ALONE;
 
 /// The future of awaiting a [`Thread`]: it demands the thread's value, and then joins the thread.
 ///
@@ -80,7 +81,7 @@ impl<T> Thread<T> {
     /// is gone, and the caller must forget the handle.
     #[inline(always)]
     fn evaluate_alone(&mut self) -> Option<T> {
-        if !self.header().state.is_delayed_alone() || !budget::pay() {
+        if !EVALUATE_ALONE || !self.header().state.is_delayed_alone() || !budget::pay() {
             return None;
         }
         let mut value = MaybeUninit::<T>::uninit();

@@ -17,6 +17,7 @@ use crate::sched::demand::{demand, schedule};
 use crate::sched::release;
 use crate::sched::run::FrameRef;
 use crate::sync::Cell;
+use crate::sync::switches::OWNER_WAITER;
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -348,7 +349,7 @@ impl<T> Join<T> {
     /// The event for a handle that is consumed.
     #[inline(always)]
     pub(super) fn of_handle(thread: Thread<T>) -> Self {
-        let owner_waiter = !thread.header().state.is_shared();
+        let owner_waiter = OWNER_WAITER && !thread.header().state.is_shared();
         Self { thread, owner_waiter, steals: true }
     }
 

@@ -14,8 +14,10 @@ use crate::frame::slab::class_of;
 use crate::frame::state::State;
 use crate::frame::{Arena, Header, JoinError, Kind, Site, environment, span};
 use crate::policy::{Ready, Reason};
+use crate::sched::limits::{LEAST_BUDGET, PENALTY};
 use crate::sched::run::{polling, settle};
 use crate::sched::{Address, Pool, Spawn, Worker, entered};
+use crate::sync::switches;
 
 /// Spawns a parasite: polls `future` at once, here, on the caller's stack.
 ///
@@ -49,7 +51,9 @@ where
 {
     let future = future.into_future();
     match Worker::current() {
-        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
+        Some(vp)
+            if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= LEAST_BUDGET =>
+        {
             // SAFETY: we drive `vp`, and the frame fits a class.
             unsafe { spawn_in_place(vp, future, Location::caller(), Untold) };
         }
@@ -161,7 +165,9 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
-                if let Some(spawner) = vp.running.get().as_ref() {
+                if switches::PENALTY
+                    && let Some(spawner) = vp.running.get().as_ref()
+                {
                     spawner.penalty.set(PENALTY);
                     vp.ask_closer_look();
                 }
@@ -171,16 +177,12 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
     }
 }
 
-/// The number of operations below which a spawner does not share its budget with its parasites. So
-/// few would not tell a long parasite from a short one.
-const FEW: u32 = 8;
-
 impl Worker {
     /// Calls `spawn`, which polls a parasite in place. If the spawner's budget is nearly spent, the
     /// parasite gets a budget of its own.
     fn lend_budget(&self, spawn: impl FnOnce()) {
         let spawners = self.budget.get();
-        if spawners >= FEW || self.processor().simulated.is_some() {
+        if spawners >= LEAST_BUDGET || self.processor().simulated.is_some() {
             return spawn();
         }
         self.budget.set(self.quantum());
@@ -188,10 +190,6 @@ impl Worker {
         self.budget.set(spawners);
     }
 }
-
-/// The number of parasites that a thread spawns as hosts after one was long (Featherweight Threads,
-/// section 5.3).
-const PENALTY: u8 = 10;
 
 #[cold]
 #[inline(never)]

@@ -32,6 +32,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use chanter::base::Lock;
+use chanter::base::switches::NAMED_NEXT;
 
 use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
@@ -168,7 +169,7 @@ impl Shm {
         let cores = available_parallelism().map_or(1, usize::from);
         let is_near: Vec<bool> =
             (0..processes).map(|process| process != me && memory.port(process).is_attached()).collect();
-        let quota = Quota { names_next: processes <= MOST_WATCHED, ..QUOTA };
+        let quota = Quota { names_next: NAMED_NEXT && processes <= MOST_WATCHED, ..QUOTA };
         let memory = Arc::new(memory);
         let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
         sockets.set_beside(Arc::clone(&ledger) as _);

@@ -295,6 +295,13 @@ impl<'a, T> ChoiceSet<'a, T> {
         self.kept.drain(|key| ready.push_back(key));
     }
 
+    /// Has all offers taken back before the next synchronization makes its own.
+    fn shun_all(&mut self) {
+        let keys =
+            self.members.iter().zip(0..).map(|(place, index)| Key { index, generation: place.generation });
+        self.shunned.extend(keys);
+    }
+
     /// The rarer part of the beginning of a synchronization.
     #[cold]
     fn prepare(&mut self) {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use super::{ChoiceSet, Key, member};
 use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
 use crate::frame::report::Waits;
+use crate::sync::switches::KEPT_OFFERS;
 
 /// The event of the member that commits next; see [`ChoiceSet::next`].
 #[must_use = "events do nothing unless synchronized"]
@@ -65,6 +66,9 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     #[inline]
     fn force(mut self: Pin<&mut Self>) {
         let set = &mut *self.set;
+        if !KEPT_OFFERS {
+            set.shun_all();
+        }
         if set.live | !set.shunned.is_empty() | !set.vacant.is_empty() {
             set.prepare();
         }

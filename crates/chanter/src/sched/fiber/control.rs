@@ -20,17 +20,11 @@ use crate::frame::{Header, catch_panic, environment, span};
 use crate::policy::Ready;
 use crate::sched::Worker;
 use crate::sched::fork::ForkScope;
-use crate::sched::limits::DEPTH;
+use crate::sched::limits::{DEPTH, STACK_RESERVE, STACKS_IDLE};
 use crate::sched::run::Revoked;
 use crate::sched::wake::{claim, waker_of};
 use crate::sync::{os_thread, stack_local};
 use std::cell::{Cell, UnsafeCell};
-
-/// The least number of bytes of a stack that a nested parasite must leave free.
-const RESERVE: usize = 64 * 1024;
-
-/// The time without work after which stacks are given back.
-const IDLE: Duration = Duration::from_millis(50);
 
 /// The mark that is added to `Header::local_refs` when a thread yields and must be queued again. It
 /// is more than the number of references that are ever borrowed, and than [`BESIDE`].
@@ -197,12 +191,12 @@ impl Fibers {
     /// limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
         // SAFETY: the caller is the worker.
-        unsafe { self.pool() }.is_fat().then_some(IDLE)
+        unsafe { self.pool() }.is_fat().then_some(STACKS_IDLE)
     }
 
-    /// Gives stacks back if the worker has slept for [`IDLE`] or longer.
+    /// Gives stacks back if the worker has slept for [`STACKS_IDLE`] or longer.
     pub(crate) fn slept(&self, time: Duration) {
-        if time >= IDLE {
+        if time >= STACKS_IDLE {
             self.shrink();
         }
     }
@@ -253,7 +247,7 @@ impl FiberControl {
                 yielder: Cell::new(ptr::null()),
                 guard,
                 size: stack.size(),
-                nest_limit: guard.1 + (stack.size() / 4).max(RESERVE),
+                nest_limit: guard.1 + (stack.size() / 4).max(STACK_RESERVE),
                 depth: Cell::new(0),
                 context: Cell::new(ptr::null()),
                 turns: Cell::new(0),

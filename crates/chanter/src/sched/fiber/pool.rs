@@ -4,15 +4,10 @@
 use std::io;
 
 use super::stack::{LARGEST, SMALLEST, Stack};
+use crate::sched::limits::{STACKS_KEPT, STACKS_MAPPED, STACKS_WARM};
 
 /// The number of size classes, one for each power of two.
 const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
-/// The number of stacks of each class that keep their pages while the processor is idle.
-const WARM: usize = 16;
-/// The number of stacks of each class that stay mapped while the processor is idle.
-const MAPPED: usize = 1024;
-/// The number of stacks of each class that are kept at all. Further ones are unmapped at once.
-const KEPT: usize = 16 * 1024;
 
 /// The free stacks of a virtual processor.
 #[derive(Default)]
@@ -62,7 +57,7 @@ impl Pool {
     pub(super) fn put(&mut self, stack: Stack) -> Option<Stack> {
         let index = (stack.size() / SMALLEST).ilog2() as usize;
         let class = &mut self.classes[index];
-        if class.free.len() < KEPT {
+        if class.free.len() < STACKS_KEPT {
             class.free.push(stack);
             self.count += 1;
             None
@@ -73,21 +68,22 @@ impl Pool {
 
     /// Whether [`shrink`](Self::shrink) would give something back.
     pub(super) fn is_fat(&self) -> bool {
-        let is_fat = |class: &Class| class.free.len() > class.clean + WARM || class.free.len() > MAPPED;
-        self.count > WARM && self.classes.iter().any(is_fat)
+        let is_fat =
+            |class: &Class| class.free.len() > class.clean + STACKS_WARM || class.free.len() > STACKS_MAPPED;
+        self.count > STACKS_WARM && self.classes.iter().any(is_fat)
     }
 
     /// Gives excess pages and stacks back to the OS, since the processor is idle.
     pub(super) fn shrink(&mut self) {
         for class in &mut self.classes {
-            if class.free.len() > MAPPED {
+            if class.free.len() > STACKS_MAPPED {
                 // The warm ones are at the end.
-                let excess = class.free.len() - MAPPED;
+                let excess = class.free.len() - STACKS_MAPPED;
                 class.free.drain(..excess);
                 class.clean = class.clean.saturating_sub(excess);
                 self.count -= excess;
             }
-            let cold = class.free.len().saturating_sub(WARM);
+            let cold = class.free.len().saturating_sub(STACKS_WARM);
             if class.clean < cold {
                 class.free[class.clean..cold].iter().for_each(Stack::forget_contents);
                 class.clean = cold;
@@ -139,7 +135,7 @@ mod tests {
     #[test]
     fn idle_processors_keep_few_pages_and_not_many_stacks() {
         let mut pool = Pool::default();
-        let stacks: Vec<_> = (0..MAPPED + 100).map(|_| pool.take(SMALLEST).unwrap().0).collect();
+        let stacks: Vec<_> = (0..STACKS_MAPPED + 100).map(|_| pool.take(SMALLEST).unwrap().0).collect();
         for stack in stacks {
             // SAFETY: the stack is ours, and nobody runs on it.
             unsafe { lowest(&stack).write(1) };
@@ -148,13 +144,13 @@ mod tests {
         assert!(pool.is_fat());
         pool.shrink();
         assert!(!pool.is_fat());
-        assert_eq!((pool.len(), pool.count), (MAPPED, MAPPED));
+        assert_eq!((pool.len(), pool.count), (STACKS_MAPPED, STACKS_MAPPED));
         let mut is_dirty = |_: &usize| {
             let (stack, _) = pool.take(SMALLEST).unwrap();
             // SAFETY: the stack is ours, and nobody runs on it.
             unsafe { lowest(&stack).read() == 1 }
         };
-        assert_eq!((0..MAPPED).filter(&mut is_dirty).count(), WARM);
+        assert_eq!((0..STACKS_MAPPED).filter(&mut is_dirty).count(), STACKS_WARM);
         assert_eq!(pool.len(), 0);
     }
 }

@@ -1,20 +1,10 @@
 //! The wait for a job that another processor has.
 
-use std::time::Duration;
-
 use super::fork_scope::Share;
 use super::job::{Job, steal_within};
 use crate::sched::Worker;
 use crate::sched::demand::demand;
-
-/// The number of looks of a waiter before it sleeps between them.
-const LOOKS: u32 = 2_048;
-/// The number of looks from one attempt to steal a job to the next, a divisor of `LOOKS`. An
-/// attempt may take a lock.
-const LOOKS_A_STEAL: u32 = 64;
-/// The duration of the first sleep, which doubles up to `LONGEST_NAP`.
-const NAP: Duration = Duration::from_micros(20);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+use crate::sched::limits::{FORK_LOOKS, LONGEST_NAP, LOOKS_A_STEAL, NAP};
 
 /// The owner of a job that is not its own any more waits until the thread is determined that has it.
 ///
@@ -29,7 +19,7 @@ fn until_shared(job: &Job) -> Box<Share> {
     let mut looks = 0;
     while !job.share.is_set() {
         looks += 1;
-        if looks < LOOKS {
+        if looks < FORK_LOOKS {
             std::hint::spin_loop();
         } else {
             // The stealer may have no core, so it gets this one.
@@ -63,8 +53,8 @@ fn until_determined(worker: &Worker, share: &Share) {
                 (looks, nap, seen) = (0, NAP, None);
                 continue;
             }
-            looks = LOOKS.min(looks + 1);
-            if looks < LOOKS {
+            looks = FORK_LOOKS.min(looks + 1);
+            if looks < FORK_LOOKS {
                 std::hint::spin_loop();
                 continue;
             }

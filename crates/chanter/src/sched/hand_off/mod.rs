@@ -48,21 +48,12 @@ use std::time::{Duration, Instant};
 pub(super) use ownership::{Owner, Ownership};
 pub(crate) use spare_worker::Spare;
 
+use super::limits::{SPAWNED_AWAY, SPAWNS};
 use super::{Processor, Worker};
 use crate::frame::Kind;
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
 use crate::sync::fence_pair;
-
-/// Longest turn before the processor is handed off, unless the builder says otherwise.
-pub(crate) const AFTER: Duration = Duration::from_millis(10);
-/// Number of threads that a turn without its processor has to spawn within [`SPAWNS`] before it reclaims the
-/// processor. To reclaim it and be handed off again takes some 50 us; each thread that is spawned without it takes up
-/// to 20 us.
-const SPAWNED_AWAY: u32 = 16;
-const SPAWNS: Duration = Duration::from_millis(1);
-/// Most spare workers, hence OS threads for them, that a machine has.
-const MOST: usize = 128;
 
 /// Record of a machine's hand-offs: how many, and for how long. It is kept under a lock.
 #[derive(Debug, Default)]

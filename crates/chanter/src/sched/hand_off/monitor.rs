@@ -26,19 +26,11 @@ use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::limits::{GRACE, IDLE_LOOKS, MONITOR_STACK, MOST_BESIDE};
 use super::super::{Pool, Processor, Worker, checkpoint};
 use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
-
-/// Number of looks at an idle process after which the monitor falls asleep.
-const PATIENCE: u32 = 4;
-/// Longest time that a turn has to reach a checkpoint once it was asked to end.
-const GRACE: Duration = Duration::from_millis(1);
-/// Largest exponent of [`quantum_beside`]: a turn lasts a quantum times 4 to this number at most.
-const MOST_BESIDE: u32 = 4;
-/// Size of the monitor's stack, in bytes.
-const STACK: usize = 128 << 10;
 
 static WATCH: Mutex<Watch> = Mutex::new(Watch { machines: Vec::new(), asked: Vec::new(), is_started: false });
 static CHANGE: Condvar = Condvar::new();
@@ -132,7 +124,7 @@ fn wake_now(machine: &Pool) {
         return;
     }
     fence_pair::will_be_known();
-    let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(STACK);
+    let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(MONITOR_STACK);
     // If the OS refuses, the next worker that becomes busy tries again.
     watch.is_started = monitor.spawn(run).is_ok();
     IS_ASLEEP.store(!watch.is_started, process::Ordering::SeqCst);
@@ -156,7 +148,7 @@ fn run() {
     loop {
         let (next, is_busy) = watch.look();
         idle = if is_busy { 0 } else { idle + 1 };
-        let doze = next.filter(|_| idle < PATIENCE);
+        let doze = next.filter(|_| idle < IDLE_LOOKS);
         watch = match doze {
             Some(time) => CHANGE.wait_timeout(watch, time).unwrap_or_else(PoisonError::into_inner).0,
             None => sleep(watch),

@@ -1,21 +1,18 @@
 //! Spare workers: they run processors while the regular worker does not.
 
 use std::cell::UnsafeCell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::address::Address;
+use super::super::limits::{MOST_SPARES, SPARE_IDLE};
 use super::super::park::{Sleeper, Wake};
 use super::super::reactor::Reactor;
 use super::super::run_loop::Driving;
 use super::super::{Processor, Worker};
-use super::MOST;
 use crate::frame::{Home, Kind};
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{AliasedBox, Cell};
-
-/// Time after which the OS thread of an idle spare worker ends.
-const IDLE: Duration = Duration::from_secs(5);
 
 /// The part that only a spare worker has. It works for the same regular worker all its life.
 pub(crate) struct Spare {
@@ -167,7 +164,7 @@ impl Worker {
     }
 
     /// Waits for processors, or for a thread that is bound to this spare worker, which owns none. If neither comes for
-    /// [`IDLE`], its OS thread ends.
+    /// [`SPARE_IDLE`], its OS thread ends.
     #[cold]
     pub(crate) fn park_aside(&self, over: &dyn Fn() -> bool) {
         let Some(spare) = &self.spare else { return };
@@ -182,10 +179,10 @@ impl Worker {
         let begun = Instant::now();
         if !over() && !self.is_needed(spare) {
             self.counters().sleeps.add_one();
-            spare.parker.poll(if has_own { None } else { Some(IDLE) });
+            spare.parker.poll(if has_own { None } else { Some(SPARE_IDLE) });
         }
         spare.sleeper.rise();
-        if !has_own && begun.elapsed() >= IDLE && !self.is_needed(spare) {
+        if !has_own && begun.elapsed() >= SPARE_IDLE && !self.is_needed(spare) {
             spare.is_over.set(true);
         } else {
             self.begin_to_be_busy();
@@ -256,7 +253,7 @@ impl Processor {
         };
         let index = match spare_workers.iter().position(|other| is_free(other)) {
             Some(index) => index,
-            None if spare_workers.len() >= MOST => return None,
+            None if spare_workers.len() >= MOST_SPARES => return None,
             None => {
                 spare_workers.push(Worker::new_spare(self));
                 machine.hand_offs.has_spare_workers.store(true, Ordering::Relaxed);

@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-use super::{AT_ONCE, Happening};
+use super::Happening;
+use crate::sched::limits::SOCKETS_AT_ONCE;
 
 /// The notifier's key. Those of sockets are indices of a table, which never reach it.
 const NOTIFIED: u64 = u64::MAX;
@@ -91,13 +92,13 @@ impl Poller {
         let mut spec: libc::timespec = unsafe { std::mem::zeroed() };
         spec.tv_sec = seconds;
         spec.tv_nsec = timeout.subsec_nanos() as _;
-        // SAFETY: the list has room for AT_ONCE events, `spec` is only read, and there is no mask.
+        // SAFETY: the list has room for SOCKETS_AT_ONCE events, `spec` is only read, and there is no mask.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
                 self.epoll.as_raw_fd(),
                 list.as_mut_ptr(),
-                AT_ONCE as libc::c_int,
+                SOCKETS_AT_ONCE as libc::c_int,
                 ptr::from_ref(&spec),
                 ptr::null::<libc::sigset_t>(),
                 0_usize,
@@ -115,9 +116,14 @@ impl Poller {
         let millis = timeout.map_or(-1, |timeout| {
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
         });
-        // SAFETY: the list has room for AT_ONCE events.
+        // SAFETY: the list has room for SOCKETS_AT_ONCE events.
         checked(unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), list.as_mut_ptr(), AT_ONCE as libc::c_int, millis)
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                list.as_mut_ptr(),
+                SOCKETS_AT_ONCE as libc::c_int,
+                millis,
+            )
         })
     }
 
@@ -142,7 +148,7 @@ impl Poller {
 
 impl Events {
     pub(in crate::sched) fn new() -> Self {
-        Self { list: Vec::with_capacity(AT_ONCE), is_coarse: false }
+        Self { list: Vec::with_capacity(SOCKETS_AT_ONCE), is_coarse: false }
     }
 
     pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {

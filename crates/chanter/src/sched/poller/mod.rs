@@ -22,10 +22,6 @@ pub(super) use epoll::{Events, Poller};
 #[cfg(not(any(target_os = "linux", miri)))]
 pub(super) use portable::{Events, Poller};
 
-/// How many sockets one wait tells of; the next tells of the rest.
-#[cfg(not(miri))]
-const AT_ONCE: usize = 256;
-
 /// Readiness of one socket.
 #[cfg_attr(miri, allow(dead_code, reason = "nothing happens"))]
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use polling::{Event, Events, PollMode};
 
-use super::{AT_ONCE, Happening};
+use super::Happening;
+use crate::sched::limits::SOCKETS_AT_ONCE;
 
 #[derive(Debug)]
 pub(in crate::sched) struct Poller {
@@ -54,7 +55,7 @@ impl Poller {
 
 impl Events {
     pub(in crate::sched) fn new() -> Self {
-        Self { events: Events::with_capacity(NonZeroUsize::new(AT_ONCE).expect("not zero")) }
+        Self { events: Events::with_capacity(NonZeroUsize::new(SOCKETS_AT_ONCE).expect("not zero")) }
     }
 
     pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {

@@ -34,6 +34,7 @@ use crate::event::walk::{Walk, What};
 use crate::event::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Worker;
+use crate::sync::switches::COUNTED_GATHER;
 
 /// The event that commits when *all* of `events` have, and yields their results, in order. The paper's `chooseAll`.
 ///
@@ -235,7 +236,9 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
 /// Whether threads are needed. They are if the program asked for hosts. They also are on a machine that explores
 /// schedules, where each is a step of its own.
 fn needs_threads(kind: Kind) -> bool {
-    kind == Kind::Host || Worker::current().is_some_and(|vp| vp.processor().simulated.is_some())
+    !COUNTED_GATHER
+        || kind == Kind::Host
+        || Worker::current().is_some_and(|vp| vp.processor().simulated.is_some())
 }
 
 // SAFETY: `settle` and `drop` retract the owner's offer, and those of the members. User code runs in `force`, `walk`
