@@ -120,10 +120,12 @@ fn local_threads_end_with_block_on() {
 fn timers_fire_in_order() {
     machine(1).block_on(async {
         let (tx, rx) = mailbox();
+        // One moment for all, before which they have begun.
+        let from = crate::now() + Duration::from_millis(300);
         for millis in [30u64, 10, 20] {
             let tx = tx.clone();
             spawn(async move {
-                after(Duration::from_millis(millis)).await;
+                at(from + Duration::from_millis(millis)).await;
                 tx.send(millis).await.unwrap();
             });
         }
