@@ -44,7 +44,8 @@ impl<T> Thread<T> {
     /// A synchronization on it demands the value, as [`join`](Self::join) does; [`Touch::steal`] changes that. The
     /// commit point is the completion of the thread. Nothing is lost if the event is not chosen, or dropped.
     ///
-    /// After the first touch only the last handle [takes](Self::join) the value.
+    /// After the first touch only the last handle [takes](Self::join) the value. An `AnyThread`, a [`Wait`] and a waker
+    /// of the thread count as handles here.
     ///
     /// # Errors
     /// The thread has failed, or its value has been taken. Each caller gets the failure. The payload of a panic stays
