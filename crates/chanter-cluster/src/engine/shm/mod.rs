@@ -116,7 +116,7 @@ struct Receiving {
     doubted: Vec<usize>,
     /// Set when a scan was made that covers all that `dying` processes have sent and `doubted` ones have stated.
     has_scanned: bool,
-    /// Whether something of each process was destroyed. Nothing more is taken from such a process.
+    /// Whether something of each process was destroyed, or it is not near. Nothing is taken from such a process.
     broken: Vec<bool>,
 }
 
@@ -167,8 +167,12 @@ impl Shm {
         let ShmSlot { me, memory } = shm_slot;
         let processes = memory.processes();
         let cores = available_parallelism().map_or(1, usize::from);
-        let is_near: Vec<bool> =
-            (0..processes).map(|process| process != me && memory.port(process).is_attached()).collect();
+        // Two processes are near if both read from the segment. So both send to each other by the same way, and the end
+        // of a process comes after its messages.
+        let is_attached = memory.port(me).is_attached();
+        let is_near: Vec<bool> = (0..processes)
+            .map(|process| is_attached && process != me && memory.port(process).is_attached())
+            .collect();
         let quota = Quota { names_next: NAMED_NEXT && processes <= MOST_WATCHED, ..QUOTA };
         let memory = Arc::new(memory);
         let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
@@ -177,7 +181,6 @@ impl Shm {
         let crowd = 1 + is_near.iter().filter(|shm| **shm).count();
         Self {
             me,
-            is_near,
             out: Lock::new(Out {
                 outgoing: Outgoing::new(me, quota, &*memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
@@ -196,13 +199,15 @@ impl Shm {
                 said: vec![None; processes],
                 doubted: Vec::new(),
                 has_scanned: false,
-                broken: vec![false; processes],
+                // Nothing is taken from a process that is not near: its end is told without a look at its pieces.
+                broken: is_near.iter().map(|is_near| !is_near).collect(),
             }),
             ledger,
             resting: AtomicU32::new(0),
             // With more processes than cores, a spinning process takes the core of the one that would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
             patience: Patience::default(),
+            is_near,
             memory,
             sockets,
         }
