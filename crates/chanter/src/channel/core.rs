@@ -35,7 +35,7 @@ use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
 use crate::sched::Worker;
 use crate::sync::switches::{CHANNEL_BLOCKS, INLINE_MESSAGE};
-use crate::sync::{BiasedGuard, BiasedLock, History};
+use crate::sync::{BiasedGuard, BiasedLock};
 
 /// The state that the handles and events of a channel share.
 ///
@@ -57,17 +57,17 @@ impl<T> Core<T> {
         CHANNEL_BLOCKS && layout.size() == CHANNEL.size() && layout.align() == CHANNEL.align()
     };
 
-    /// Makes a channel, for a first handle of each side. `me` is the calling OS thread.
+    /// Makes a channel, for a first handle of each side.
     #[inline(never)]
-    pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
-        let spare = || Worker::current().and_then(|vp| vp.channels.take(me, vp.revoked()));
-        let (place, history) = match if Self::IS_KEPT { spare() } else { None } {
-            Some((block, history)) => (block.cast::<Self>(), history),
-            None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
+    pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
+        let spare = || Worker::current().and_then(|worker| worker.channels.take());
+        let place = match if Self::IS_KEPT { spare() } else { None } {
+            Some(block) => block.cast::<Self>(),
+            None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
         };
         // Built in place, since a copy would wait for the stores.
         // SAFETY: the block is large enough, and no other thread has it.
-        unsafe { place.write(Self::new(capacity, history)) };
+        unsafe { place.write(Self::new(capacity)) };
         place
     }
 
@@ -76,13 +76,13 @@ impl<T> Core<T> {
     /// # Safety
     /// No handle and no event refers to the channel, and its content has been taken out.
     #[inline(always)]
-    unsafe fn free(core: NonNull<Self>, history: History) {
+    unsafe fn free(core: NonNull<Self>) {
         // SAFETY: the caller promises that no handle and no event refers to the channel. The content of the state has
         // been taken out, and nothing else in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
             let kept =
-                Self::IS_KEPT && Worker::current().is_some_and(|vp| vp.channels.keep(core.cast(), history));
+                Self::IS_KEPT && Worker::current().is_some_and(|worker| worker.channels.keep(core.cast()));
             if !kept {
                 drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
             }
@@ -90,11 +90,9 @@ impl<T> Core<T> {
     }
 
     #[inline(always)]
-    fn new(capacity: u32, history: History) -> Self {
-        Self(
-            BiasedLock::with_history(State::new(capacity), if capacity > 0 { SENDABLE } else { 0 }, history),
-            Apart::uninit(),
-        )
+    fn new(capacity: u32) -> Self {
+        let hint = if capacity > 0 { SENDABLE } else { 0 };
+        Self(BiasedLock::new(State::new(capacity), hint), Apart::uninit())
     }
 
     /// The numbers of senders and receivers, not counting events.

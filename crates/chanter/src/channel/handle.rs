@@ -73,7 +73,7 @@ impl<T> Share<T> for Borrowed<'_, T> {
 #[inline(always)]
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
     let owner = os_thread();
-    let core = Core::boxed(capacity, owner);
+    let core = Core::boxed(capacity);
     (Handle::new(core, owner), Handle::new(core, owner))
 }
 

@@ -428,7 +428,6 @@ impl BiasedGate {
         if owner != os_thread() {
             // SAFETY: that OS thread had the bias, so it has an announcement.
             let announcement = unsafe { Announcement::of(owner) };
-            announcement.count_revoked();
             if !announcement.request_release() {
                 aside.late = owner;
                 let earns = self.earns.load(Ordering::Relaxed);

@@ -130,10 +130,6 @@ pub(super) const STACKS_IDLE: Duration = Duration::from_millis(50);
 pub(super) const BLOCKING_IDLE: Duration = Duration::from_secs(10);
 /// The number of blocks of ended channels that a processor keeps (`channel_cache.rs`).
 pub(super) const CHANNELS_KEPT: u32 = 1024;
-/// The cost of a revoked bias, in channels: the locks of that many channels, without a bias, cost as much as one
-/// revocation. No lock takes its history over while biases of this OS thread (on any lock) are revoked more often
-/// than once in that many channels.
-pub(super) const BIAS_PRICE: i32 = 200;
 /// The number of sockets that one wait tells of. The next wait tells of the rest.
 #[cfg(not(miri))]
 pub(super) const SOCKETS_AT_ONCE: usize = 256;

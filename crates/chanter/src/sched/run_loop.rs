@@ -97,7 +97,6 @@ impl Worker {
         let announcement = Announcement::mine();
         self.home.set_driver(announcement);
         self.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
-        self.channels.begin(self.revoked());
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);
         if self.machine().tells_of_births() {

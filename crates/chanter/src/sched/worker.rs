@@ -315,12 +315,6 @@ impl Worker {
         self.processor().traits.quantum()
     }
 
-    /// How many biases of its locks others have revoked, modulo 2^32.
-    #[inline(always)]
-    pub(crate) fn revoked(&self) -> u32 {
-        self.announcement.get().revoked()
-    }
-
     /// Its number among the regular workers.
     pub(crate) fn index(&self) -> usize {
         self.seat.index

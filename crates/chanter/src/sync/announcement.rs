@@ -6,7 +6,6 @@
 
 use std::sync::OnceLock;
 
-use super::atomic::{AtomicU32, Ordering};
 use super::owner::{Consent, Mark};
 use super::switches::CONSENT;
 use super::{const_unless_loom, fence_pair, os_thread};
@@ -24,8 +23,6 @@ pub(crate) struct Announcement {
     /// The lock that it is inside of by its bias, or looks whether it may be.
     mark: Mark,
     consent: Consent,
-    /// Number of biases of its locks that others have revoked.
-    revoked: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -42,7 +39,6 @@ impl Announcement {
             Self {
                 mark: Mark::new(),
                 consent: Consent::new(),
-                revoked: AtomicU32::new(0),
             }
         }
     }
@@ -130,18 +126,5 @@ impl Announcement {
         self.consent.ask(remind, || {
             mine.inspect(|mine| mine.acknowledge());
         })
-    }
-
-    /// Counts that a bias of this OS thread ends.
-    pub(crate) fn count_revoked(&self) {
-        // ORDER: Relaxed: only a statistic.
-        self.revoked.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Number of biases of its locks that others have revoked, modulo 2^32.
-    #[inline(always)]
-    pub(crate) fn revoked(&self) -> u32 {
-        // ORDER: Relaxed: only a statistic.
-        self.revoked.load(Ordering::Relaxed)
     }
 }

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! INV-BIAS: this is INV-OWNER of `owner.rs`, where the thing is the lock, and its owner is the OS thread that it is
-//! biased to. The bias is set and revoked under HELD, and nobody but its owner sets it; a lock that nobody else knows yet
-//! may be born with one ([`History`]). The mark is the OS thread's ([`Announcement`]).
+//! biased to. The bias is set and revoked under HELD, and nobody but its owner sets
+//! it. The mark is the OS thread's ([`Announcement`]).
 //!
 //! An OS thread that is inside of one lock by its bias takes all other locks by HELD, even those that are biased to
 //! it. A revoker of such a bias waits for HELD.
@@ -61,25 +61,6 @@ pub struct BiasedLock<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bias and streak that a lock has earned, for the next lock in its memory.
-#[derive(Clone, Copy)]
-pub(crate) struct History {
-    streak: u16,
-    owner: u32,
-}
-
-impl History {
-    /// The history of a lock in new memory.
-    pub(crate) const NONE: Self = Self { streak: STREAKS[0], owner: UNBIASED };
-
-    /// This history, or [`NONE`](Self::NONE) if an OS thread other than `me` was the last: then that one need not be
-    /// asked.
-    #[inline(always)]
-    pub(crate) fn if_of(self, me: u32) -> Self {
-        if self.owner & !UNBIASED == me { self } else { Self::NONE }
-    }
-}
-
 // SAFETY: the lock hands out one exclusive access at a time, so sharing it moves `T` between threads but never shares
 // it.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
@@ -94,18 +75,11 @@ impl<T> BiasedLock<T> {
 
     const_unless_loom! {
         pub(crate) fn new(value: T, hint: u8) -> Self {
-            Self::with_history(value, hint, History::NONE)
-        }
-    }
-
-    const_unless_loom! {
-        /// A free lock in the memory of another one that is gone.
-        pub(crate) fn with_history(value: T, hint: u8, history: History) -> Self {
             Self {
                 held: AtomicBool::new(false),
                 hint: AtomicU8::new(hint),
-                streak: AtomicU16::new(history.streak),
-                owner: AtomicU32::new(history.owner),
+                streak: AtomicU16::new(STREAKS[0]),
+                owner: AtomicU32::new(UNBIASED),
                 value: UnsafeCell::new(value),
             }
         }
@@ -271,7 +245,6 @@ impl<T> BiasedLock<T> {
 
     /// Waits until the OS thread of `announcement` is not inside by its bias, which has been taken away.
     fn end_bias(&self, announcement: &'static Announcement) {
-        announcement.count_revoked();
         if announcement.request_release() {
             count!(AGREED);
             // An agreement is cheap, so the next streak need not be longer.
@@ -357,14 +330,6 @@ impl<T> BiasedGuard<'_, T> {
     fn lock(&self) -> &BiasedLock<T> {
         // SAFETY: the guard borrows the lock for as long as it lives.
         unsafe { self.lock.as_ref() }
-    }
-
-    /// The history for the next lock in this memory, when nobody else refers to this one.
-    #[inline(always)]
-    pub(crate) fn history(&self) -> History {
-        // ORDER: Relaxed: both are written by the one that is inside, which is the caller.
-        let streak = self.lock().streak.load(Ordering::Relaxed);
-        History { streak, owner: self.lock().owner.load(Ordering::Relaxed) }
     }
 
     /// Whether the guard has the lock by a bias.

@@ -34,7 +34,6 @@ mod tests;
 
 pub(crate) use aliased::{AliasedBox, aliased};
 pub(crate) use announcement::Announcement;
-pub(crate) use biased::History;
 pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub use lock::{Guard, Lock};

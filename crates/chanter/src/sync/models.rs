@@ -182,28 +182,6 @@ fn biased_lock_is_biased_again() {
     });
 }
 
-/// INV-BIAS of a lock in the memory of another one, which was biased to the same OS thread.
-#[test]
-fn biased_lock_in_used_memory() {
-    check(|| {
-        let mut lock = Arc::new(BiasedLock::new(1, 0));
-        lock.bias_to_me();
-        let history = {
-            let mut value = lock.lock();
-            *value += 1;
-            value.history()
-        };
-        *Arc::get_mut(&mut lock).expect("nobody else has it") = BiasedLock::with_history(0, 0, history);
-        let revoker = {
-            let lock = Arc::clone(&lock);
-            thread::spawn(move || *lock.lock() += 1)
-        };
-        *lock.lock() += 1;
-        revoker.join().unwrap();
-        assert_eq!(*lock.lock(), 2);
-    });
-}
-
 /// An OS thread that is inside of one biased lock takes its others by HELD.
 #[test]
 fn biased_locks_nest() {

@@ -9,8 +9,6 @@
 pub(crate) const BIASED_LOCKS: bool = !cfg!(chanter_off = "biased_locks");
 /// A revoker asks the owner of a bias before it uses a heavy fence.
 pub(crate) const CONSENT: bool = !cfg!(chanter_off = "consent");
-/// A new channel's lock takes over the bias of the channel that was in its memory before.
-pub(crate) const BIAS_HISTORY: bool = !cfg!(chanter_off = "bias_history");
 /// The memory of channels that have ended is kept for the next ones.
 pub(crate) const CHANNEL_BLOCKS: bool = !cfg!(chanter_off = "channel_blocks");
 /// A small message that is the first to wait lies in the channel itself.

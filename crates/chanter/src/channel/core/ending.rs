@@ -152,10 +152,9 @@ impl<T> Core<T> {
     #[inline(always)]
     unsafe fn finish_for_good(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
         debug_assert!(state.buffer.is_none() && !state.has_left(), "it is with the unread");
-        let history = state.history();
         drop(state);
         // SAFETY: `Core::boxed` made the channel. No share is left, and only one critical section finds that.
-        unsafe { Self::free(core, history) };
+        unsafe { Self::free(core) };
     }
 
     /// Like `finish`, for a channel with waiters or content. The caller drops the messages that no receiver will get.
