@@ -34,8 +34,10 @@ use crate::sync::Lock;
 ///         never::<()>().await;
 ///     });
 /// }
+/// while group.living() < 20 {
+///     chanter::yield_now().await;
+/// }
 /// group.suspend().await;
-/// assert_eq!(group.living(), 20);
 /// group.resume();
 /// group.cancel().await;
 /// assert_eq!(group.living(), 0);
@@ -43,7 +45,7 @@ use crate::sync::Lock;
 /// ```
 #[derive(Clone, Default)]
 pub struct Group {
-    pool: Arc<Lock<Members>>,
+    shared: Arc<Lock<Members>>,
 }
 
 #[derive(Default)]
@@ -92,7 +94,7 @@ impl Bound for Membership {
     fn made(&self, frame: NonNull<Header>) {
         // SAFETY: the frame is new, with its table, and its maker keeps it.
         let is_host = unsafe { (frame.as_ref().vtable.get().joiners)(frame) }.is_some();
-        let mut members = self.0.pool.lock();
+        let mut members = self.0.shared.lock();
         members.add(Member { frame, is_host });
         let is_cancelled = members.is_cancelled;
         drop(members);
@@ -107,7 +109,7 @@ impl Bound for Membership {
     }
 
     fn ended(&self, frame: NonNull<Header>) {
-        let mut members = self.0.pool.lock();
+        let mut members = self.0.shared.lock();
         members.remove(frame);
         let empty = if members.living.is_empty() { members.empty.take() } else { None };
         drop(members);
@@ -168,7 +170,7 @@ impl Group {
 
     /// The members whose bodies are not over.
     pub fn members(&self) -> Vec<AnyThread> {
-        let members = self.pool.lock();
+        let members = self.shared.lock();
         let handle = |Member { frame, is_host }: &Member| {
             // SAFETY: INV-MEMBER: the frame is not freed while the lock is held. Its thread is SHARED, since it has
             // inherited bindings. The reference is counted here.
@@ -179,7 +181,7 @@ impl Group {
 
     /// Number of members whose bodies are not over.
     pub fn living(&self) -> usize {
-        self.pool.lock().living.len()
+        self.shared.lock().living.len()
     }
 
     /// Suspends all members, except the caller, and waits until they stand still, those included that they spawn
@@ -222,7 +224,7 @@ impl Group {
     ///
     /// **Cancel safety.** The group stays cancelled, and the requests that have been made stand.
     pub async fn cancel(&self) {
-        self.pool.lock().is_cancelled = true;
+        self.shared.lock().is_cancelled = true;
         let me = super::this();
         loop {
             // Those that were spawned since the first round have been asked at their birth.
@@ -247,7 +249,7 @@ impl Group {
 
     /// Whether anybody but `me` is a member.
     fn has_others(&self, me: Option<&AnyThread>) -> bool {
-        let members = self.pool.lock();
+        let members = self.shared.lock();
         members.living.iter().any(|member| me.is_none_or(|me| me.frame() != member.frame))
     }
 
@@ -264,7 +266,7 @@ impl Group {
 
     /// A condition that is set when nobody lives; `None`: nobody does.
     fn when_empty(&self) -> Option<CVar> {
-        let mut members = self.pool.lock();
+        let mut members = self.shared.lock();
         if members.living.is_empty() {
             return None;
         }
@@ -287,7 +289,7 @@ async fn end_of(thread: &AnyThread) {
 /// Equal groups have the same members.
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pool, &other.pool)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
