@@ -227,7 +227,17 @@ impl<T> Core<T> {
                     Meet::WithShare(offer) => {
                         // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
                         // lock is held. The caller's share is given up by this.
-                        unsafe { Self::send_with_share::<S>(core, state, slot, offer, own.is_none(), wakes) };
+                        unsafe {
+                            Self::commit_with_share::<S>(
+                                core,
+                                state,
+                                slot,
+                                offer,
+                                End::Tx,
+                                own.is_none(),
+                                wakes,
+                            )
+                        };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -302,7 +312,15 @@ impl<T> Core<T> {
                         // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
                         // lock is held. The caller's share is given up by this.
                         unsafe {
-                            Self::receive_with_share::<S>(core, state, slot, offer, own.is_none(), wakes)
+                            Self::commit_with_share::<S>(
+                                core,
+                                state,
+                                slot,
+                                offer,
+                                End::Rx,
+                                own.is_none(),
+                                wakes,
+                            )
                         };
                         return Offered::Committed;
                     }

@@ -14,7 +14,7 @@ pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the body of a program as a thread of `machine`, from its begin to its end.
 ///
-/// The calling OS thread only waits, so that the program ends with its body: an OS thread that drove a virtual processor
+/// The calling OS thread only waits, so that the program ends with its body. An OS thread that ran a virtual processor
 /// might be in a turn that does not end. (Where nothing is handed off, it drives virtual processor 0 meanwhile.)
 ///
 /// # Panics

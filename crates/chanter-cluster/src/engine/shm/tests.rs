@@ -54,6 +54,14 @@ async fn some_processes_share_memory_and_others_do_not() {
     kit.killed_by(Shm::kill).run().await.unwrap();
 }
 
+/// Both sides of a pair use the same way. Otherwise the end of a process could come before its last pieces.
+#[chanter::test]
+async fn processes_are_near_if_both_read_from_the_segment() {
+    let engines = engines(3, |process| process != 1).await;
+    let near = |of: usize| (0..3).filter(|to| engines[of].is_near(ProcessId(*to))).collect::<Vec<_>>();
+    assert_eq!([near(0), near(1), near(2)], [vec![2], vec![], vec![0]]);
+}
+
 #[test]
 fn a_segment_of_another_job_or_build_is_refused() {
     let refused = |segment: OwnedFd, processes| {

@@ -41,69 +41,30 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends the slot's message to an offer that has been won and leaves its share.
+    /// Ends a critical section in which an event of the side `end` committed with an offer that leaves its share. Passes
+    /// the message on, and gives up both shares.
     ///
     /// # Safety
     /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
     /// unlinked `theirs`, and holds the lock.
     #[inline(never)]
-    pub(super) unsafe fn send_with_share<S: Share<T>>(
-        core: NonNull<Self>,
-        state: BiasedGuard<'_, State<T>>,
-        slot: &Slot<T>,
-        theirs: NonNull<Offer>,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
-        // messages are ours. The promises about share and lock pass on to `end_both`.
-        unsafe {
-            let message = slot.take().expect("a message is sent once");
-            theirs.cast::<Slot<T>>().as_ref().put(message);
-            slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Tx, chosen, wakes);
-        }
-    }
-
-    /// Receives the message of an offer that has been won and leaves its share.
-    ///
-    /// # Safety
-    /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
-    /// unlinked `theirs`, and holds the lock.
-    #[inline(never)]
-    pub(super) unsafe fn receive_with_share<S: Share<T>>(
-        core: NonNull<Self>,
-        state: BiasedGuard<'_, State<T>>,
-        slot: &Slot<T>,
-        theirs: NonNull<Offer>,
-        chosen: bool,
-        wakes: &mut WakeList,
-    ) {
-        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
-        // messages are ours. The promises about share and lock pass on to `end_both`.
-        unsafe {
-            let message = theirs.cast::<Slot<T>>().as_ref().take();
-            slot.put(message.expect("a waiting sender has its message"));
-            slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Rx, chosen, wakes);
-        }
-    }
-
-    /// Ends a critical section in which an event of the side `end` committed with an offer that leaves its share.
-    /// Both shares are given up.
-    ///
-    /// # Safety
-    /// The share belongs to the caller, which does not use the channel afterwards. It has won and unlinked `theirs`,
-    /// and holds the lock.
-    #[inline(always)]
-    unsafe fn end_both<S: Share<T>>(
+    pub(super) unsafe fn commit_with_share<S: Share<T>>(
         core: NonNull<Self>,
         mut state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
         theirs: NonNull<Offer>,
         end: End,
         chosen: bool,
         wakes: &mut WakeList,
     ) {
+        // SAFETY: the caller promises that the slot is its own, and that it has won `theirs` under the lock. So both
+        // messages are ours.
+        unsafe {
+            let partner = theirs.cast::<Slot<T>>().as_ref();
+            let (from, to) = if end == End::Tx { (slot, partner) } else { (partner, slot) };
+            to.put(from.take().expect("a sender has its message"));
+        }
+        slot.offer.verdict.set(Verdict::Committed);
         let other = if end == End::Tx { End::Rx } else { End::Tx };
         // SAFETY: the caller has won and unlinked the offer, and holds the lock.
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
