@@ -228,15 +228,7 @@ impl<T> Core<T> {
                         // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
                         // lock is held. The caller's share is given up by this.
                         unsafe {
-                            Self::commit_with_share::<S>(
-                                core,
-                                state,
-                                slot,
-                                offer,
-                                End::Tx,
-                                own.is_none(),
-                                wakes,
-                            )
+                            Self::end_with_share::<S>(core, state, slot, offer, End::Tx, own.is_none(), wakes)
                         };
                         return Offered::Committed;
                     }
@@ -312,15 +304,7 @@ impl<T> Core<T> {
                         // SAFETY: the slot belongs to the caller, the partner's offer is won and unlinked, and the
                         // lock is held. The caller's share is given up by this.
                         unsafe {
-                            Self::commit_with_share::<S>(
-                                core,
-                                state,
-                                slot,
-                                offer,
-                                End::Rx,
-                                own.is_none(),
-                                wakes,
-                            )
+                            Self::end_with_share::<S>(core, state, slot, offer, End::Rx, own.is_none(), wakes)
                         };
                         return Offered::Committed;
                     }

@@ -48,7 +48,7 @@ impl<T> Core<T> {
     /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
     /// unlinked `theirs`, and holds the lock.
     #[inline(never)]
-    pub(super) unsafe fn commit_with_share<S: Share<T>>(
+    pub(super) unsafe fn end_with_share<S: Share<T>>(
         core: NonNull<Self>,
         mut state: BiasedGuard<'_, State<T>>,
         slot: &Slot<T>,
