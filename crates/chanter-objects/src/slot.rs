@@ -9,7 +9,7 @@
 //!    ▲     body      │ live = generation  ◄─────── live = MAX-1 │
 //!    │               │               forgive                │
 //!    │               └───────────────► ending ◄─────────────┘
-//!    └──────────── body freed ──────── live = 0, generation + 1
+//!    └── nobody waits ── body freed ── live = 0, generation + 1
 //! ```
 //!
 //! INV-BODY:
@@ -34,7 +34,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chanter::base::BiasedGate;
@@ -76,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) live: AtomicU32,
     /// The generation of the object that is here, or of the next one.
     generation: AtomicU32,
+    /// Whether it is among the free slots. Their lock protects it.
+    is_free: AtomicBool,
 }
 
 /// The header with which all bodies begin.
@@ -123,6 +125,7 @@ impl Slot {
         Self {
             live: AtomicU32::new(0),
             generation: AtomicU32::new(1),
+            is_free: AtomicBool::new(true),
             body: AtomicPtr::new(ptr::null_mut()),
             gate: BiasedGate::new(),
         }
@@ -281,7 +284,24 @@ impl Slot {
     pub(crate) fn left(&self, generation: u32) {
         // ORDER: Relaxed: see `BiasedGate::try_shut`.
         if self.generation.load(Ordering::Relaxed) != generation {
-            self.sweep();
+            self.left_last();
+        }
+    }
+
+    /// Does what is left of [`left`](Self::left). It does not touch the gate of a later object.
+    #[cold]
+    #[inline(never)]
+    fn left_last(&self) {
+        let generation = self.generation.load(Ordering::Relaxed);
+        let mut free = free_slots();
+        match NonNull::new(self.body.load(Ordering::Acquire)) {
+            None => free.push_unused(self),
+            // SAFETY: a body is taken out of its slot before it is freed, under the lock that is held here.
+            Some(body) if unsafe { body.as_ref() }.generation < generation => {
+                drop(free);
+                self.sweep();
+            }
+            Some(_) => (),
         }
     }
 
@@ -305,10 +325,7 @@ impl Slot {
             // It may have come to its end while we kept it shut.
             return self.left(generation);
         };
-        // A slot whose generations are used up stays empty. (And those of a model end with it.)
-        if generation < POISONED && cfg!(not(loom)) {
-            free_slots().push(NonNull::from(self));
-        }
+        free_slots().push_unused(self);
         // SAFETY: of this class, and nobody else finds it any more. User code: no lock is held.
         unsafe { (body.as_ref().class.free)(body) };
     }
@@ -370,8 +387,16 @@ fn free_slots() -> MutexGuard<'static, FreeSlots> {
 }
 
 impl FreeSlots {
-    fn push(&mut self, slot: NonNull<Slot>) {
-        self.slots.push(slot);
+    /// Takes a slot whose body is gone, unless somebody waits at its gate: the last waiter comes back.
+    ///
+    /// The next object may belong to another machine. So nothing that waits for this one may be in its way.
+    fn push_unused(&mut self, slot: &Slot) {
+        // A slot whose generations are used up stays empty. (And those of a model end with it.)
+        // ORDER: Relaxed: the generation of a slot without a body stays, and `is_free` is under the lock.
+        let is_usable = cfg!(not(loom)) && slot.generation.load(Ordering::Relaxed) < POISONED;
+        if is_usable && slot.gate.rest() && !slot.is_free.swap(true, Ordering::Relaxed) {
+            self.slots.push(NonNull::from(slot));
+        }
     }
 
     /// # Panics
@@ -382,7 +407,9 @@ impl FreeSlots {
         }
         let slot = self.slots.pop().expect("a chunk has come");
         // SAFETY: slots stay.
-        unsafe { slot.as_ref() }
+        let slot = unsafe { slot.as_ref() };
+        slot.is_free.store(false, Ordering::Relaxed);
+        slot
     }
 
     fn grow(&mut self) {

@@ -316,6 +316,12 @@ impl BiasedGate {
         self.give(MAX);
     }
 
+    /// Prepares the gate for another object. False: somebody waits. An alarm that the waiters have left with the timers of
+    /// their machine is removed.
+    pub fn rest(&self) -> bool {
+        self.permits.rest()
+    }
+
     #[inline(always)]
     fn give(&self, permits: usize) {
         self.permits.give(permits);

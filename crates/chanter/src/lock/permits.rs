@@ -254,6 +254,11 @@ impl Permits {
         drop(old);
     }
 
+    /// Removes the alarm, if nobody waits: see [`Queue::rest`].
+    pub(super) fn rest(&self) -> bool {
+        self.queue.get().is_none_or(Queue::rest)
+    }
+
     /// Gives back permits that were taken.
     #[inline(always)]
     pub(super) fn give(&self, permits: usize) {

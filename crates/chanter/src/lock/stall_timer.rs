@@ -82,6 +82,19 @@ impl Queue {
         drop(alarm);
     }
 
+    /// Removes the alarm, if nobody waits. The next waiters may belong to another machine, whose own timers must then
+    /// carry the alarm. False: somebody waits.
+    pub(super) fn rest(&self) -> bool {
+        let mut line = self.lock();
+        let is_unused = line.rest();
+        // Both locks are held, so an alarm that is set from now on stays. One that was asked for before may come late: its
+        // ring finds nothing to do.
+        let alarm = if is_unused { self.alarm.lock().take() } else { None };
+        drop(line);
+        drop(alarm);
+        is_unused
+    }
+
     /// Handles the ring of the alarm.
     pub(super) fn tick(&self) {
         self.disarm();
@@ -191,5 +204,36 @@ impl Drop for LazyQueue {
             // SAFETY: the pointer comes from `into_raw` in `make`, and is given back once.
             unsafe { drop(Arc::from_raw(queue)) };
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_does_not_outlast_its_waiters_if_the_lock_rests() {
+        let queue = Queue::new();
+        let waiters = [(); 2].map(|()| Box::pin(Waiter::new()));
+        let arm = |queue: &Queue| {
+            let mut line = queue.lock();
+            // SAFETY: the waiters are pinned and in no queue, and leave below.
+            waiters.iter().for_each(|waiter| unsafe { line.join(waiter, 1, 1, Waker::noop().clone()) });
+            line.free = 1;
+            line.notify(0, &mut WakeList::new());
+            line.watch()
+        };
+        // SAFETY: the waiter has joined.
+        let leave = |waiter: &Waiter| drop(unsafe { queue.lock().leave(waiter) });
+        queue.set_alarm(Some(
+            arm(&queue).expect("a waiter is behind one that is notified").max(Duration::from_secs(600)),
+        ));
+        assert!(!queue.rest(), "somebody waits");
+        assert!(queue.alarm.lock().is_some());
+        waiters.iter().for_each(|waiter| leave(waiter));
+        assert!(queue.rest());
+        assert!(queue.alarm.lock().is_none());
+        assert!(arm(&queue).is_some(), "the next waiters set their own");
+        waiters.iter().for_each(|waiter| leave(waiter));
     }
 }

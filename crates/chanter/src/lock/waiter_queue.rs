@@ -334,6 +334,14 @@ impl WaiterQueue {
         Some(ANSWER * (1 << self.alarm_slowness))
     }
 
+    /// Forgets the alarm, if nobody waits. False: somebody does.
+    pub(super) fn rest(&mut self) -> bool {
+        if self.is_empty() {
+            self.armed = false;
+        }
+        self.is_empty()
+    }
+
     /// Handles the ring of the alarm.
     pub(super) fn tick(&mut self, wakes: &mut WakeList) {
         self.armed = false;
