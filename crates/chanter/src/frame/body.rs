@@ -50,10 +50,8 @@ pub(crate) struct Vtable {
     pub(crate) needs_no_drop: bool,
     /// The waiters for the result, if the body can have any: a [`Completion`].
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<()>>,
-    /// [`Completion::complete_owner`] of these waiters.
-    pub(crate) complete_owner: unsafe fn(NonNull<Header>),
-    /// [`Completion::complete_all`] of these waiters.
-    pub(crate) complete_all: unsafe fn(NonNull<Header>, bool),
+    /// [`Completion::complete`] of these waiters. The caller has a reference.
+    pub(crate) complete_all: unsafe fn(NonNull<Header>),
     /// The size of the frame in bytes. Data inside the frame belongs to the thread.
     pub(crate) size: usize,
     /// The attributes that the thread was given at its spawn, if it was given any.
@@ -69,17 +67,8 @@ pub(crate) trait Completion {
     /// Nobody.
     fn new() -> Self;
 
-    /// Wakes the owner waiter, the only waiter of a thread that is complete.
-    ///
-    /// # Safety
-    /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the frame may be gone.
-    unsafe fn complete_owner(this: NonNull<Self>);
-
     /// Wakes all waiters of a thread that is complete.
-    ///
-    /// # Safety
-    /// As for `complete_owner` if `inherited`; the caller has a reference.
-    unsafe fn complete_all(&self, inherited: bool);
+    fn complete(&self);
 }
 
 /// The outcome of a future that was polled for its value.
@@ -112,8 +101,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     holds: false,
     needs_no_drop: false,
     joiners: |_| None,
-    complete_owner: |_| (),
-    complete_all: |_, _| (),
+    complete_all: |_| (),
     size: 0,
     attributes: |_| None,
     name: |_| None,
@@ -256,7 +244,6 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
         drop_frame: Self::drop_frame,
         holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
-        complete_owner: Self::complete_owner,
         complete_all: Self::complete_all,
         size: size_of::<Self>(),
         body: type_name::<F>,
@@ -446,15 +433,9 @@ impl<F: Future, J: Completion> HostFrame<F, J> {
         unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).joiners) }
     }
 
-    unsafe fn complete_owner(frame: NonNull<Header>) {
-        // SAFETY: the caller has completed the thread and found the owner waiter, and calls once, as `Completion`
-        // asks.
-        unsafe { J::complete_owner(Self::completion(frame)) };
-    }
-
-    unsafe fn complete_all(frame: NonNull<Header>, inherited: bool) {
-        // SAFETY: the caller has a reference, and its contract is that of `Completion`.
-        unsafe { Self::completion(frame).as_ref().complete_all(inherited) };
+    unsafe fn complete_all(frame: NonNull<Header>) {
+        // SAFETY: the caller has a reference.
+        unsafe { Self::completion(frame).as_ref() }.complete();
     }
 }
 

@@ -91,7 +91,7 @@ impl To {
                 match frame.state.complete(frame.local_refs.replace(0)) {
                     Completed::Free => self.free(),
                     Completed::Kept => (),
-                    Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+                    Completed::Awaited => unreachable!("nobody joins"),
                     Completed::Requested => unreachable!("nothing is asked"),
                 }
                 return;

@@ -14,13 +14,12 @@ use super::Completion;
 use super::arena::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
-use crate::event::{Offer, Offered, Offering};
+use crate::event::{Offer, Offered, Offering, WaitQueue};
 use crate::sched::WakeList;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, check_wide, needs};
 use crate::sync::{Cell, Linked, Stack, UnsafeCell};
-use crate::thread::join::Joiners;
 
 /// A thread that completes when it has been told often enough.
 struct Frame {
@@ -104,7 +103,7 @@ impl To {
         match frame.state.complete(local_refs) {
             Completed::Free => self.free(),
             Completed::Kept => (),
-            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Awaited => unreachable!("nobody joins"),
             Completed::Requested => unreachable!("nothing is asked"),
         }
         false
@@ -392,7 +391,7 @@ impl To {
         match frame.state.complete(frame.local_refs.replace(0)) {
             Completed::Free => self.free(),
             Completed::Kept => (),
-            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Awaited => unreachable!("nobody joins"),
             Completed::Requested => unreachable!("nothing is asked"),
         }
     }
@@ -826,7 +825,7 @@ fn last_acquire_is_needed_to_take_a_lent_result() {
 /// The state that a joiner and the thread share, as `Thread` and `HostFrame` do.
 struct Joined {
     state: State,
-    joiners: Joiners,
+    joiners: WaitQueue,
     result: Cell<u32>,
     /// A write of the thread before its end.
     deed: Cell<u32>,
@@ -847,18 +846,8 @@ impl Joined {
             Completed::Free => unreachable!("there are handles"),
             Completed::Requested => unreachable!("nothing is asked"),
             Completed::Kept => (),
-            Completed::Inherited => {
-                // SAFETY: the thread is complete, and the joiners live as long as `self`.
-                unsafe { Joiners::complete_owner(NonNull::from(&self.joiners)) };
-            }
-            Completed::Awaited { inherited } => {
-                let mut wakes = WakeList::new();
-                if inherited {
-                    // SAFETY: the thread is complete, its owner waits, and the joiners live as long as `self`.
-                    wakes.push(unsafe { Joiners::complete_heir(&self.joiners) });
-                }
-                self.joiners.queue.complete_all(&mut wakes);
-                wakes.queue();
+            Completed::Awaited => {
+                self.joiners.complete();
                 let _ = self.state.release();
             }
         }
@@ -891,7 +880,7 @@ impl Joined {
         };
         // SAFETY: the group and the offer do not move, and the offer is unlinked before it is
         // freed.
-        match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
+        match unsafe { self.joiners.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
                 // If the completion were lost, this loop would not end.
                 while group.outcome().is_none() {
@@ -900,54 +889,9 @@ impl Joined {
             }
             offered => assert_eq!(offered, Offered::Committed),
         }
-        self.joiners.queue.retract(&offer, true);
+        self.joiners.retract(&offer, true);
         self.take()
     }
-
-    /// Joins as a synchronization on the handle itself, alone or in a choice. With `renews` it is
-    /// polled again with another waker. With `drops` it is dropped before its end.
-    fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
-        let (group, offer) = (Group::new(), Offer::new());
-        let (waker, other) = (count_waker(), count_waker());
-        let at =
-            Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1), task: None, kept: None };
-        // SAFETY: the group and the offer do not move, and the offer is retracted before it is
-        // freed.
-        if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
-            return self.take();
-        }
-        if renews {
-            drop(group.renew(&other.1, |f| Joiners::locked_heir(&self.state, &offer, f)));
-            if group.outcome().is_none() {
-                // A completion from now on wakes the other waker.
-                while other.0.load(Acquire) == 0 {
-                    thread::yield_now();
-                }
-            }
-        }
-        let won = if drops {
-            group.withdraw().is_some()
-        } else {
-            while group.outcome().is_none() {
-                thread::yield_now();
-            }
-            true
-        };
-        Joiners::disinherit(&self.state, &offer, won);
-        won && self.take()
-    }
-}
-
-/// A waker that counts its wakes.
-fn count_waker() -> (Arc<AtomicU32>, Waker) {
-    struct Count(Arc<AtomicU32>);
-    impl std::task::Wake for Count {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.fetch_add(1, Release);
-        }
-    }
-    let count = Arc::new(AtomicU32::new(0));
-    (Arc::clone(&count), Waker::from(std::sync::Arc::new(Count(count))))
 }
 
 fn joined() -> Arc<Joined> {
@@ -957,64 +901,6 @@ fn joined() -> Arc<Joined> {
         result: Cell::new(0),
         deed: Cell::new(0),
     })
-}
-
-/// The handle's owner waits. The last access to its offer tells it, and it sees the result.
-fn inherited(single: bool) {
-    let joined = joined();
-    let runner = Joined::run(&joined);
-    assert!(joined.inherit(single, false, false));
-    runner.join().unwrap();
-    assert!(joined.state.release(), "INV-FREE");
-}
-
-#[test]
-fn heirs_are_told_and_take_the_result() {
-    check(|| inherited(true));
-    check(|| inherited(false));
-}
-
-#[test]
-fn heirs_must_publish_and_observe() {
-    needs("state_inherit", Relaxed, || inherited(true));
-    needs("state_inherit", Acquire, || inherited(true));
-    needs("state_inherit", Release, || inherited(true));
-}
-
-/// The handle's owner drops its synchronization at any time. The completer is done with the offer
-/// when the offer is freed.
-fn disinherited(single: bool) {
-    let joined = joined();
-    let runner = Joined::run(&joined);
-    joined.inherit(single, false, true);
-    runner.join().unwrap();
-    assert_eq!(joined.state.is_complete(), joined.state.release());
-}
-
-#[test]
-fn completers_are_done_with_dropped_heirs() {
-    check(|| disinherited(true));
-    check(|| disinherited(false));
-}
-
-#[test]
-fn dropped_heirs_need_to_see_the_end() {
-    needs("offer_observe", Relaxed, || disinherited(false));
-    needs("offer_unlink", Relaxed, || disinherited(false));
-}
-
-/// The handle's owner moves to another task, and that task is told.
-fn moved_heir() {
-    let joined = joined();
-    let runner = Joined::run(&joined);
-    assert!(joined.inherit(true, true, false));
-    runner.join().unwrap();
-    assert!(joined.state.release(), "INV-FREE");
-}
-
-#[test]
-fn heirs_that_move_are_told() {
-    check(moved_heir);
 }
 
 /// The announcement of a joiner and the completion meet under the queue's lock: the joiner is told,

@@ -60,8 +60,6 @@
 //!
 //! * INV-LENT: a thread that looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
 //!   reference alone, and its owner looks at it no more.
-//! * INV-OWNER-WAITER: a handle whose thread is not SHARED is the only one, so that its owner alone
-//!   uses the place of the owner waiter.
 //!
 //! Edges 3 and 1 have a cheaper form for threads that stay on one virtual processor: see
 //! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
@@ -84,8 +82,6 @@ pub(super) const COMPLETE: u64 = 1 << 2;
 const AWAITED: u64 = 1 << 3;
 /// The result has been taken, or somebody has the right to take it.
 const TAKEN: u64 = 1 << 4;
-/// The owner of the handle waits, alone. Its offer belongs to the completer: see `join.rs`.
-const OWNER_WAITER: u64 = 1 << 5;
 /// The thread has not run yet: it is *delayed*, or *scheduled* if it is ACTIVE.
 const FRESH: u64 = 1 << 6;
 /// The thread's token, in some queue, is dead, since the thread was stolen or revoked; the token
@@ -204,14 +200,8 @@ pub(crate) enum Completed {
     Free,
     /// References remain.
     Kept,
-    /// The owner of the handle waits: the caller completes its offer, which is the last use of the
-    /// frame.
-    Inherited,
     /// Joiners may wait: the caller wakes them, and then calls [`State::release`].
-    Awaited {
-        /// True if the owner of the handle is among them.
-        inherited: bool,
-    },
+    Awaited,
 }
 
 impl State {

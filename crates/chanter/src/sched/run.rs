@@ -202,9 +202,8 @@ unsafe fn complete_and(frame: NonNull<Header>, local_refs: i32, free: impl FnOnc
             }
             Completed::Free => free(),
             Completed::Kept => (),
-            Completed::Inherited => (frame.as_ref().vtable.get().complete_owner)(frame),
-            Completed::Awaited { inherited } => {
-                (frame.as_ref().vtable.get().complete_all)(frame, inherited);
+            Completed::Awaited => {
+                (frame.as_ref().vtable.get().complete_all)(frame);
                 release(frame);
             }
         }

@@ -140,8 +140,6 @@ orders! {
     home_revoked = Release;
     /// `State::complete`: publishes the result, and sees every use end.
     state_complete = AcqRel;
-    /// `State::await_inheritance`: publishes the owner waiter's offer, or sees the result.
-    state_inherit = AcqRel;
     /// `State::release`: the last reference sees every other use end.
     state_release = AcqRel;
     /// `State::is_last`: sees every other use end, without a read-modify-write.

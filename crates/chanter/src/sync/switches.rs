@@ -25,8 +25,6 @@ pub(crate) const COUNTED_GATHER: bool = !cfg!(chanter_off = "counted_gather");
 pub(crate) const OBJECT_GATE: bool = !cfg!(chanter_off = "object_gate");
 /// A delayed thread whose handle is awaited, and that nobody else knows, runs as a call.
 pub(crate) const EVALUATE_ALONE: bool = !cfg!(chanter_off = "evaluate_alone");
-/// The owner of a thread's handle waits without a queue.
-pub(crate) const OWNER_WAITER: bool = !cfg!(chanter_off = "owner_waiter");
 /// A joiner takes a thread that has not run out of its queue.
 pub(crate) const WITHDRAWAL: bool = !cfg!(chanter_off = "withdrawal");
 /// A parasite that uses up its quantum has the next ones of its spawner start as hosts.

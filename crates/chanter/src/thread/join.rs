@@ -4,8 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
-use std::ptr::{self, NonNull};
-use std::task::Waker;
+use std::ptr::NonNull;
 
 use super::demand::Demand;
 use crate::channel::place::Demanded;
@@ -16,8 +15,6 @@ use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
 use crate::sched::demand::{demand, schedule};
 use crate::sched::release;
 use crate::sched::run::FrameRef;
-use crate::sync::Cell;
-use crate::sync::switches::OWNER_WAITER;
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -75,7 +72,7 @@ impl<T> Thread<T> {
     /// # });
     /// ```
     pub fn join(&self) -> Join<T> {
-        Join { thread: self.again(), owner_waiter: false, steals: true }
+        Join::of_handle(self.again())
     }
 
     /// The handle's reference.
@@ -148,11 +145,11 @@ impl<T> Thread<T> {
     }
 
     #[inline(always)]
-    pub(super) fn joiners(&self) -> &Joiners {
+    pub(super) fn joiners(&self) -> &WaitQueue {
         // SAFETY: the handle's reference keeps the frame for the time of the borrow.
         unsafe {
             let joiners = (self.header().vtable.get().joiners)(self.frame);
-            joiners.expect("a handle is a host's").cast::<Joiners>().as_ref()
+            joiners.expect("a handle is a host's").cast::<WaitQueue>().as_ref()
         }
     }
 
@@ -214,98 +211,18 @@ impl<T> IntoFuture for Thread<T> {
 }
 
 /// The waiters for the completion of a thread.
-///
-/// A handle that is the only one has one owner, which needs no queue when it waits. It leaves a pointer to its offer
-/// and sets OWNER_WAITER. The completer that sees OWNER_WAITER completes the offer, and this is its
-/// last use of the frame.
-#[derive(Debug)]
-pub(crate) struct Joiners {
-    pub(crate) queue: WaitQueue,
-    /// The offer of the handle's owner. It belongs to the owner until OWNER_WAITER is set, and then
-    /// to the completer.
-    owner_waiter: Cell<*const Offer>,
-}
-
-impl Completion for Joiners {
+impl Completion for WaitQueue {
     #[inline(always)]
     fn new() -> Self {
-        Self { queue: WaitQueue::new(), owner_waiter: Cell::new(ptr::null()) }
+        Self::new()
     }
 
     #[inline(always)]
-    unsafe fn complete_owner(this: NonNull<Self>) {
-        // SAFETY: the caller completed the thread and found OWNER_WAITER, and calls this once.
-        if let Some(waker) = unsafe { Self::complete_heir(this.as_ptr()) } {
-            // A foreign waker may panic, and its thread is not ours.
-            catch_panic(|| waker.wake());
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn complete_all(&self, inherited: bool) {
+    fn complete(&self) {
         let mut wakes = WakeList::new();
-        if inherited {
-            // SAFETY: the caller completed the thread and found OWNER_WAITER, and calls this once.
-            wakes.push(unsafe { Self::complete_heir(self) });
-        }
-        self.queue.complete_all(&mut wakes);
+        self.complete_all(&mut wakes);
+        // A foreign waker may panic, and its thread is not ours.
         catch_panic(|| wakes.queue());
-    }
-}
-
-impl Joiners {
-    /// Offers the completion to the handle's owner.
-    ///
-    /// # Safety
-    /// The caller owns the handle. The offer is pinned, and retracted by [`Joiners::disinherit`]
-    /// before it is freed.
-    #[inline(always)]
-    pub(crate) unsafe fn inherit(&self, state: &State, offer: &Offer, at: &Offering<'_>) -> Offered {
-        if state.is_complete() {
-            return at.commit_alone();
-        }
-        // SAFETY: the offer is pinned, and retracted before it is freed.
-        unsafe { offer.prepare(at) };
-        self.owner_waiter.set(offer);
-        if state.await_inheritance() {
-            return Offered::Linked;
-        }
-        offer.unmake();
-        at.commit_alone()
-    }
-
-    /// Retracts the offer: the handle's owner does not wait any more. `won`: it has seen the
-    /// completion.
-    pub(crate) fn disinherit(state: &State, offer: &Offer, won: bool) {
-        if !offer.was_made() {
-            return;
-        }
-        if !won && !state.forgo_inheritance() {
-            offer.await_partner();
-        }
-        offer.unmake();
-    }
-
-    /// Runs `f` while the completer cannot touch the offer's group.
-    pub(crate) fn locked_heir(state: &State, offer: &Offer, f: &mut dyn FnMut()) {
-        if !state.forgo_inheritance() {
-            offer.await_partner();
-            return;
-        }
-        f();
-        if !state.await_inheritance() {
-            // The thread completed in between, and its completer found no waiting owner.
-            offer.commit_prepared();
-        }
-    }
-
-    /// # Safety
-    /// The caller completed the thread and found OWNER_WAITER, and calls this once. Afterwards the
-    /// frame may be gone.
-    #[inline(always)]
-    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
-        // SAFETY: OWNER_WAITER says that the offer waits, and belongs to the completer now.
-        unsafe { Offer::complete_prepared((*this).owner_waiter.get()) }
     }
 }
 
@@ -326,15 +243,13 @@ pub(super) unsafe fn demand_by(frame: NonNull<Header>, steals: bool) {
 }
 
 /// A host's frame.
-pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, Joiners>;
+pub(super) type HostFrame<F> = crate::frame::body::HostFrame<F, WaitQueue>;
 
 /// The event of a thread's completion: see [`Thread::join`].
 #[derive(Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Join<T> {
     thread: Thread<T>,
-    /// True if `thread` is the thread's only handle: then there is no other such event.
-    owner_waiter: bool,
     /// Whether a thread that has not run may be run here.
     steals: bool,
 }
@@ -349,8 +264,7 @@ impl<T> Join<T> {
     /// The event for a handle that is consumed.
     #[inline(always)]
     pub(super) fn of_handle(thread: Thread<T>) -> Self {
-        let owner_waiter = OWNER_WAITER && !thread.header().state.is_shared();
-        Self { thread, owner_waiter, steals: true }
+        Self { thread, steals: true }
     }
 
     /// Sets whether the joiner may steal a thread that has not run; the default is true. With false it schedules a
@@ -377,12 +291,7 @@ unsafe impl<T> Event for Join<T> {
 
     #[inline(always)]
     fn into_branch(self) -> JoinBranch<T> {
-        JoinBranch {
-            thread: ManuallyDrop::new(self.thread),
-            owner_waiter: self.owner_waiter,
-            steals: self.steals,
-            offer: Offer::new(),
-        }
+        JoinBranch { thread: ManuallyDrop::new(self.thread), steals: self.steals, offer: Offer::new() }
     }
 }
 
@@ -403,7 +312,6 @@ unsafe impl<T> BaseEvent for Join<T> {
 pub struct JoinBranch<T> {
     /// The handle, which is ours until `finish` gives it up and sets `parted`.
     thread: ManuallyDrop<Thread<T>>,
-    owner_waiter: bool,
     steals: bool,
     offer: Offer,
 }
@@ -416,11 +324,7 @@ impl<T> JoinBranch<T> {
 
     #[inline(always)]
     fn retract(&self, won: bool) {
-        if self.owner_waiter {
-            Joiners::disinherit(self.state(), &self.offer, won);
-        } else {
-            self.thread.joiners().queue.retract(&self.offer, won);
-        }
+        self.thread.joiners().retract(&self.offer, won);
     }
 }
 
@@ -446,12 +350,10 @@ unsafe impl<T> Branch for JoinBranch<T> {
         // the queue is made under its lock. A completer that misses it has completed before, and we
         // see that.
         unsafe {
-            if self.owner_waiter {
-                joiners.inherit(state, &self.offer, at)
-            } else if state.is_complete() {
+            if state.is_complete() {
                 at.commit_alone()
             } else {
-                joiners.queue.offer(&self.offer, at, || !state.await_completion())
+                joiners.offer(&self.offer, at, || !state.await_completion())
             }
         }
     }
@@ -475,11 +377,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        if self.owner_waiter {
-            Joiners::locked_heir(self.state(), &self.offer, f);
-        } else {
-            self.thread.joiners().queue.locked(f);
-        }
+        self.thread.joiners().locked(f);
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-use super::join::{Joiners, Thread, demand_by};
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WakeList, into_future};
+use super::join::{Thread, demand_by};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Header, JoinError};
@@ -261,12 +261,12 @@ impl<E: AtEnd> EndBranch<E> {
         unsafe { &(*self.at_end.frame().as_ptr()).state }
     }
 
-    fn joiners(&self) -> &Joiners {
+    fn joiners(&self) -> &WaitQueue {
         let frame = self.at_end.frame();
         // SAFETY: `at_end` keeps the frame, which is a host's.
         unsafe {
             let joiners = (frame.as_ref().vtable.get().joiners)(frame);
-            joiners.expect("a handle is a host's").cast::<Joiners>().as_ref()
+            joiners.expect("a handle is a host's").cast::<WaitQueue>().as_ref()
         }
     }
 }
@@ -300,13 +300,13 @@ unsafe impl<E: AtEnd> Branch for EndBranch<E> {
         }
         // SAFETY: the offer is pinned, and retracted in `drop` at the latest. The announcement for the queue is made
         // under its lock. A completer that misses it has completed before, and we see that.
-        unsafe { self.joiners().queue.offer(&self.offer, at, || !self.state().await_completion()) }
+        unsafe { self.joiners().offer(&self.offer, at, || !self.state().await_completion()) }
     }
 
     #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
         if self.offer.was_made() {
-            self.joiners().queue.retract(&self.offer, winner.is_some());
+            self.joiners().retract(&self.offer, winner.is_some());
         }
     }
 
@@ -321,7 +321,7 @@ unsafe impl<E: AtEnd> Branch for EndBranch<E> {
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.joiners().queue.locked(f);
+        self.joiners().locked(f);
     }
 }
 
@@ -329,7 +329,7 @@ impl<E: AtEnd> Drop for EndBranch<E> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.offer.was_made() {
-            self.joiners().queue.retract(&self.offer, false);
+            self.joiners().retract(&self.offer, false);
         }
     }
 }

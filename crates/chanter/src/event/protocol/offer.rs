@@ -276,12 +276,6 @@ impl Offer {
         self.group.set(ptr::null());
     }
 
-    /// Commits a prepared offer. Called by its owner, when no other thread can commit it.
-    pub(crate) fn commit_prepared(&self) {
-        // SAFETY: the group belongs to the owner, which is the caller.
-        unsafe { &*self.group.get() }.commit(self.leaf.get());
-    }
-
     /// Whether a partner could still win the offer. Asked under the queue's lock, and while its owner cannot run.
     pub(crate) fn is_waiting(&self) -> bool {
         // SAFETY: the offer is linked, and the caller holds the queue's lock, so the group is alive.

@@ -50,9 +50,7 @@ impl State {
             // ORDER: Release publishes the result to the joiners. Acquire sees the end of every use
             // of the frame before it is freed.
             match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
-                Ok(_) if awaited => return Completed::Awaited { inherited: word & OWNER_WAITER != 0 },
-                // The reference of the handle's owner keeps the frame.
-                Ok(_) if word & OWNER_WAITER != 0 => return Completed::Inherited,
+                Ok(_) if awaited => return Completed::Awaited,
                 Ok(_) if is_free(next) => return Completed::Free,
                 Ok(_) => return Completed::Kept,
                 Err(now) => word = now,
@@ -143,20 +141,6 @@ impl State {
         // ORDER: Acquire sees the result if it is there. The queue of joiners is under its own
         // lock.
         self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
-    }
-
-    /// Notes that the owner of the handle has left its offer, and waits. False: the thread is complete already.
-    pub(crate) fn await_inheritance(&self) -> bool {
-        // ORDER: Release publishes the offer to `complete`. Acquire sees the result if it is there.
-        self.0.fetch_or(OWNER_WAITER, order::state_inherit()) & COMPLETE == 0
-    }
-
-    /// Notes that the owner of the handle does not wait any more. False: the thread completes, or has completed, and
-    /// its completer uses the offer.
-    pub(crate) fn forgo_inheritance(&self) -> bool {
-        // ORDER: Relaxed: `complete` sees the bit, or does not. Its changes to the offer are
-        // published there.
-        self.0.fetch_and(!OWNER_WAITER, Ordering::Relaxed) & COMPLETE == 0
     }
 
     /// Claims the right to take the result of a complete thread. False: somebody else has it, or may look at it. The

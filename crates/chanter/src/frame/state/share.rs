@@ -32,12 +32,6 @@ impl State {
         false
     }
 
-    /// Whether the caller's handle may be one of several. If not, it is the only one.
-    #[inline(always)]
-    pub(crate) fn is_shared(&self) -> bool {
-        self.word() & SHARED != 0
-    }
-
     /// Notes that nobody is the thread's only owner. The caller has just made the thread, which no other OS thread
     /// knows.
     pub(crate) fn disown(&self) {

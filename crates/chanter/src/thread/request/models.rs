@@ -127,7 +127,7 @@ impl To {
                 }
                 Completed::Free => return self.free(),
                 Completed::Kept => return,
-                Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+                Completed::Awaited => unreachable!("nobody joins"),
             }
         }
     }
