@@ -129,6 +129,10 @@ impl Processors for Shared {
     fn is_asleep(&self, index: usize) -> bool {
         self.vps[index].is_asleep()
     }
+
+    fn waiting(&self, index: usize) -> usize {
+        self.vps[index].gives()
+    }
 }
 
 /// This scheduler.

@@ -71,7 +71,7 @@ pub(crate) use run::{Revoked, cancel, claim, clone_ours, is_ours, is_own, releas
 pub use topology::{Neighbours, Topology};
 
 use crate::frame::{Header, Home, header, schedule_by};
-use crate::policy::{Policy, Ready, Reason, Slot};
+use crate::policy::{Places, Policy, Ready, Reason, Slot};
 use crate::sched::pool::SharedRef;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Announcement, Stack};
@@ -317,10 +317,9 @@ impl Vp {
         }
         // SAFETY: the running thread is being polled below us on this stack.
         if let Some(spawner) = unsafe { self.worker.running.get().as_ref() }
-            && spawner.penalty.get() > 0
+            && spawner.penalty.take_one()
         {
-            spawner.penalty.set(spawner.penalty.get() - 1);
-            if spawner.penalty.get() == 0 {
+            if spawner.penalty.count() == 0 {
                 self.trust_guard();
             }
             return Spawn::Promote;
@@ -450,7 +449,8 @@ impl Vp {
         if !self.enter() {
             return None;
         }
-        let place = self.policy().place(vps).filter(|index| *index < vps);
+        let places = Places { vps: self.machine(), index: self.principal().index };
+        let place = self.policy().place(places).filter(|index| *index < vps);
         self.exit();
         place
     }

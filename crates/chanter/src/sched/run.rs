@@ -9,7 +9,7 @@ use super::fiber::YIELDED;
 use super::{Turn, Vp};
 use crate::frame::body::Evaluated;
 use crate::frame::state::{Begun, Completed, Demanded, Ended, Left, Woken};
-use crate::frame::{Header, Kind, catch_panic, deferred_drop, span};
+use crate::frame::{Header, Kind, attributes_of, catch_panic, deferred_drop, span};
 use crate::policy::{Ready, Reason};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
@@ -42,11 +42,33 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
             return unsafe { drop_frame(frame) };
         }
     }
-    if header.penalty.get() > 0 {
-        vp.ask_closer_look();
+    if header.penalty.is_special() {
+        // SAFETY: we are the runner now.
+        unsafe { begin_special_turn(vp, frame) };
     }
     // SAFETY: we are the runner now.
     unsafe { run_begun(vp, frame) };
+}
+
+/// Begins the turn of a thread that has a penalty count, or options.
+///
+/// # Safety
+/// As for [`run`]; the caller is the runner.
+#[cold]
+unsafe fn begin_special_turn(vp: &Vp, frame: NonNull<Header>) {
+    // SAFETY: the caller is the runner.
+    let penalty = unsafe { &frame.as_ref().penalty };
+    if penalty.count() > 0 {
+        vp.ask_closer_look();
+    }
+    // A simulation, or a report that is being made, takes the budget away.
+    if penalty.has_options() && vp.simulated.is_none() && !vp.is_asking() {
+        // SAFETY: the caller is the runner.
+        let attributes = unsafe { attributes_of(frame) }.map(|place| *place.lock());
+        if let Some(quantum) = attributes.and_then(|attributes| attributes.quantum) {
+            vp.worker.budget.set(quantum.max(1));
+        }
+    }
 }
 
 /// Polls a thread of which the caller is the runner.

@@ -566,7 +566,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
                 if let Some(spawner) = vp.worker.running.get().as_ref() {
-                    spawner.penalty.set(PENALTY);
+                    spawner.penalty.set_count(PENALTY);
                     vp.ask_closer_look();
                 }
             }

@@ -162,7 +162,7 @@ impl Policy for Elsewhere {
     fn next(&self) -> Option<Ready> {
         self.inner.next()
     }
-    fn place(&self, _vps: usize) -> Option<usize> {
+    fn place(&self, _places: chanter::policy::Places<'_>) -> Option<usize> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Some(1)
     }
