@@ -111,6 +111,7 @@ pub const ROWS: &[Row] = &[
     row("by-hand-choice-8", "message", (100_000, 2_000), by_hand::choice),
     row("timers", "timer", (200_000, 2_000), talk::timers),
     row("sieve-2000/send", "number", (2000, 100), talk::sieve::<Synchronous>),
+    row("sieve-2000/placed", "number", (2000, 100), talk::placed_sieve),
     row("sieve-2000/asend", "number", (2000, 100), talk::sieve::<AsynchronousParasites>),
     row("par-fib/hosts-send", "call", (22, 12), tree::fib::<Synchronous>),
     row("par-fib/hosts-asend", "call", (22, 12), tree::fib::<AsynchronousHosts>),

@@ -1,12 +1,13 @@
 //! Threads that talk.
 
 use std::hint::black_box;
+use std::pin::Pin;
 use std::time::Duration;
 
 use chanter::prelude::*;
 
 use super::{Ran, on};
-use crate::kit::Style;
+use crate::kit::{Style, Synchronous};
 
 async fn pair<S: Style>(trips: u64) -> u64 {
     let (ping, pings) = channel();
@@ -154,18 +155,36 @@ pub(super) fn timers(machine: &Machine, timers: u64) -> Ran {
 
 /// The prime of that number, by a pipeline with a stage for each before it, through which the numbers up to it go.
 pub(super) fn sieve<S: Style>(machine: &Machine, primes: u64) -> Ran {
+    sieve_by::<S>(machine, primes, |stage, _| drop(spawn(stage)))
+}
+
+/// The same; the stages are placed on the processors round robin, and stay there (Parallel Concurrent ML,
+/// section 10.3).
+pub(super) fn placed_sieve(machine: &Machine, primes: u64) -> Ran {
+    let vps = machine.vps() as u64;
+    sieve_by::<Synchronous>(machine, primes, move |stage, number| {
+        drop(Thread::builder().on((number % vps) as usize).spawn(stage));
+    })
+}
+
+fn sieve_by<S: Style>(
+    machine: &Machine,
+    primes: u64,
+    place: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>, u64) + Send + 'static,
+) -> Ran {
     let last = nth_prime(primes);
     let done = on(machine, async move {
         let (to, mut numbers) = channel();
-        drop(spawn(async move {
+        let source = async move {
             for number in 2..=last {
                 S::send(&to, number).await;
             }
-        }));
-        for _ in 1..primes {
+        };
+        place(Box::pin(source), 0);
+        for stage in 1..primes {
             let prime = numbers.recv_ref().await.unwrap_or(0);
             let (to, next) = channel();
-            drop(spawn(filter::<S>(prime, std::mem::replace(&mut numbers, next), to)));
+            place(Box::pin(filter::<S>(prime, std::mem::replace(&mut numbers, next), to)), stage);
         }
         numbers.recv_ref().await.unwrap_or(0)
     });

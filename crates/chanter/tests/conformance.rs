@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chanter::policy::{
-    Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, Lifo, Lottery, Others, Policy, Priority, Ready,
-    ReadyQueue, Reason, RoundRobin, WorkStealing,
+    Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, LeastLoaded, Lifo, Lottery, Others, Policy, Priority,
+    Ready, ReadyQueue, Reason, RoundRobin, WorkStealing,
 };
 use chanter_conformance::policy::{Check, Kit, Violation};
 use common::watchdog;
@@ -256,6 +256,7 @@ fn ours_allocate_nothing_in_the_long_run() {
         Kit::new(Fifo::new),
         Kit::new(Lifo::new),
         Kit::new(|| RoundRobin::new(4)),
+        Kit::new(LeastLoaded::new),
         Kit::new(Priority::new),
         Kit::new(EarliestDeadline::new),
         Kit::new(Lottery::new),

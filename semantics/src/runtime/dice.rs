@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use chanter::policy::{Policy, Ready, Reason};
+use chanter::policy::{Places, Policy, Ready, Reason};
 
 use crate::random::Random;
 
@@ -63,8 +63,8 @@ impl Policy for Dice {
         self.table().ready.len()
     }
 
-    fn place(&self, vps: usize) -> Option<usize> {
+    fn place(&self, places: Places<'_>) -> Option<usize> {
         let mut table = self.table();
-        if table.random.once_in(2) { Some(table.random.below(vps)) } else { None }
+        if table.random.once_in(2) { Some(table.random.below(places.len())) } else { None }
     }
 }

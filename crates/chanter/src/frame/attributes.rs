@@ -10,7 +10,8 @@ use crate::sync::Lock;
 /// Facts about a thread for its policy: its urgency, its deadline and its share.
 ///
 /// They are given at the spawn ([`Thread::builder`](crate::ThreadBuilder::attributes)), changed by the thread itself
-/// ([`set_attributes`](crate::policy::set_attributes)), and read by policies
+/// ([`set_attributes`](crate::policy::set_attributes)) or through a handle
+/// ([`Thread::set_attributes`](crate::Thread::set_attributes)), and read by policies
 /// ([`Ready::attributes`](crate::policy::Ready::attributes)). They are kept in the thread's frame, behind its body.
 /// So threads that have none pay nothing for them, and count as having the default.
 ///
@@ -40,12 +41,15 @@ pub struct Attributes {
     pub deadline: Option<Instant>,
     /// Number of tickets that the thread has in a lottery; 1 by default.
     pub tickets: u16,
+    /// Number of operations of each of its turns, if that differs from the [policy's](crate::policy::Policy::quantum);
+    /// none by default.
+    pub quantum: Option<u32>,
 }
 
 impl Attributes {
     /// The default attributes.
     pub const fn new() -> Self {
-        Self { priority: 0, deadline: None, tickets: 1 }
+        Self { priority: 0, deadline: None, tickets: 1, quantum: None }
     }
 
     /// Sets the priority: a greater one is more urgent. Threads without one have 0.
@@ -64,6 +68,25 @@ impl Attributes {
     /// so that every thread runs sometime.
     pub const fn tickets(mut self, tickets: u16) -> Self {
         self.tickets = tickets;
+        self
+    }
+
+    /// Sets the number of operations (sends, receives, choices, ...) that the thread may do in one turn. Zero counts as
+    /// one. It holds from the thread's next turn on. Few leave room for others; with many, the thread's data stays in
+    /// the cache for longer. A simulated machine has no quanta.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// use chanter::policy::Attributes;
+    /// # chanter::block_on(async {
+    /// let patient = Attributes::new().quantum(10_000);
+    /// Thread::builder().attributes(patient).spawn(async {}).await.unwrap();
+    /// # });
+    /// ```
+    ///
+    /// STING, section 4: a policy manager "establishes a priority and quantum for the currently executing thread".
+    pub const fn quantum(mut self, operations: u32) -> Self {
+        self.quantum = Some(operations);
         self
     }
 }

@@ -30,8 +30,8 @@ pub(crate) struct Header {
     /// The number of references that the runner has handed out during the current poll, less those it got back.
     pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
-    /// The number of parasites that this thread must still spawn as hosts (its penalty count).
-    pub(crate) penalty: Cell<u8>,
+    /// What the beginning of a turn has to look at. It belongs to the runner.
+    pub(crate) penalty: Penalty,
     /// The thread's part of local parking.
     pub(crate) rest: LocalPark,
     pub(super) span: span::Place,
@@ -92,6 +92,48 @@ impl KindCell {
     }
 }
 
+/// The number of parasites that a thread must still spawn as hosts (its penalty count), and whether the thread has
+/// options, which the beginning of a turn heeds.
+pub(crate) struct Penalty(Cell<u8>);
+
+/// The bit of a [`Penalty`] that says that the thread has options.
+const OPTIONS: u8 = 1 << 7;
+
+impl Penalty {
+    #[inline(always)]
+    fn new() -> Self {
+        Self(Cell::new(0))
+    }
+
+    /// Whether there is a count, or there are options.
+    #[inline(always)]
+    pub(crate) fn is_special(&self) -> bool {
+        self.0.get() != 0
+    }
+
+    pub(crate) fn has_options(&self) -> bool {
+        self.0.get() & OPTIONS != 0
+    }
+
+    pub(crate) fn count(&self) -> u8 {
+        self.0.get() & !OPTIONS
+    }
+
+    /// Sets the count, which is below 128.
+    pub(crate) fn set_count(&self, count: u8) {
+        self.0.set(self.0.get() & OPTIONS | count);
+    }
+
+    /// Takes one from the count. False: it is 0.
+    pub(crate) fn take_one(&self) -> bool {
+        let count = self.count();
+        if count > 0 {
+            self.set_count(count - 1);
+        }
+        count > 0
+    }
+}
+
 // SAFETY: only lists use `next`, one list at a time (INV-STACK).
 unsafe impl Linked for Header {
     fn link(&self) -> &UnsafeCell<*mut Self> {
@@ -115,10 +157,16 @@ impl Header {
             tag: Cell::new(0),
             local_refs: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
-            penalty: Cell::new(0),
+            penalty: Penalty::new(),
             rest: LocalPark::new(),
             span: span::Place::new(),
         }
+    }
+
+    /// The header of a thread with options, which the beginning of a turn heeds.
+    pub(crate) fn with_options(self) -> Self {
+        self.penalty.0.set(OPTIONS);
+        self
     }
 
     /// Establishes INV-FRESH for a header with any content. These are plain writes, which the
@@ -139,7 +187,7 @@ impl Header {
             (&raw mut (*header).tag).write(Cell::new(0));
             (&raw mut (*header).local_refs).write(Cell::new(0));
             (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
-            (&raw mut (*header).penalty).write(Cell::new(0));
+            (&raw mut (*header).penalty).write(Penalty::new());
             (&raw mut (*header).rest).write(LocalPark::new());
         }
     }
@@ -147,6 +195,6 @@ impl Header {
     /// Whether the header of a parasite that has ended in place is unchanged (INV-FRESH).
     #[inline(always)]
     pub(crate) fn is_fresh(&self) -> bool {
-        self.state.is_private() && self.local_refs.get() == 0 && self.penalty.get() == 0
+        self.state.is_private() && self.local_refs.get() == 0 && !self.penalty.is_special()
     }
 }

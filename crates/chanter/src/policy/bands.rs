@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Others, Policy, Ready, ReadyQueue, Reason};
+use super::{Others, Places, Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -131,8 +131,8 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Policy for Bands<F>
         self.bands[0].policy.need_thread(others)
     }
 
-    fn place(&self, vps: usize) -> Option<usize> {
-        self.bands[0].policy.place(vps)
+    fn place(&self, places: Places<'_>) -> Option<usize> {
+        self.bands[0].policy.place(places)
     }
 
     fn places(&self) -> bool {

@@ -4,7 +4,7 @@
 //! says which one runs next (STING, section 4: the policy manager). Each virtual processor has its own policy. It can
 //! be given another one while it runs ([`VirtualProcessor::set_policy`](crate::VirtualProcessor::set_policy)).
 //!
-//! The library has [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`], [`Priority`],
+//! The library has [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`], [`LeastLoaded`], [`Priority`],
 //! [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`], and [`Bands`], which combines others. The crate
 //! `chanter-conformance` has a kit that a policy should pass. The book's chapter on policies writes a policy in forty
 //! lines.
@@ -15,6 +15,7 @@ mod depth_first_queue;
 mod deque;
 mod fifo;
 mod global_queue;
+mod least_loaded;
 mod lifo;
 mod lottery;
 mod priority;
@@ -37,6 +38,7 @@ pub use deadline::EarliestDeadline;
 pub use deque::Deque;
 pub use fifo::Fifo;
 pub use global_queue::{GlobalQueue, GlobalQueueMember};
+pub use least_loaded::LeastLoaded;
 pub use lifo::Lifo;
 pub use lottery::Lottery;
 pub use priority::Priority;
@@ -129,7 +131,8 @@ pub trait Policy: Send + Sync + 'static {
     }
 
     /// Number of operations (sends, receives, choices, ...) that a thread may do in one turn before it comes back as
-    /// [`Reason::Spent`]. It is read once, when the policy comes into force; 0 counts as 1.
+    /// [`Reason::Spent`]. It is read once, when the policy comes into force; 0 counts as 1. A thread may have a
+    /// [quantum of its own](Attributes::quantum).
     ///
     /// A thread is interrupted at its operations only. Between two of them it keeps the processor.
     fn quantum(&self) -> u32 {
@@ -170,10 +173,12 @@ pub trait Policy: Send + Sync + 'static {
         others.ask_in_random_order()
     }
 
-    /// Place of a new thread: the index of a virtual processor below `vps`, or `None` for this one. The default is
-    /// `None`.
-    fn place(&self, vps: usize) -> Option<usize> {
-        let _ = vps;
+    /// Place of a new thread: the index of one of the virtual processors `places`, or `None` for this one. The default
+    /// is `None`. It is not asked about threads whose place their spawner has said.
+    ///
+    /// STING, section 4: how threads "initially get associated with a VP".
+    fn place(&self, places: Places<'_>) -> Option<usize> {
+        let _ = places;
         None
     }
 
@@ -228,8 +233,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
         (**self).need_thread(others)
     }
 
-    fn place(&self, vps: usize) -> Option<usize> {
-        (**self).place(vps)
+    fn place(&self, places: Places<'_>) -> Option<usize> {
+        (**self).place(places)
     }
 
     fn places(&self) -> bool {
@@ -254,6 +259,45 @@ pub(crate) trait Processors: Sync {
 
     /// Whether its worker sleeps. A hint.
     fn is_asleep(&self, index: usize) -> bool;
+
+    /// Number of threads that wait there, as its policy says. A hint.
+    fn waiting(&self, index: usize) -> usize;
+}
+
+/// The virtual processors of a machine, among which [`Policy::place`] chooses.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    pub(crate) vps: &'a dyn Processors,
+    pub(crate) index: usize,
+}
+
+impl Places<'_> {
+    /// Number of virtual processors of the machine.
+    pub fn len(&self) -> usize {
+        self.vps.count()
+    }
+
+    /// Whether the thread can be nowhere but here.
+    pub fn is_empty(&self) -> bool {
+        self.vps.count() < 2
+    }
+
+    /// The index of the virtual processor on which the thread is spawned.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Number of threads that wait on the virtual processor `index`, as its policy says by [`Policy::waiting`]; 0 if
+    /// there is no such processor. A hint: threads that are on their way there do not count.
+    pub fn waiting(&self, index: usize) -> usize {
+        if index < self.vps.count() { self.vps.waiting(index) } else { 0 }
+    }
+}
+
+impl fmt::Debug for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("index", &self.index).field("len", &self.len()).finish()
+    }
 }
 
 /// The other virtual processors of the machine, as seen by one that searches for work.

@@ -136,6 +136,10 @@ impl Processors for Pool {
     fn is_asleep(&self, index: usize) -> bool {
         self.processors[index].is_asleep()
     }
+
+    fn waiting(&self, index: usize) -> usize {
+        self.processors[index].gives()
+    }
 }
 
 /// This scheduler.

@@ -89,10 +89,9 @@ impl Worker {
         }
         // SAFETY: the running thread is being polled below us on this stack.
         if let Some(spawner) = unsafe { self.running.get().as_ref() }
-            && spawner.penalty.get() > 0
+            && spawner.penalty.take_one()
         {
-            spawner.penalty.set(spawner.penalty.get() - 1);
-            if spawner.penalty.get() == 0 {
+            if spawner.penalty.count() == 0 {
                 self.trust_guard();
             }
             return Spawn::Promote;

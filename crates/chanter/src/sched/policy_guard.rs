@@ -25,7 +25,7 @@ use std::ptr;
 
 use super::{Processor, Replacement, Worker};
 use crate::frame::catch_panic;
-use crate::policy::{Held, Others, Policy, QUANTUM, Ready, Reason, Visit, WorkStealing, report};
+use crate::policy::{Held, Others, Places, Policy, QUANTUM, Ready, Reason, Visit, WorkStealing, report};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The payload of a policy's panic.
@@ -88,8 +88,8 @@ impl<'a> PolicyGuard<'a> {
         self.call(None, |policy| policy.need_thread(others))
     }
 
-    pub(crate) fn place(&self, vps: usize) -> Option<usize> {
-        self.call(None, |policy| policy.place(vps))
+    pub(crate) fn place(&self, places: Places<'_>) -> Option<usize> {
+        self.call(None, |policy| policy.place(places))
     }
 
     pub(crate) fn idle(&self) {
@@ -231,8 +231,8 @@ impl Policy for Stealer {
         self.call(None, |policy| policy.need_thread(others))
     }
 
-    fn place(&self, vps: usize) -> Option<usize> {
-        self.call(None, |policy| policy.place(vps))
+    fn place(&self, places: Places<'_>) -> Option<usize> {
+        self.call(None, |policy| policy.place(places))
     }
 
     fn idle(&self) {

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use super::replace::WakeSource;
 use super::{WakePriority, Worker};
 use crate::frame::{Header, Kind};
-use crate::policy::{Ready, Reason};
+use crate::policy::{Places, Ready, Reason};
 use crate::sync::switches::WAKE_PRIORITY;
 
 impl Worker {
@@ -20,7 +20,8 @@ impl Worker {
         if !self.enter() {
             return None;
         }
-        let place = self.policy().place(vps).filter(|index| *index < vps);
+        let places = Places { vps: self.machine(), index: self.processor().index };
+        let place = self.policy().place(places).filter(|index| *index < vps);
         self.exit();
         place
     }

@@ -10,7 +10,7 @@ use super::apply::{apply, close};
 use super::fiber::YIELDED;
 use super::wake::waker_of;
 use crate::frame::state::{Begun, Completed, Ended, Left};
-use crate::frame::{Header, Kind, deferred_drop, span};
+use crate::frame::{Header, Kind, attributes_of, deferred_drop, span};
 use crate::policy::{Ready, Reason};
 
 /// Polls a thread once, on this stack.
@@ -39,11 +39,33 @@ pub(crate) unsafe fn run(worker: &Worker, thread: Ready) {
             return unsafe { drop_frame(frame) };
         }
     }
-    if header.penalty.get() > 0 {
-        worker.ask_closer_look();
+    if header.penalty.is_special() {
+        // SAFETY: we are the runner now.
+        unsafe { begin_special_turn(worker, frame) };
     }
     // SAFETY: we are the runner now.
     unsafe { run_begun(worker, frame) };
+}
+
+/// Begins the turn of a thread that has a penalty count, or options.
+///
+/// # Safety
+/// As for [`run`]; the caller is the runner.
+#[cold]
+unsafe fn begin_special_turn(worker: &Worker, frame: NonNull<Header>) {
+    // SAFETY: the caller is the runner.
+    let penalty = unsafe { &frame.as_ref().penalty };
+    if penalty.count() > 0 {
+        worker.ask_closer_look();
+    }
+    // A simulation, or a report that is being made, takes the budget away.
+    if penalty.has_options() && worker.processor().simulated.is_none() && !worker.is_asking() {
+        // SAFETY: the caller is the runner.
+        let attributes = unsafe { attributes_of(frame) }.map(|place| *place.lock());
+        if let Some(quantum) = attributes.and_then(|attributes| attributes.quantum) {
+            worker.budget.set(quantum.max(1));
+        }
+    }
 }
 
 /// Polls a thread of which the caller is the runner.

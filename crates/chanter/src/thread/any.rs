@@ -61,6 +61,29 @@ impl<T> Thread<T> {
     }
 }
 
+impl<T> Thread<T> {
+    /// The thread's attributes, if it was spawned with options.
+    pub fn attributes(&self) -> Option<Attributes> {
+        self.as_any().attributes()
+    }
+
+    /// Changes the thread's attributes: policies see them when the thread is next ready, and its next turn has its
+    /// quantum. False: it has no place for them, since it was spawned without a name and without attributes.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// use chanter::policy::Attributes;
+    /// # chanter::block_on(async {
+    /// let thread = Thread::builder().name("import").spawn(never::<()>().into_future());
+    /// assert!(thread.set_attributes(Attributes::new().priority(-1)));
+    /// assert_eq!(thread.attributes().unwrap().priority, -1);
+    /// # });
+    /// ```
+    pub fn set_attributes(&self, attributes: Attributes) -> bool {
+        self.as_any().set_attributes(attributes)
+    }
+}
+
 impl AnyThread {
     /// # Safety
     /// The value takes over one reference. `is_host`: the thread has the table of a host's body.
@@ -128,8 +151,7 @@ impl AnyThread {
         self.is_host.then(|| unsafe { attributes_of(self.frame()) }.map(|place| *place.lock())).flatten()
     }
 
-    /// Changes the thread's attributes. Policies see them when the thread is next ready. False: it has no place for
-    /// them, since it was not spawned by [`Thread::builder`] with attributes or a name.
+    /// Changes the thread's attributes; see [`Thread::set_attributes`].
     pub fn set_attributes(&self, attributes: Attributes) -> bool {
         // SAFETY: the handle keeps the frame; the table of a host's body does not change.
         match self.is_host.then(|| unsafe { attributes_of(self.frame()) }).flatten() {

@@ -301,7 +301,8 @@ unsafe fn new_frame<const DELAYED: bool, F: Future>(
         let place = frame.cast::<AttributedFrame<F>>().as_ptr();
         (&raw mut (*place).attributes).write(Lock::new(said.attributes.unwrap_or_default()));
         (&raw mut (*place).name).write(said.name);
-        HostFrame::<F>::write(frame, Header::new(state, vtable, kind, home.opaque()), future);
+        let header = Header::new(state, vtable, kind, home.opaque()).with_options();
+        HostFrame::<F>::write(frame, header, future);
         frame
     }
 }

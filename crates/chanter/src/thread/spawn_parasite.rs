@@ -168,7 +168,7 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
                 if switches::PENALTY
                     && let Some(spawner) = vp.running.get().as_ref()
                 {
-                    spawner.penalty.set(PENALTY);
+                    spawner.penalty.set_count(PENALTY);
                     vp.ask_closer_look();
                 }
             }

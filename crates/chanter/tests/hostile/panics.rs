@@ -102,8 +102,8 @@ impl Policy for Brittle {
     fn need_thread(&self, others: Others<'_>) -> Option<Ready> {
         self.fault.call(|| self.inner.need_thread(others))
     }
-    fn place(&self, vps: usize) -> Option<usize> {
-        self.fault.call(|| self.inner.place(vps))
+    fn place(&self, places: chanter::policy::Places<'_>) -> Option<usize> {
+        self.fault.call(|| self.inner.place(places))
     }
     fn idle(&self) {
         self.fault.call(|| self.inner.idle());

@@ -265,7 +265,7 @@ impl<T> Thread<T> {
     }
 
     /// This handle as one without a type, which is not dropped.
-    fn as_any(&self) -> ManuallyDrop<AnyThread> {
+    pub(super) fn as_any(&self) -> ManuallyDrop<AnyThread> {
         // SAFETY: the value is not dropped, so it takes over no reference. The frame is a host's.
         ManuallyDrop::new(unsafe { AnyThread::from_frame(self.frame(), true) })
     }

@@ -695,7 +695,7 @@ impl chanter::policy::Policy for Forking {
         Self::fork();
         0
     }
-    fn place(&self, _vps: usize) -> Option<usize> {
+    fn place(&self, _places: chanter::policy::Places<'_>) -> Option<usize> {
         Self::fork();
         None
     }

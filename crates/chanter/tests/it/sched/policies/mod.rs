@@ -7,8 +7,8 @@ mod processors;
 mod replacing;
 
 use chanter::policy::{
-    Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, Lifo, Lottery, Policy, Priority, Ready, Reason,
-    RoundRobin, WorkStealing,
+    Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, LeastLoaded, Lifo, Lottery, Policy, Priority, Ready,
+    Reason, RoundRobin, WorkStealing,
 };
 use chanter_conformance::policy::Kit;
 use common::watchdog;
@@ -31,6 +31,7 @@ conform! {
     fifo_conforms: Kit::new(Fifo::new).bypass(9);
     lifo_conforms: Kit::new(Lifo::new);
     round_robin_conforms: Kit::new(|| RoundRobin::new(8)).bypass(9);
+    least_loaded_conforms: Kit::new(LeastLoaded::new).bypass(9);
     priority_conforms: Kit::new(Priority::new).bypass(10 * 80);
     impatient_priority_conforms: Kit::new(|| Priority::with_patience(4)).bypass(10 * 20);
     earliest_deadline_conforms: Kit::new(EarliestDeadline::new);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 use chanter::{
     current_vp,
-    policy::{Bands, Fifo, Policy, Ready, Reason},
+    policy::{Attributes, Bands, Fifo, LeastLoaded, Places, Policy, Ready, Reason, RoundRobin},
     topology::Topology,
 };
 
@@ -162,7 +162,7 @@ impl Policy for Elsewhere {
     fn next(&self) -> Option<Ready> {
         self.inner.next()
     }
-    fn place(&self, _vps: usize) -> Option<usize> {
+    fn place(&self, _places: Places<'_>) -> Option<usize> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Some(1)
     }
@@ -193,6 +193,123 @@ fn policies_that_place_no_threads_are_not_asked() {
         let is_asked = asked.load(Ordering::SeqCst) > 0;
         assert_eq!((index, is_asked), (usize::from(places), places), "banded: {banded}");
     }
+}
+
+/// How many of `threads` threads, spawned in one turn, run on each of four processors. Each leaves its first turn when
+/// all are there.
+fn placed(policy: fn() -> Box<dyn Policy>, threads: usize) -> Vec<usize> {
+    let machine = Machine::builder().vps(4).policy(move |_| policy()).build().unwrap();
+    machine.block_on(async move {
+        let (to, from) = mailbox();
+        for _ in 0..threads {
+            let to = to.clone();
+            drop(spawn(async move { to.try_send(current_vp().unwrap().index()).unwrap() }));
+        }
+        let mut counts = vec![0; 4];
+        for _ in 0..threads {
+            counts[from.recv().await.unwrap()] += 1;
+        }
+        counts
+    })
+}
+
+#[test]
+fn round_robin_places_threads_in_turn() {
+    watchdog!();
+    assert_eq!(placed(|| Box::new(RoundRobin::new(8)), 40), [10; 4]);
+    assert_eq!(placed(|| Box::new(RoundRobin::new(8)), 3).iter().sum::<usize>(), 3);
+}
+
+/// Asks as [`LeastLoaded`] asks, and notes what it was told; gives nothing away.
+struct Noting {
+    inner: LeastLoaded,
+    placed: Arc<[AtomicUsize]>,
+    waited: Arc<AtomicUsize>,
+}
+
+impl Policy for Noting {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        self.inner.enqueue(thread, reason)
+    }
+    fn next(&self) -> Option<Ready> {
+        self.inner.next()
+    }
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+    fn place(&self, places: Places<'_>) -> Option<usize> {
+        assert_eq!((places.len(), places.is_empty()), (4, false));
+        assert_eq!(places.waiting(4), 0, "there is no such processor");
+        let most = (0..places.len()).map(|index| places.waiting(index)).max().unwrap();
+        self.waited.fetch_max(most, Ordering::SeqCst);
+        let place = self.inner.place(places)?;
+        self.placed[place].fetch_add(1, Ordering::SeqCst);
+        Some(place)
+    }
+}
+
+/// Placed by the policy of one processor, in one turn. The others run what comes, or have not begun.
+#[test]
+fn the_least_loaded_processor_gets_the_next_thread() {
+    watchdog!();
+    let placed: Arc<[AtomicUsize]> = (0..4).map(|_| AtomicUsize::new(0)).collect();
+    let waited = Arc::new(AtomicUsize::new(0));
+    let (counts, most) = (Arc::clone(&placed), Arc::clone(&waited));
+    let policy = move |_| -> Box<dyn Policy> {
+        let (placed, waited) = (Arc::clone(&counts), Arc::clone(&most));
+        Box::new(Noting { inner: LeastLoaded::new(), placed, waited })
+    };
+    let machine = Machine::builder().vps(4).policy(policy).build().unwrap();
+    machine.block_on(async {
+        let threads: Vec<_> = (0..40).map(|_| spawn(async {})).collect();
+        for thread in threads {
+            thread.wait().await;
+        }
+    });
+    let placed: Vec<_> = placed.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+    assert_eq!(placed.iter().sum::<usize>(), 40);
+    assert!(placed.iter().all(|count| *count >= 5), "{placed:?}");
+    assert!(waited.load(Ordering::SeqCst) > 0, "threads wait on the spawner's processor meanwhile");
+}
+
+/// It is heeded from the thread's next turn on, whoever changes it.
+#[test]
+fn a_thread_has_a_quantum_of_its_own() {
+    watchdog!();
+    let machine = Machine::builder().vps(1).policy(|_| Box::new(RoundRobin::new(7))).build().unwrap();
+    machine.block_on(async {
+        let (tx, rx) = mailbox::<char>();
+        let talk = |name: char, quantum: Option<u32>| {
+            let tx = tx.clone();
+            let body = async move {
+                for _ in 0..1000 {
+                    tx.send(name).await.unwrap();
+                }
+            };
+            match quantum {
+                Some(quantum) => Thread::builder().attributes(Attributes::new().quantum(quantum)).spawn(body),
+                None => spawn(body),
+            }
+        };
+        let (a, b, c) = (talk('a', Some(3)), talk('b', None), talk('c', Some(0)));
+        assert!(c.set_attributes(Attributes::new().quantum(20)));
+        assert_eq!(c.attributes().and_then(|attributes| attributes.quantum), Some(20));
+        assert!(!b.set_attributes(Attributes::new()), "it was spawned without");
+        for thread in [&a, &b, &c] {
+            thread.wait().await;
+        }
+        drop(tx);
+        let mut all = Vec::new();
+        while let Ok(name) = rx.recv().await {
+            all.push(name);
+        }
+        assert_eq!(all.len(), 3000);
+        let runs: Vec<_> = all.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+        for (name, quantum) in [('a', 3), ('b', 7), ('c', 20)] {
+            let first = runs.iter().filter(|run| run.0 == name).take(10);
+            assert!(first.clone().all(|run| run.1 == quantum), "{name}: {runs:?}");
+        }
+    });
 }
 
 /// A torus of threads, each on the virtual processor that its place is mapped
