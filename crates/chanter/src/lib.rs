@@ -239,7 +239,7 @@ pub mod thread {
 /// [`inflate`](parasite::inflate) makes a host of a parasite.
 pub mod parasite {
     pub use crate::threads::{
-        Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify, spawn_parasite,
+        Inflate, Par, ReadyPar, Reify, attach, inflate, prepare, reify, spawn_in_place, spawn_parasite,
     };
 }
 

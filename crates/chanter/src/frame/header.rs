@@ -92,12 +92,15 @@ impl KindCell {
     }
 }
 
-/// The number of parasites that a thread must still spawn as hosts (its penalty count), and whether the thread has
-/// options, which the beginning of a turn heeds.
+/// The number of parasites that a thread must still spawn as hosts (its penalty count), and two facts about the thread.
 pub(crate) struct Penalty(Cell<u8>);
 
-/// The bit of a [`Penalty`] that says that the thread has options.
+/// The bit of a [`Penalty`] that says that the thread has options. The beginning of a turn looks at them.
 const OPTIONS: u8 = 1 << 7;
+/// The bit that says that the scheduler makes no hosts of the thread's parasites, nor of the thread.
+const NO_INFLATION: u8 = 1 << 6;
+/// The bits of the count.
+const COUNT: u8 = NO_INFLATION - 1;
 
 impl Penalty {
     #[inline(always)]
@@ -105,7 +108,7 @@ impl Penalty {
         Self(Cell::new(0))
     }
 
-    /// Whether there is a count, or there are options.
+    /// Whether there is anything.
     #[inline(always)]
     pub(crate) fn is_special(&self) -> bool {
         self.0.get() != 0
@@ -116,12 +119,24 @@ impl Penalty {
     }
 
     pub(crate) fn count(&self) -> u8 {
-        self.0.get() & !OPTIONS
+        self.0.get() & COUNT
     }
 
-    /// Sets the count, which is below 128.
+    /// Sets the count, which is at most [`COUNT`].
     pub(crate) fn set_count(&self, count: u8) {
-        self.0.set(self.0.get() & OPTIONS | count);
+        self.0.set(self.0.get() & !COUNT | count);
+    }
+
+    /// Whether the scheduler makes no hosts of the thread's parasites, nor of the thread.
+    #[inline(always)]
+    pub(crate) fn forbids_inflation(&self) -> bool {
+        self.0.get() & NO_INFLATION != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn forbid_inflation(&self, forbids: bool) {
+        let others = self.0.get() & !NO_INFLATION;
+        self.0.set(if forbids { others | NO_INFLATION } else { others });
     }
 
     /// Takes one from the count. False: it is 0.
@@ -165,7 +180,7 @@ impl Header {
 
     /// The header of a thread with options, which the beginning of a turn heeds.
     pub(crate) fn with_options(self) -> Self {
-        self.penalty.0.set(OPTIONS);
+        self.penalty.0.set(self.penalty.0.get() | OPTIONS);
         self
     }
 

@@ -164,7 +164,9 @@ impl Builder {
     /// Sets whether the machine makes hosts of some parasites: those that turn out to be long, and those that a
     /// virtual processor in search of work could run. The default is true. If false, only [`inflate`](crate::parasite::inflate)
     /// makes hosts. Every parasite then begins where it is spawned, and its spawner waits until it ends or blocks.
-    /// This is for programs that rely on it, and for comparison.
+    /// This is for programs that rely on it, and for comparison. The same can be said of one host
+    /// ([`ThreadBuilder::inflation`](crate::ThreadBuilder::inflation)), or of one parasite
+    /// ([`parasite::spawn_in_place`](crate::parasite::spawn_in_place)).
     ///
     /// ```
     /// # use chanter::prelude::*;

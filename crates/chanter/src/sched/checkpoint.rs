@@ -161,6 +161,11 @@ impl Worker {
         has_soon || runs_parasite
     }
 
+    /// Whether the scheduler may make a host of a parasite, unasked. The caller is its runner.
+    pub(crate) fn may_inflate(&self, header: &Header) -> bool {
+        self.machine().config.inflates && !header.penalty.forbids_inflation()
+    }
+
     /// Turns a parasite into a host; the caller is its runner.
     pub(crate) fn inflate(&self, header: &Header) {
         if header.kind.get() == Kind::Parasite {
@@ -185,7 +190,7 @@ impl Worker {
         // SAFETY: the running thread is polled on this stack.
         if let Some(header) = unsafe { self.running.get().as_ref() }
             && inflates
-            && self.machine().config.inflates
+            && self.may_inflate(header)
         {
             self.inflate(header);
         }

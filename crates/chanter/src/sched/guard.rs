@@ -70,14 +70,22 @@ impl Worker {
         self.has_stack() && self.processor().simulated.is_none() && self.machine().observer.is_none()
     }
 
-    /// The slow path of a spawn: does what the guard has asked for, and says how the parasite starts.
+    /// The slow path of a spawn: does what the guard has asked for, and says how the parasite starts. It starts as a host
+    /// only if it `may_inflate`, and so may the parasites of its spawner.
     #[cold]
-    pub(crate) fn look_closer(&self) -> Spawn {
+    pub(crate) fn look_closer(&self, may_inflate: bool) -> Spawn {
         let is_all = self.agree_if_asked();
         if !self.has_stack() {
             return Spawn::Queue;
         }
         if is_all {
+            return Spawn::InPlace;
+        }
+        // SAFETY: the running thread is being polled below us on this stack.
+        let spawner = unsafe { self.running.get().as_ref() };
+        if !may_inflate || spawner.is_some_and(|spawner| spawner.penalty.forbids_inflation()) {
+            // A searching processor asks again.
+            self.trust_guard();
             return Spawn::InPlace;
         }
         if let Some(simulated) = &self.processor().simulated {
@@ -87,8 +95,7 @@ impl Worker {
             self.trust_guard();
             return Spawn::InPlace;
         }
-        // SAFETY: the running thread is being polled below us on this stack.
-        if let Some(spawner) = unsafe { self.running.get().as_ref() }
+        if let Some(spawner) = spawner
             && spawner.penalty.take_one()
         {
             if spawner.penalty.count() == 0 {

@@ -37,6 +37,8 @@ pub(crate) struct SpawnOptions {
     pub(crate) near: Option<Near>,
     /// Whether it is not to be stolen.
     pub(crate) is_kept: bool,
+    /// Whether the scheduler makes no hosts of its parasites.
+    pub(crate) forbids_inflation: bool,
 }
 
 /// The virtual processor where another thread ran last: an address to compare with.
@@ -55,7 +57,11 @@ impl Near {
 }
 
 impl SpawnOptions {
-    /// Whether nothing is said but where it is.
+    fn marks(&self) -> Marks {
+        Marks { is_kept: self.is_kept, forbids_inflation: self.forbids_inflation }
+    }
+
+    /// Whether nothing is said that its frame keeps.
     fn is_only_placed(&self) -> bool {
         self.attributes.is_none() && self.name.is_none()
     }
@@ -158,16 +164,16 @@ where
         },
         (None, None) => &machine.any_vp().address,
     };
-    let is_kept = said.is_kept;
+    let marks = said.marks();
     if said.is_only_placed() {
         let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
         // SAFETY: the body is 'static and `Send`.
         let make = |arena: &Arena| unsafe { new_host::<false, _>(arena, home, future, kind) };
-        return spawn_at(machine, here, home, is_kept, make, site);
+        return spawn_at(machine, here, home, marks, make, site);
     }
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<false, _>(arena, home, said, future) };
-    spawn_at(machine, here, home, is_kept, make, site)
+    spawn_at(machine, here, home, marks, make, site)
 }
 
 /// Creates a delayed host with options, from any OS thread; see [`delay`](crate::delay).
@@ -184,7 +190,7 @@ where
         ),
         None => &here.map_or_else(|| machine.any_vp(), Worker::processor).address,
     };
-    let is_kept = said.is_kept;
+    let marks = said.marks();
     // SAFETY: the body is 'static and `Send`.
     let make = |arena: &Arena| unsafe { new_attributed_host::<true, _>(arena, home, said, future) };
     let (frame, thread) = match here {
@@ -197,17 +203,28 @@ where
             machine.with_arena(make)
         }
     };
-    keep_if(is_kept, &thread);
+    marks.set(&thread);
     machine.spawned(frame, site);
     thread
 }
 
-/// Keeps a new thread from being stolen, if `is_kept`.
-fn keep_if<T>(is_kept: bool, thread: &Thread<T>) {
-    if is_kept {
-        thread.header().kind.keep();
-        // The owner of the only handle would run it otherwise, without a look at its kind.
-        thread.header().state.disown();
+/// Options that stand in a thread's header.
+#[derive(Clone, Copy)]
+struct Marks {
+    is_kept: bool,
+    forbids_inflation: bool,
+}
+
+impl Marks {
+    /// Marks a new thread.
+    fn set<T>(self, thread: &Thread<T>) {
+        let header = thread.header();
+        if self.is_kept {
+            header.kind.keep();
+            // The owner of the only handle would run it otherwise, without a look at its kind.
+            header.state.disown();
+        }
+        header.penalty.forbid_inflation(self.forbids_inflation);
     }
 }
 
@@ -216,7 +233,7 @@ fn spawn_at<T>(
     machine: &Pool,
     here: Option<&Worker>,
     home: &Address,
-    is_kept: bool,
+    marks: Marks,
     make: impl FnOnce(&Arena) -> (NonNull<Header>, Thread<T>),
     site: Site,
 ) -> Thread<T> {
@@ -228,7 +245,7 @@ fn spawn_at<T>(
         Some(vp) => vp.counters().hosts.add_one(),
         None => machine.outside.counters.hosts.add_one_shared(),
     }
-    keep_if(is_kept, &thread);
+    marks.set(&thread);
     machine.spawned(frame, site);
     // SAFETY: this is the only token of the new frame.
     let ready = unsafe { Ready::from_frame(frame) };

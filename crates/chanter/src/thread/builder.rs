@@ -84,6 +84,31 @@ impl ThreadBuilder {
         self
     }
 
+    /// Sets whether the scheduler may make hosts of the parasites that the thread spawns; the default is true. With
+    /// false, each of them begins where it is spawned, and the thread waits until it ends or blocks. [`parasite::spawn_in_place`](crate::parasite::spawn_in_place) says so for one parasite, and
+    /// [`Builder::inflation`](crate::Builder::inflation) for a machine.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # let machine = Machine::builder().vps(2).build()?;
+    /// # machine.block_on(async {
+    /// let thread = Thread::builder().inflation(false).spawn(async {
+    ///     for _ in 0..1000 {
+    ///         spawn_parasite(async { (1..=20).product::<u64>(); });
+    ///     }
+    /// });
+    /// thread.await.unwrap();
+    /// # });
+    /// # assert_eq!(machine.stats().finished_in_place, 1000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Featherweight Threads, section 2.3.1.
+    pub fn inflation(mut self, may_inflate: bool) -> Self {
+        self.said.forbids_inflation = !may_inflate;
+        self
+    }
+
     /// Lets the new thread begin near `thread`: on the virtual processor on which `thread` ran last, or is to run. The
     /// new thread may move later; [`on`](Self::on) keeps it. A `thread` of another machine is ignored.
     ///

@@ -35,5 +35,5 @@ pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local};
 pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};
-pub use spawn_parasite::spawn_parasite;
+pub use spawn_parasite::{spawn_in_place, spawn_parasite};
 pub use touch::{Touch, Wait};

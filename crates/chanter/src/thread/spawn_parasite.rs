@@ -55,10 +55,56 @@ where
             if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= LEAST_BUDGET =>
         {
             // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { spawn_in_place(vp, future, Location::caller(), Untold) };
+            unsafe { begin_in_place(vp, future, Location::caller(), Untold) };
         }
-        Some(vp) => spawn_slowly(vp, future, Location::caller()),
-        None => spawn_outside(future, Location::caller()),
+        Some(vp) => spawn_slowly(vp, future, Location::caller(), true),
+        None => spawn_outside(future, Location::caller(), true),
+    }
+}
+
+/// Spawns a parasite that begins where it is spawned, and of which the scheduler makes no host, nor of the parasites that
+/// it spawns.
+///
+/// Its spawner waits until it ends or blocks, however long that is. Only [`inflate`](super::inflate) makes a host of
+/// it. If the stack is nearly used up, it begins in the queue. Otherwise this is
+/// [`spawn_parasite`](crate::spawn_parasite). A host whose parasites are all like that is made by
+/// [`Thread::builder().inflation(false)`](crate::ThreadBuilder::inflation), and a machine by
+/// [`Builder::inflation`](crate::Builder::inflation).
+///
+/// # Panics
+/// Outside of a machine. A panic of `future` does not reach the caller.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::parasite;
+/// # chanter::block_on(async {
+/// let (tx, rx) = mailbox();
+/// for n in 0..100 {
+///     let tx = tx.clone();
+///     parasite::spawn_in_place(async move { tx.send(n).await });
+///     // It has run already.
+///     assert_eq!(rx.try_recv(), Ok(n));
+/// }
+/// # });
+/// ```
+///
+/// Featherweight Threads, section 2.3.1: "we leave it to the programmer to choose the appropriate inflation policy".
+#[track_caller]
+pub fn spawn_in_place<F>(future: F)
+where
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
+{
+    let future = future.into_future();
+    match Worker::current() {
+        Some(vp)
+            if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= LEAST_BUDGET =>
+        {
+            // SAFETY: we drive `vp`, and the frame fits a class.
+            unsafe { begin_in_place(vp, future, Location::caller(), Uninflated) };
+        }
+        Some(vp) => spawn_slowly(vp, future, Location::caller(), false),
+        None => spawn_outside(future, Location::caller(), false),
     }
 }
 
@@ -66,6 +112,10 @@ where
 trait Birth {
     /// The parasite has a frame, and has not been polled.
     fn tell<F: Future>(&self, frame: NonNull<Header>);
+    /// Whether the scheduler may make a host of it.
+    fn may_inflate(&self) -> bool {
+        true
+    }
     /// Polls the parasite by `poll`.
     fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()>;
 }
@@ -83,10 +133,29 @@ impl Birth for Untold {
     }
 }
 
+/// As [`Untold`]; and no host is made of it.
+struct Uninflated;
+
+impl Birth for Uninflated {
+    #[inline(always)]
+    fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
+
+    #[inline(always)]
+    fn may_inflate(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn poll(&self, _frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        poll()
+    }
+}
+
 /// The machine is told.
 struct Told<'a> {
     machine: &'a Pool,
     site: Site,
+    may_inflate: bool,
     inherits: Cell<bool>,
 }
 
@@ -98,6 +167,10 @@ impl Birth for Told<'_> {
             frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
             self.inherits.set(self.machine.tell_of_birth(frame, self.site));
         }
+    }
+
+    fn may_inflate(&self) -> bool {
+        self.may_inflate
     }
 
     fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
@@ -113,7 +186,7 @@ impl Birth for Told<'_> {
 /// # Safety
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
-unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, birth: impl Birth) {
+unsafe fn begin_in_place<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, birth: impl Birth) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     let future = ManuallyDrop::new(future);
     // SAFETY: we drive `vp`, so we own its arena. The frame is fresh and large enough, and we are
@@ -124,12 +197,19 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Worker, future: F, sit
         vp.parasites.add_one();
         birth.tell::<F>(frame);
         span::open_in_place(frame, type_name::<F>, site);
+        if !birth.may_inflate() {
+            frame.as_ref().penalty.forbid_inflation(true);
+        }
         let poll = polling(vp, frame, |cx| {
             // The future is written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
             ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
             birth.poll(frame, || ParasiteFrame::<F>::poll(frame, cx))
         });
+        if !birth.may_inflate() && poll.is_ready() {
+            // So its frame is fresh again.
+            frame.as_ref().penalty.forbid_inflation(false);
+        }
         if poll.is_ready() && frame.as_ref().is_fresh() {
             span::close(frame);
             vp.arena.put_back_fresh(frame, class);
@@ -154,19 +234,24 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
     // being polled below us on this stack.
     unsafe {
         if poll.is_pending() {
+            let spawner = vp.running.get().as_ref();
+            if spawner.is_some_and(|spawner| spawner.penalty.forbids_inflation()) {
+                // Whoever polls it later does not know its spawner.
+                frame.as_ref().penalty.forbid_inflation(true);
+            }
             vp.counters().reified.add_one();
             let size = frame.as_ref().vtable.get().size;
             vp.counters().reified_bytes.add_many((size - size_of::<Header>()) as u64);
             if vp.budget.get() == 0
                 && vp.processor().simulated.is_none()
-                && vp.machine().config.inflates
+                && vp.may_inflate(frame.as_ref())
                 && frame.as_ref().state.is_notified()
             {
                 // It has used up its quantum, so it is long, and becomes a host. Its spawner's next
                 // parasites are likely to be long, too.
                 vp.inflate(frame.as_ref());
                 if switches::PENALTY
-                    && let Some(spawner) = vp.running.get().as_ref()
+                    && let Some(spawner) = spawner
                 {
                     spawner.penalty.set_count(PENALTY);
                     vp.ask_closer_look();
@@ -193,24 +278,27 @@ impl Worker {
 
 #[cold]
 #[inline(never)]
-fn spawn_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
+fn spawn_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, may_inflate: bool) {
     if !fits::<ParasiteFrame<F>>() {
-        return spawn_fitting_slowly(vp, Box::pin(future), site);
+        return spawn_fitting_slowly(vp, Box::pin(future), site, may_inflate);
     }
-    spawn_fitting_slowly(vp, future, site);
+    spawn_fitting_slowly(vp, future, site, may_inflate);
 }
 
-fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site) {
-    let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
+fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site: Site, may_inflate: bool) {
+    let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer(may_inflate) } {
         Spawn::InPlace => {
             let machine = vp.machine();
             return vp.lend_budget(|| {
                 // SAFETY: we drive `vp`, and the caller has made the future fit.
                 unsafe {
                     if machine.tells_of_births() {
-                        spawn_in_place(vp, future, site, Told { machine, site, inherits: Cell::new(false) });
+                        let inherits = Cell::new(false);
+                        begin_in_place(vp, future, site, Told { machine, site, may_inflate, inherits });
+                    } else if may_inflate {
+                        begin_in_place(vp, future, site, Untold);
                     } else {
-                        spawn_in_place(vp, future, site, Untold);
+                        begin_in_place(vp, future, site, Uninflated);
                     }
                 }
             });
@@ -229,6 +317,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site
     // frame's only token is queued.
     unsafe {
         let frame = queued_parasite(&vp.arena, &vp.processor().address, future, kind);
+        frame.as_ref().penalty.forbid_inflation(!may_inflate);
         vp.machine().spawned(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }
@@ -259,7 +348,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
 /// Spawns a parasite on an OS thread that has entered a machine but runs no part of it. The
 /// parasite is polled here, and continues on the machine if it blocks.
 #[cold]
-fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
+fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site, may_inflate: bool) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = &machine.any_vp().address;
@@ -281,7 +370,10 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
             // SAFETY: we have made the frame, and nobody polls it yet.
-            unsafe { span.move_to(frame) };
+            unsafe {
+                frame.as_ref().penalty.forbid_inflation(!may_inflate);
+                span.move_to(frame);
+            }
             machine.spawned(frame, site);
             // SAFETY: this is the only token of the new frame.
             home.push(unsafe { Ready::from_frame(frame) });

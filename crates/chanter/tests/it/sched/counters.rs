@@ -5,6 +5,7 @@ use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use chanter::parasite;
 use chanter::prelude::*;
 use common::{eventually, machine, watchdog};
 
@@ -215,29 +216,99 @@ fn hosts_are_counted_in_bytes_where_births_are_recorded() {
     assert_eq!(plain.stats().host_bytes, 0);
 }
 
-/// A parasite that uses its quantum up becomes a host, unless the machine was told not to.
+/// A parasite that uses its quantum up becomes a host, unless the machine, the host or the spawn says that it does not.
 #[test]
-fn long_parasites_become_hosts_if_the_machine_inflates() {
+fn long_parasites_become_hosts_if_they_may() {
     watchdog!();
-    for inflates in [true, false] {
+    // Whether the machine, the host, and the spawn let them.
+    let cases = [[true; 3], [false, true, true], [true, false, true], [true, true, false]];
+    for ([machine_lets, host_lets, spawn_lets], is_nested) in
+        cases.into_iter().zip([false; 4]).chain([(cases[3], true)])
+    {
+        let machine = Machine::builder().vps(1).inflation(machine_lets).build().unwrap();
+        let host = async move {
+            let (tx, rx) = mailbox();
+            for _ in 0..2 {
+                let tx = tx.clone();
+                let long = async move {
+                    for n in 0..10_000 {
+                        tx.send(n).await.unwrap();
+                    }
+                };
+                match (spawn_lets, is_nested) {
+                    (true, _) => spawn_parasite(long),
+                    (false, false) => parasite::spawn_in_place(long),
+                    // Within a parasite, what its spawner says holds as well.
+                    (false, true) => parasite::spawn_in_place(async { spawn_parasite(long) }),
+                }
+            }
+            for _ in 0..20_000 {
+                rx.recv().await.unwrap();
+            }
+        };
+        machine.block_on(async { Thread::builder().inflation(host_lets).spawn(host).await }).unwrap();
+        let stats = machine.stats();
+        let inflates = machine_lets && host_lets && spawn_lets;
+        assert_eq!(stats.inflated > 0, inflates, "{stats:?}");
+        assert_eq!(stats.promoted > 0, inflates, "{stats:?}");
+        assert!(stats.reified > 0, "{stats:?}");
+    }
+}
+
+/// For the sake of a long parasite, its spawner's next one begins as a host.
+#[test]
+fn after_a_long_parasite_others_begin_as_hosts() {
+    watchdog!();
+    for (inflates, in_place) in [(true, false), (false, false), (true, true)] {
         let machine = Machine::builder().vps(1).inflation(inflates).build().unwrap();
         machine.block_on(async {
             let (tx, rx) = mailbox();
             for _ in 0..2 {
                 let tx = tx.clone();
-                spawn_parasite(async move {
+                let long = async move {
                     for n in 0..10_000 {
                         tx.send(n).await.unwrap();
                     }
-                });
+                };
+                if in_place { parasite::spawn_in_place(long) } else { spawn_parasite(long) }
             }
             for _ in 0..20_000 {
                 rx.recv().await.unwrap();
             }
         });
         let stats = machine.stats();
+        let inflates = inflates && !in_place;
         // The first is found out; for its sake the second begins as a host.
         assert_eq!((stats.inflated, stats.promoted), if inflates { (1, 1) } else { (0, 0) }, "{stats:?}");
         assert_eq!(stats.reified, if inflates { 1 } else { 2 }, "{stats:?}");
     }
+}
+
+/// Frames of parasites that must not become hosts are used again, also by others.
+#[test]
+fn a_parasite_begins_where_it_is_spawned_if_it_must() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).build().unwrap();
+    machine.block_on(async {
+        let (tx, rx) = mailbox();
+        for n in 0..100_000 {
+            let tx = tx.clone();
+            parasite::spawn_in_place(async move { tx.try_send(n).unwrap() });
+            assert_eq!(rx.try_recv(), Ok(n), "it has run already");
+        }
+        // A frame that is used again does not remember.
+        for _ in 0..2 {
+            let tx = tx.clone();
+            spawn_parasite(async move {
+                for n in 0..10_000 {
+                    tx.send(n).await.unwrap();
+                }
+            });
+        }
+        for _ in 0..20_000 {
+            rx.recv().await.unwrap();
+        }
+    });
+    let stats = machine.stats();
+    assert!(stats.finished_in_place >= 100_000 && stats.inflated + stats.promoted > 0, "{stats:?}");
 }
