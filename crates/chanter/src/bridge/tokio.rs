@@ -46,8 +46,9 @@ use tokio::runtime::{Builder, Handle};
 use crate::event::{Event, from_cancel_safe, guard, is_blocked};
 use crate::frame::JoinError;
 use crate::sched::fiber::Bound;
+use crate::threads::Fluid;
 
-/// The event that commits when `future`, run as a task of the [shared runtime](shared_handle), has ended: its output.
+/// The event that commits when `future`, run as a task of the [runtime at hand](handle), has ended: its output.
 ///
 /// The task begins when somebody synchronizes, in a choice also if another branch is ready. It works on
 /// any executor, and in [`sync_blocking`](Event::sync_blocking): the future never leaves the runtime.
@@ -85,7 +86,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    guard(move || task(shared_handle(), future))
+    guard(move || RUNTIME.with(|bound| task(bound.unwrap_or_else(|| shared_handle()), future)))
 }
 
 /// Like [`on_tokio`], on the runtime of `handle`. On one that has shut down it fails at once.
@@ -145,6 +146,31 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, JoinError> {
         }
     })
     .await
+}
+
+/// The runtime that [`on_tokio`] uses within an extent, and in the threads that are spawned there. Where it is not bound,
+/// that is the [shared one](shared_handle).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::bridge::tokio::{RUNTIME, on_tokio};
+///
+/// let mine = tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("mine").build().unwrap();
+/// let name = || on_tokio(async { std::thread::current().name().map(str::to_owned) });
+/// let names = chanter::block_on(RUNTIME.bind(mine.handle().clone(), async {
+///     // Inherited by the thread.
+///     spawn(async move { name().await.unwrap() }).await.unwrap()
+/// }));
+/// assert_eq!(names.as_deref(), Some("mine"));
+/// ```
+pub static RUNTIME: Fluid<Handle> = Fluid::new();
+
+/// The runtime at hand: the one that is bound to [`RUNTIME`], or else the [shared one](shared_handle).
+///
+/// # Panics
+/// As for [`shared_handle`], if none is bound.
+pub fn handle() -> Handle {
+    RUNTIME.with(|bound| bound.unwrap_or_else(|| shared_handle()).clone())
 }
 
 /// The runtime that this library starts when it is first asked for it, and that lives as long as the process.

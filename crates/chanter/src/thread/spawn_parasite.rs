@@ -236,7 +236,7 @@ unsafe fn leave_in_place(vp: &Worker, frame: NonNull<Header>, poll: Poll<()>) {
         if poll.is_pending() {
             let spawner = vp.running.get().as_ref();
             if spawner.is_some_and(|spawner| spawner.penalty.forbids_inflation()) {
-                // Whoever polls it later does not know its spawner.
+                // Its later runners do not know the spawner.
                 frame.as_ref().penalty.forbid_inflation(true);
             }
             vp.counters().reified.add_one();

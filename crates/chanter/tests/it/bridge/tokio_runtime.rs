@@ -14,7 +14,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter::{
     TryRecvError,
-    bridge::tokio::{entered, on_runtime, on_tokio, shared_handle},
+    bridge::tokio::{RUNTIME, entered, handle, on_runtime, on_tokio, shared_handle},
 };
 use common::{machine, until_blocked, watchdog};
 use futures::FutureExt;
@@ -312,4 +312,28 @@ fn a_fiber_that_blocks_inside_is_told_and_has_left() {
         assert_eq!(fiber.join().await.unwrap(), Ok(5));
         assert!(Handle::try_current().is_err());
     });
+}
+
+/// In the extent of a binding, also in threads that are spawned there, tasks run on the bound runtime.
+#[test]
+fn a_bound_runtime_is_used_by_all_threads_of_its_extent() {
+    watchdog!();
+    let named = |name: &str| Builder::new_multi_thread().worker_threads(1).thread_name(name).build().unwrap();
+    let (outer, inner) = (named("outer"), named("inner"));
+    let name =
+        || async { on_tokio(async { std::thread::current().name().unwrap().to_owned() }).await.unwrap() };
+    let names = chanter::Machine::builder().vps(2).build().unwrap().block_on(RUNTIME.bind(
+        outer.handle().clone(),
+        async {
+            let host = spawn(name());
+            let nested =
+                RUNTIME.bind(inner.handle().clone(), async move { spawn(name()).await.unwrap() }).await;
+            let entered_by = entered(&handle(), async {
+                tokio::spawn(async { std::thread::current().name().unwrap().to_owned() }).await
+            });
+            [host.await.unwrap(), nested, name().await, entered_by.await.unwrap()]
+        },
+    ));
+    assert_eq!(names, ["outer", "inner", "outer", "outer"]);
+    assert_eq!(chanter::block_on(name()), "chanter-tokio");
 }
