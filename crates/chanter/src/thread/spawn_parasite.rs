@@ -62,8 +62,8 @@ where
     }
 }
 
-/// Spawns a parasite that begins where it is spawned, and of which the scheduler makes no host, nor of the parasites that
-/// it spawns.
+/// Spawns a parasite that begins where it is spawned. The scheduler makes no host of it, nor of the parasites that it
+/// spawns.
 ///
 /// Its spawner waits until it ends or blocks, however long that is. Only [`inflate`](super::inflate) makes a host of
 /// it. If the stack is nearly used up, it begins in the queue. Otherwise this is
