@@ -296,7 +296,7 @@ pub mod base {
     pub use crate::machine::threads::{Random, Threads};
     #[cfg(op_count)]
     pub use crate::primitives::op_count;
-    pub use crate::primitives::{BiasedGuard, BiasedLock, Guard, Lock};
+    pub use crate::primitives::{Guard, Lock};
     pub use crate::primitives::{stack_local, switches};
     pub use crate::sched::WakeList;
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};

@@ -14,7 +14,7 @@ use std::ops::DerefMut;
 use std::sync::{Arc, OnceLock};
 
 use chanter::Event;
-use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
+use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 use chanter::event::Sync;
 use serde::de::DeserializeOwned;
 
@@ -35,7 +35,7 @@ pub(super) struct Run {
     is_of_two: bool,
     /// Inbox of the first member, which talks for the run. It is set before all members have come to an operation.
     inbox: OnceLock<Arc<Inbox>>,
-    state: BiasedLock<State>,
+    state: Lock<State>,
 }
 
 /// The state behind the lock of a run.
@@ -79,7 +79,7 @@ impl Run {
             broken: None,
             has_told: false,
         };
-        let state = BiasedLock::unhinted(state);
+        let state = Lock::new(state);
         Self { first, count, parent, children, is_of_two, inbox: OnceLock::new(), state }
     }
 

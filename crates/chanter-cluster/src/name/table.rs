@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chanter::base::{BiasedGuard, BiasedLock};
+use chanter::base::{Guard, Lock};
 
 use crate::error::SendError;
 use crate::inbox;
@@ -23,7 +23,7 @@ pub(crate) struct Table {
     /// Number of this table among all tables of the program.
     number: u32,
     chunks: [OnceLock<Box<[OnceLock<&'static SendWindow>]>>; CHUNKS],
-    book: BiasedLock<Book>,
+    book: Lock<Book>,
 }
 
 /// The places that are in use, and their generations.
@@ -55,7 +55,7 @@ impl Table {
         Self {
             number: TABLES.fetch_add(1, Ordering::Relaxed) + 1,
             chunks: [const { OnceLock::new() }; CHUNKS],
-            book: BiasedLock::unhinted(Book { entries: Vec::new(), free: Vec::new(), limit }),
+            book: Lock::new(Book { entries: Vec::new(), free: Vec::new(), limit }),
         }
     }
 
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// Locks the book of places.
-    pub(crate) fn book(&self) -> BiasedGuard<'_, Book> {
+    pub(crate) fn book(&self) -> Guard<'_, Book> {
         self.book.lock()
     }
 

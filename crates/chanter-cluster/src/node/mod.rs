@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use chanter::prelude::*;
 use chanter::{
     ThreadBuilder,
-    base::{BiasedLock, wake_first},
+    base::{Lock, wake_first},
 };
 
 use notifier::ServerNotifier;
@@ -65,7 +65,7 @@ pub(crate) struct Node {
     links: ByPeer<Link>,
     table: Table,
     registry: Mutex<Registry>,
-    windows: BiasedLock<SendWindows>,
+    windows: Lock<SendWindows>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
@@ -104,7 +104,7 @@ pub(crate) struct Node {
 /// Another process.
 struct Link {
     pe: NodeId,
-    state: BiasedLock<LinkState>,
+    state: Lock<LinkState>,
     /// Set once the process is down. Frames that still arrive from it are dropped.
     is_down: AtomicBool,
     /// Number of messages that have come from the process, modulo 2^32.
@@ -140,7 +140,7 @@ impl Link {
     fn new(pe: NodeId) -> Self {
         Self {
             pe,
-            state: BiasedLock::unhinted(LinkState::default()),
+            state: Lock::new(LinkState::default()),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             owes_credit: AtomicBool::new(false),
@@ -221,7 +221,7 @@ impl Node {
             links,
             table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
-            windows: BiasedLock::unhinted(SendWindows::default()),
+            windows: Lock::new(SendWindows::default()),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),

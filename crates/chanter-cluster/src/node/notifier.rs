@@ -9,17 +9,17 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chanter::Event;
-use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
+use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
 pub(super) struct ServerNotifier {
-    waiting: BiasedLock<Queue<()>>,
+    waiting: Lock<Queue<()>>,
     /// Whether a notification has not been heard yet. It is written under the lock.
     is_rung: AtomicBool,
 }
 
 impl ServerNotifier {
     pub(super) fn new() -> Self {
-        Self { waiting: BiasedLock::unhinted(Queue::new()), is_rung: AtomicBool::new(false) }
+        Self { waiting: Lock::new(Queue::new()), is_rung: AtomicBool::new(false) }
     }
 
     /// Wakes the waiter. Without one, the next wait ends at once.

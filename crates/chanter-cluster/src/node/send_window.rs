@@ -25,9 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Weak};
 
 use chanter::Event;
-use chanter::base::{
-    BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization,
-};
+use chanter::base::{Guard, Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
 use super::{Node, lock};
 use crate::engine::ProcessId;
@@ -56,7 +54,7 @@ const _: () = assert!(BYTES == 2 * SLACK);
 const AWAY: u64 = 1 << 63;
 
 pub(crate) struct SendWindow {
-    state: BiasedLock<State>,
+    state: Lock<State>,
 }
 
 /// The state behind the lock of a window.
@@ -157,7 +155,7 @@ impl SendWindow {
                 spare: None,
                 left: Vec::new(),
             };
-            Box::leak(Box::new(Self { state: BiasedLock::unhinted(state) }))
+            Box::leak(Box::new(Self { state: Lock::new(state) }))
         })
     }
 
@@ -230,14 +228,14 @@ impl WindowRef {
 
     /// Locks the state, if the epoch still has the window.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Option<BiasedGuard<'static, State>> {
+    pub(crate) fn lock(&self) -> Option<Guard<'static, State>> {
         let state = self.window.state.lock();
         (state.epoch == self.epoch).then_some(state)
     }
 
     /// Locks the state, whichever epoch has the window.
     #[inline(always)]
-    pub(crate) fn lock_any(&self) -> BiasedGuard<'static, State> {
+    pub(crate) fn lock_any(&self) -> Guard<'static, State> {
         self.window.state.lock()
     }
 

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use chanter::base::{BiasedGuard, BiasedLock};
+use chanter::base::{Guard, Lock};
 use foldhash::fast::RandomState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -200,17 +200,17 @@ impl Offer {
 
 /// The functions that a process offers.
 pub(crate) struct Functions {
-    offered: BiasedLock<HashMap<Number, Arc<Offer>, RandomState>>,
+    offered: Lock<HashMap<Number, Arc<Offer>, RandomState>>,
 }
 
 impl Default for Functions {
     fn default() -> Self {
-        Self { offered: BiasedLock::unhinted(HashMap::default()) }
+        Self { offered: Lock::new(HashMap::default()) }
     }
 }
 
 impl Functions {
-    fn lock(&self) -> BiasedGuard<'_, HashMap<Number, Arc<Offer>, RandomState>> {
+    fn lock(&self) -> Guard<'_, HashMap<Number, Arc<Offer>, RandomState>> {
         self.offered.lock()
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use chanter::prelude::*;
 use chanter::{
     ThreadBuilder,
-    base::BiasedLock,
+    base::Lock,
     thread::{Refused as Refusal, Request},
 };
 use foldhash::fast::RandomState;
@@ -30,12 +30,12 @@ use crate::wire::{Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
 pub(crate) struct Hosts {
-    state: BiasedLock<State>,
+    state: Lock<State>,
 }
 
 impl Default for Hosts {
     fn default() -> Self {
-        Self { state: BiasedLock::unhinted(State::default()) }
+        Self { state: Lock::new(State::default()) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{BiasedGuard, BiasedLock, WakeList};
+use chanter::base::{Guard, Lock, WakeList};
 use chanter::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,7 @@ use crate::wire::{Body, Control, Ended, Number};
 
 /// Requests of this process that have no answer yet.
 pub(crate) struct Calls {
-    state: BiasedLock<State>,
+    state: Lock<State>,
 }
 
 /// The state behind the lock of the calls: the pending calls, and the awaited answers. A call is pending until its
@@ -66,12 +66,12 @@ pub(crate) type Undo = fn(&Arc<Node>, ProcessId, Outcome);
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { state: BiasedLock::unhinted(State::default()) }
+        Self { state: Lock::new(State::default()) }
     }
 }
 
 impl Calls {
-    pub(super) fn lock(&self) -> BiasedGuard<'_, State> {
+    pub(super) fn lock(&self) -> Guard<'_, State> {
         self.state.lock()
     }
 }

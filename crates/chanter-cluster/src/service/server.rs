@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use chanter::base::BiasedLock;
+use chanter::base::Lock;
 use chanter::{IVar, spawn_parasite};
 use foldhash::fast::RandomState;
 
@@ -23,8 +23,8 @@ use crate::wire::{Body, Control, Ended, Number};
 
 /// The services of a process, and the requests that have arrived.
 pub(crate) struct Server {
-    registry: BiasedLock<Registry>,
-    state: BiasedLock<State>,
+    registry: Lock<Registry>,
+    state: Lock<State>,
     /// True if requests have arrived that were not begun: a hint for polling threads.
     has_arrivals: AtomicBool,
 }
@@ -123,8 +123,8 @@ struct Arrival {
 impl Default for Server {
     fn default() -> Self {
         Self {
-            registry: BiasedLock::unhinted(Registry::default()),
-            state: BiasedLock::unhinted(State::default()),
+            registry: Lock::new(Registry::default()),
+            state: Lock::new(State::default()),
             has_arrivals: AtomicBool::new(false),
         }
     }

@@ -35,13 +35,13 @@ use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Census;
 use crate::sched::Worker;
 use crate::sync::switches::{CHANNEL_BLOCKS, INLINE_MESSAGE};
-use crate::sync::{BiasedGuard, BiasedLock};
+use crate::sync::{Guard, Lock};
 
 /// The state that the handles and events of a channel share.
 ///
 /// The lock's hint tells the poll phase what it can know without the lock. A bit that is clear rules an operation
 /// out. A bit that is set promises nothing.
-pub(super) struct Core<T>(BiasedLock<State<T>>, #[allow(dead_code, reason = "for its size")] Apart);
+pub(super) struct Core<T>(Lock<State<T>>, #[allow(dead_code, reason = "for its size")] Apart);
 
 /// Padding of 32 bytes. Channels are made one after the other, each of 80 bytes with a word before it. With the
 /// padding, none shares a cache line of 64 bytes with the next, wherever the first one lies. Two processors may use
@@ -80,7 +80,7 @@ impl<T> Core<T> {
         // SAFETY: the caller promises that no handle and no event refers to the channel. The content of the state has
         // been taken out, and nothing else in it has to be dropped.
         unsafe {
-            BiasedLock::end(&raw mut (*core.as_ptr()).0);
+            Lock::end(&raw mut (*core.as_ptr()).0);
             let kept =
                 Self::IS_KEPT && Worker::current().is_some_and(|worker| worker.channels.keep(core.cast()));
             if !kept {
@@ -92,7 +92,7 @@ impl<T> Core<T> {
     #[inline(always)]
     fn new(capacity: u32) -> Self {
         let hint = if capacity > 0 { SENDABLE } else { 0 };
-        Self(BiasedLock::new(State::new(capacity), hint), Apart::uninit())
+        Self(Lock::hinted(State::new(capacity), hint), Apart::uninit())
     }
 
     /// The numbers of senders and receivers, not counting events.
@@ -115,7 +115,7 @@ impl<T> Core<T> {
     }
 
     #[inline(always)]
-    pub(super) fn lock(&self) -> BiasedGuard<'_, State<T>> {
+    pub(super) fn lock(&self) -> Guard<'_, State<T>> {
         self.0.lock()
     }
 
@@ -130,7 +130,7 @@ impl<T> Core<T> {
     /// Ends a critical section that changed the queues or the buffer. Any operation may be possible then, so both
     /// bits are set. An attempt that fails clears those that do not hold.
     #[inline(always)]
-    fn unlock(mut state: BiasedGuard<'_, State<T>>, wakes: &mut WakeList) {
+    fn unlock(mut state: Guard<'_, State<T>>, wakes: &mut WakeList) {
         state.set_hint(SENDABLE | RECEIVABLE);
         if state.capacity & WATCHED != 0 {
             state.tell_watchers(wakes);
@@ -139,7 +139,7 @@ impl<T> Core<T> {
 
     /// Ends a critical section of a channel that has no watchers, with a precise hint.
     #[inline(always)]
-    fn unlock_precisely(state: BiasedGuard<'_, State<T>>) {
+    fn unlock_precisely(state: Guard<'_, State<T>>) {
         let sendable = if state.is_sendable() { SENDABLE } else { 0 };
         let receivable = if state.is_receivable() { RECEIVABLE } else { 0 };
         state.set_hint(sendable | receivable);
@@ -170,7 +170,7 @@ impl<T> Core<T> {
     /// The slot is pinned and not linked. Its owner retracts it before it dies.
     #[inline(always)]
     unsafe fn wait(
-        mut state: BiasedGuard<'_, State<T>>,
+        mut state: Guard<'_, State<T>>,
         slot: &Slot<T>,
         end: End,
         own: Option<&Offering<'_>>,

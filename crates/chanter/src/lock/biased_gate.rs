@@ -4,7 +4,7 @@
 //! A gate has the permits of a read-write lock. After a streak of uses by one OS thread it is
 //! *biased* to that OS thread, its owner. From then on all permits belong to the bias. The owner
 //! counts its own holds in the *hold count*, with plain stores; such a hold is *marked*. A
-//! [`BiasedLock`](crate::sync::BiasedLock) is held for a few instructions; a gate is held while
+//! [`Lock`](crate::sync::Lock) is held for a few instructions; a gate is held while
 //! user code runs, and across suspensions. So nobody spins for it. Another OS thread that wants it
 //! ends the bias. This gives back all permits except those of the marked holds, and these it awaits
 //! in the wait queue, as for any lock.
@@ -23,7 +23,7 @@
 //! 4. An OS thread that ends a marked hold after the end of the bias, or takes a mark back,
 //!    *settles*: it gives back the permits that are kept in vain.
 //!
-//! The fences are those of INV-BIAS. If the owner's store to the hold count precedes the heavy
+//! The fences are those of INV-OWNER (`sync/owner.rs`). If the owner's store to the hold count precedes the heavy
 //! fence, the read after the fence finds it, and the hold's permits are kept. If not, the owner's
 //! second look finds no bias. It takes its mark back, settles (the mark may have been seen
 //! nevertheless), and joins the wait queue. The same holds when it leaves. Either the hold count
@@ -50,8 +50,8 @@ use crate::sched::{Worker, budget};
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::switches::OBJECT_GATE;
 use crate::sync::{
-    Announcement, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
-    os_thread_as_upper_half, os_thread_if_numbered,
+    Announcement, Lock, const_unless_loom, fence_pair, full_fence, order, os_thread, os_thread_as_upper_half,
+    os_thread_if_numbered,
 };
 
 /// The value of `owner` without a bias. Its upper half is neither the number of an OS thread nor
@@ -411,7 +411,6 @@ impl BiasedGate {
         self.hold_count.store(mode.hold_count(), Ordering::Relaxed);
         self.owner.store(key, Ordering::Relaxed);
         drop(aside);
-        count!(BIASED);
         // ORDER: store buffering with `joined`.
         full_fence(order::gate_bias());
         if self.permits.has_line() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::depth_first_queue::DepthFirstQueue;
 use super::queue::MOST_STOLEN;
 use super::{Policy, Ready, Reason};
-use crate::sync::BiasedLock;
+use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Work stealing.
@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 // The worker writes here all the time, so its cache lines hold nothing else.
 #[repr(align(128))]
 pub struct WorkStealing {
-    queue: BiasedLock<DepthFirstQueue>,
+    queue: Lock<DepthFirstQueue>,
     /// The queue's length, to be read without the lock, and written under it.
     len: AtomicUsize,
     /// The ids of the threads at the queue's ends: hints, written under the lock.
@@ -44,7 +44,7 @@ impl WorkStealing {
     /// An empty policy.
     pub fn new() -> Self {
         Self {
-            queue: BiasedLock::new(DepthFirstQueue::default(), 0),
+            queue: Lock::new(DepthFirstQueue::default()),
             len: AtomicUsize::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),

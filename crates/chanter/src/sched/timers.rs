@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::wake_list::WakeList;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{BiasedLock, aliased, const_unless_loom};
+use crate::sync::{Lock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
@@ -53,8 +53,8 @@ struct Entry {
 
 /// The timers of one virtual processor, or of the time keeper.
 pub(crate) struct Timers {
-    /// The heap. Its lock is biased to the worker, which sets and removes most timers.
-    heap: BiasedLock<Heap>,
+    /// The heap. The worker sets and removes most timers.
+    heap: Lock<Heap>,
 }
 
 struct Heap {
@@ -77,7 +77,7 @@ unsafe impl Send for Heap {}
 impl Timers {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
-            Self { heap: BiasedLock::new(Heap::new(), 0) }
+            Self { heap: Lock::new(Heap::new()) }
         }
     }
 

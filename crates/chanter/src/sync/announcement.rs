@@ -1,12 +1,12 @@
-//! Announcements: each OS thread announces which lock it is inside of, and is asked here to agree to the end of a
-//! bias. The users are `biased.rs` and `frame/local_park.rs`.
+//! Announcements: each OS thread is asked here to agree to the end of a bias. The users are `lock/biased_gate.rs` and
+//! `frame/local_park.rs`.
 //!
 //! A turn may be long. An OS thread that is asked and does not answer is *reminded*: it agrees at the next spawn of a
-//! parasite, fork or demand in that turn. There it looks at no lock and no thread's rest, just as between two turns.
+//! parasite, fork or demand in that turn. There it looks at no thread's rest, just as between two turns.
 
 use std::sync::OnceLock;
 
-use super::owner::{Consent, Mark};
+use super::owner::Consent;
 use super::switches::CONSENT;
 use super::{const_unless_loom, fence_pair, os_thread};
 
@@ -20,8 +20,6 @@ static REMINDER: OnceLock<fn(&'static Announcement)> = OnceLock::new();
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Announcement {
-    /// The lock that it is inside of by its bias, or looks whether it may be.
-    mark: Mark,
     consent: Consent,
 }
 
@@ -37,7 +35,6 @@ impl Announcement {
     const_unless_loom! {
         fn new() -> Self {
             Self {
-                mark: Mark::new(),
                 consent: Consent::new(),
             }
         }
@@ -75,17 +72,11 @@ impl Announcement {
         unsafe { ANNOUNCEMENTS.get_unchecked(number as usize) }
     }
 
-    /// The mark by which it announces its locks.
-    #[inline(always)]
-    pub(super) fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
-    /// Agrees to the end of each bias about which this OS thread was asked, if it is inside of no lock. It calls this
-    /// often: between two turns, and while it waits for another thread.
+    /// Agrees to the end of each bias about which this OS thread was asked. It calls this often: between two turns, and
+    /// while it waits for another thread.
     #[inline(always)]
     pub(crate) fn acknowledge(&self) {
-        self.consent.give(|| self.mark.is_free());
+        self.consent.give();
     }
 
     /// Sets the function that is called for an OS thread that was asked, and does not answer at once. It may do
@@ -99,7 +90,7 @@ impl Announcement {
         self.consent.set_responsive(is_responsive);
     }
 
-    /// Waits for something. This OS thread calls it, inside of no lock. Nobody need ask it meanwhile.
+    /// Waits for something. This OS thread calls it. Nobody need ask it meanwhile.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.consent.while_parked(wait)
     }
@@ -107,7 +98,7 @@ impl Announcement {
     /// Makes a heavy fence for the caller. It takes long, so an OS thread that asks the caller meanwhile need not wait
     /// for its end. Otherwise two that revoke each other's biases would time out, in turns.
     pub(crate) fn heavy_fence() {
-        match Self::mine().filter(|mine| mine.consent.is_responsive() && mine.mark.is_free()) {
+        match Self::mine().filter(|mine| mine.consent.is_responsive()) {
             Some(mine) => mine.while_parked(fence_pair::heavy),
             None => fence_pair::heavy(),
         }

@@ -7,15 +7,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use super::atomic::{AtomicBool, Ordering};
-use super::{MutPtr, UnsafeCell, order, spin, test_and_set};
+use super::atomic::{AtomicBool, AtomicU8, Ordering};
+use super::{MutPtr, UnsafeCell, const_unless_loom, order, spin, test_and_set};
 
 /// A value behind a test-and-set lock.
 pub struct Lock<T> {
     /// Whether an OS thread holds the lock.
     held: AtomicBool,
+    /// A byte that belongs to the value, in what would mostly be padding. It is written under the lock, and read by
+    /// anyone.
+    hint: AtomicU8,
     value: UnsafeCell<T>,
 }
 
@@ -26,16 +29,18 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A free lock around `value`.
-    #[cfg(not(loom))]
-    pub const fn new(value: T) -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    const_unless_loom! {
+        /// A free lock around `value`.
+        pub fn new(value: T) -> Self {
+            Self::hinted(value, 0)
+        }
     }
 
-    /// A free lock around `value`.
-    #[cfg(loom)]
-    pub fn new(value: T) -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    const_unless_loom! {
+        /// A free lock around `value`, with a hint.
+        pub(crate) fn hinted(value: T, hint: u8) -> Self {
+            Self { held: AtomicBool::new(false), hint: AtomicU8::new(hint), value: UnsafeCell::new(value) }
+        }
     }
 
     /// Waits for the lock. Blocks the OS thread, for a few dozen
@@ -65,6 +70,25 @@ impl<T> Lock<T> {
             lock: NonNull::from(self),
             _borrowed: PhantomData,
         })
+    }
+
+    /// Ends a lock whose value has nothing to drop.
+    ///
+    /// # Safety
+    /// Nobody refers to it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn end(this: *mut Self) {
+        if cfg!(loom) {
+            // SAFETY: the caller guarantees that nobody refers to the lock any more, so it is dropped once and alone.
+            unsafe { ptr::drop_in_place(this) };
+        }
+    }
+
+    /// The byte beside the value.
+    #[inline(always)]
+    pub(crate) fn hint(&self) -> u8 {
+        // ORDER: Relaxed: only a hint.
+        self.hint.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -111,6 +135,17 @@ pub struct Guard<'a, T> {
     /// The lock, as a pointer: the next holder may free it before `drop` returns.
     lock: NonNull<Lock<T>>,
     _borrowed: PhantomData<&'a Lock<T>>,
+}
+
+impl<T> Guard<'_, T> {
+    /// Sets the byte that [`Lock::hint`] reads.
+    #[inline(always)]
+    pub(crate) fn set_hint(&self, hint: u8) {
+        // SAFETY: the guard borrows the lock for as long as it lives.
+        let lock = unsafe { self.lock.as_ref() };
+        // ORDER: Relaxed: only a hint.
+        lock.hint.store(hint, Ordering::Relaxed);
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {

@@ -10,7 +10,6 @@ pub(crate) mod short_lock;
 
 mod aliased;
 mod announcement;
-mod biased;
 mod cell;
 pub(crate) mod fence_pair;
 mod lock;
@@ -34,7 +33,6 @@ mod tests;
 
 pub(crate) use aliased::{AliasedBox, aliased};
 pub(crate) use announcement::Announcement;
-pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
@@ -211,10 +209,6 @@ pub(crate) mod counts {
 
     pub(crate) static YIELDS: AtomicU64 = AtomicU64::new(0);
     pub(crate) static SLEEPS: AtomicU64 = AtomicU64::new(0);
-    /// Biases that began, were revoked with the owner's consent, and without it.
-    pub(crate) static BIASED: AtomicU64 = AtomicU64::new(0);
-    pub(crate) static AGREED: AtomicU64 = AtomicU64::new(0);
-    pub(crate) static HEAVY: AtomicU64 = AtomicU64::new(0);
 
     pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, super::atomic::Ordering::Relaxed);

@@ -1,12 +1,11 @@
 //! Revocable ownership: one OS thread uses a thing at the price of plain stores, and another one may take it away.
 //!
-//! Three things are owned like this:
+//! Two things are owned like this:
 //!
-//! * a channel's lock (`sync/biased.rs`),
 //! * the right to wake a thread that is parked (`frame/local_park.rs`),
 //! * the ready threads of a virtual processor (`sched/hand_off/ownership.rs`).
 //!
-//! In all three the owner comes thousands of times for each time that another OS thread does. So the owner pays two plain
+//! In both the owner comes thousands of times for each time that another OS thread does. So the owner pays two plain
 //! stores for a use, and the *revoker*, which takes the thing away, pays for a barrier on every OS thread.
 //!
 //! ```text
@@ -77,12 +76,6 @@ impl Mark {
         self.0.store(ptr::null_mut(), order::owner_leave());
     }
 
-    /// Whether the owner uses `thing`. This is exact for the owner itself, and a hint for others.
-    #[inline(always)]
-    pub(crate) fn is_at<T>(&self, thing: *const T) -> bool {
-        ptr::eq(self.0.load(Ordering::Relaxed), thing.cast())
-    }
-
     /// Whether the owner uses nothing. This is exact for the owner itself, and a hint for others.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
@@ -135,13 +128,12 @@ impl Consent {
         }
     }
 
-    /// Agrees to all that the owner was asked, if `is_free` says that it uses nothing. The owner calls this often.
+    /// Agrees to all that the owner was asked. The owner calls this often, while it uses nothing.
     #[inline(always)]
-    pub(super) fn give(&self, is_free: impl FnOnce() -> bool) {
+    pub(super) fn give(&self) {
         // ORDER: Acquire: the asker has taken the thing away, and no later look finds it.
         let asked = self.asked.load(order::consent_give());
-        // (A guard may be kept beyond a turn. Then the owner does not agree, and the asker waits for it.)
-        if asked != self.agreed.load(Ordering::Relaxed) && is_free() {
+        if asked != self.agreed.load(Ordering::Relaxed) {
             // ORDER: Release publishes what it did.
             self.agreed.store(asked, order::consent_given());
         }

@@ -1,6 +1,6 @@
 //! Loom models of revocable ownership: see `owner.rs`.
 //!
-//! These are of the protocol alone. The models of biased locks, of parked threads and of the ownership of processors
+//! These are of the protocol alone. The models of parked threads and of the ownership of processors
 //! stand beside these.
 //! How to run them: see `models.rs`.
 

@@ -5,8 +5,6 @@
 //! removes what is off. The names also stand in the workspace's `Cargo.toml`, and the results in
 //! `docs/decisions/what-earns-its-place.md`.
 
-/// A channel's lock may be biased to an OS thread.
-pub(crate) const BIASED_LOCKS: bool = !cfg!(chanter_off = "biased_locks");
 /// A revoker asks the owner of a bias before it uses a heavy fence.
 pub(crate) const CONSENT: bool = !cfg!(chanter_off = "consent");
 /// The memory of channels that have ended is kept for the next ones.

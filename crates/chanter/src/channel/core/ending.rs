@@ -8,7 +8,7 @@ use super::super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Slot, State, Unread
 use super::Core;
 use crate::event::{Offer, Verdict, WakeList};
 use crate::sched::WakePriority;
-use crate::sync::BiasedGuard;
+use crate::sync::Guard;
 
 impl<T> Core<T> {
     /// Ends a critical section in which an event committed. The event gives its share up, if it has one of its own.
@@ -19,7 +19,7 @@ impl<T> Core<T> {
     #[inline(always)]
     pub(super) unsafe fn give_up<S: Share<T>>(
         core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
+        mut state: Guard<'_, State<T>>,
         end: End,
         chosen: bool,
         wakes: &mut WakeList,
@@ -50,7 +50,7 @@ impl<T> Core<T> {
     #[inline(never)]
     pub(super) unsafe fn end_with_share<S: Share<T>>(
         core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
+        mut state: Guard<'_, State<T>>,
         slot: &Slot<T>,
         theirs: NonNull<Offer>,
         end: End,
@@ -88,11 +88,7 @@ impl<T> Core<T> {
     /// # Safety
     /// The caller has no share of the channel any more.
     #[inline(never)]
-    pub(super) unsafe fn finish(
-        core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
-        wakes: &mut WakeList,
-    ) {
+    pub(super) unsafe fn finish(core: NonNull<Self>, mut state: Guard<'_, State<T>>, wakes: &mut WakeList) {
         if !state.is_quiet() {
             // SAFETY: the caller has no share of the channel any more.
             return unsafe { Self::finish_and_tell(core, state, wakes) }.drop_quietly();
@@ -111,7 +107,7 @@ impl<T> Core<T> {
     /// # Safety
     /// No share of the channel is left, and its content has been taken out.
     #[inline(always)]
-    unsafe fn finish_for_good(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
+    unsafe fn finish_for_good(core: NonNull<Self>, state: Guard<'_, State<T>>) {
         debug_assert!(state.buffer.is_none() && !state.has_left(), "it is with the unread");
         drop(state);
         // SAFETY: `Core::boxed` made the channel. No share is left, and only one critical section finds that.
@@ -126,7 +122,7 @@ impl<T> Core<T> {
     #[inline(never)]
     unsafe fn finish_and_tell(
         core: NonNull<Self>,
-        mut state: BiasedGuard<'_, State<T>>,
+        mut state: Guard<'_, State<T>>,
         wakes: &mut WakeList,
     ) -> Unread<T> {
         let unread = state.sides_changed(wakes);
@@ -261,7 +257,7 @@ impl<T> Core<T> {
     /// # Safety
     /// The caller has no share of the channel any more.
     #[inline(never)]
-    unsafe fn drop_last(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
+    unsafe fn drop_last(core: NonNull<Self>, state: Guard<'_, State<T>>) {
         if state.is_quiet() && state.is_unreferenced() {
             // SAFETY: no share is left, the caller's included. A quiet channel has no content.
             return unsafe { Self::finish_for_good(core, state) };

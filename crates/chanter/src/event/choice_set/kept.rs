@@ -32,7 +32,7 @@ use std::ptr;
 use crate::event::Offering;
 use crate::event::protocol::{Group, Take};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{BiasedLock, Cell, aliased};
+use crate::sync::{Cell, Lock, aliased};
 
 /// The part of a member that partners see. Its group is the first field, so that a pointer to the group is a pointer
 /// to the member.
@@ -70,7 +70,7 @@ impl Header {
 
 /// The part of a set that partners see.
 pub(super) struct Kept {
-    state: BiasedLock<State>,
+    state: Lock<State>,
     /// Whether the ready list is perhaps not empty: a hint.
     stirred: AtomicBool,
     /// The member that has won. It is written under the lock, before the publication of `outer`. The owner reads it
@@ -97,11 +97,7 @@ unsafe impl Send for State {}
 impl Kept {
     pub(super) fn new() -> Self {
         let state = State { live: None, first: ptr::null(), last: ptr::null() };
-        Self {
-            state: BiasedLock::new(state, 0),
-            stirred: AtomicBool::new(false),
-            won: Cell::new(ptr::null()),
-        }
+        Self { state: Lock::new(state), stirred: AtomicBool::new(false), won: Cell::new(ptr::null()) }
     }
 
     /// Whether a member may have been passed over.
