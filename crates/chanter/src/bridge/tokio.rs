@@ -45,7 +45,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::event::{Event, from_cancel_safe, guard, is_blocked};
 use crate::frame::JoinError;
-use crate::sched::fiber::Bound;
+use crate::sched::fiber::{Bound, Fibers};
 use crate::threads::Fluid;
 
 /// The event that commits when `future`, run as a task of the [runtime at hand](handle), has ended: its output.
@@ -264,7 +264,7 @@ impl<F: Future> Future for Entered<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: `handle` is not pinned, and `future` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        let _bound = Bound::new();
+        let _bound = Bound::new(Fibers::address_here());
         let _inside = this.handle.enter();
         // SAFETY: it is pinned with the whole, and dropped in place.
         unsafe { Pin::new_unchecked(&mut *this.future) }.poll(cx)
@@ -275,7 +275,7 @@ impl<F> Drop for Entered<F> {
     fn drop(&mut self) {
         // Where the OS thread itself is ending, nothing can be entered any more.
         let is_over = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
-        let _bound = Bound::new();
+        let _bound = Bound::new(Fibers::address_here());
         let _inside = (!is_over).then(|| self.handle.enter());
         // SAFETY: dropped here, once, in its place.
         unsafe { ManuallyDrop::drop(&mut self.future) };

@@ -30,7 +30,7 @@ pub(crate) struct Header {
     /// The number of references that the runner has handed out during the current poll, less those it got back.
     pub(crate) local_refs: Cell<i32>,
     pub(crate) kind: KindCell,
-    /// What the beginning of a turn has to look at. It belongs to the runner.
+    /// Its penalty count, and two marks. It belongs to the runner.
     pub(crate) penalty: Penalty,
     /// The thread's part of local parking.
     pub(crate) rest: LocalPark,

@@ -9,6 +9,8 @@ pub(crate) mod os_threads;
 pub(crate) mod processor;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub(crate) mod threads;
 
 pub use block_on::block_on;
@@ -49,7 +51,8 @@ use crate::thread::{self, Thread, ThreadBuilder};
 /// Dropping it ends it: threads that have not finished are dropped where they block, and threads that join them get a
 /// cancelled [`JoinError`](crate::JoinError). The drop waits for the polls and the [blocking
 /// calls](crate::spawn_blocking) that are under way. If such a call, or a thread of the machine, drops it, the drop
-/// waits for nothing, and the machine ends later.
+/// waits for nothing, and the machine ends later. A poll that blocks until another thread ends may find that thread
+/// dropped.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -262,8 +265,6 @@ impl Pool {
     fn close(self: &Arc<Self>) {
         // Frames whose drop was deferred would be waited for, so they are dropped first.
         deferred_drop::before_a_wait();
-        // No processor is handed off from now on.
-        hand_off::monitor::forget(self);
         self.blocking.close();
         for vp in &self.processors {
             vp.forgo_replacement();
@@ -271,6 +272,8 @@ impl Pool {
         self.each_worker(&mut Worker::notify);
         let until = self.end_of_patience();
         let drivers_ended = self.end_workers(until);
+        // Until now, the processors of a turn that does not end were handed off.
+        hand_off::monitor::forget(self);
         let entered = Entered::new(Arc::clone(self));
         if !drivers_ended || !self.end_calls(until) {
             self.give_up_waiting();
@@ -297,8 +300,8 @@ impl Pool {
         unsafe { arena.0.orphan(self.clone()) };
     }
 
-    /// Waits for the workers. Those that are left block in the middle of a turn, and may wait for timers, I/O or threads of
-    /// processors whose workers have left. False: `until` has passed.
+    /// Waits for the workers. Those that are left are in the middle of a turn. They may wait for timers, I/O or threads
+    /// of their own processors, or of those whose workers have left. False: `until` has passed.
     fn end_workers(&self, until: Option<Instant>) -> bool {
         let mut nap = NAPS[0];
         loop {

@@ -226,6 +226,41 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_may_not_move_are_not_given_away_and_stay_in_order() {
+        let threads = Threads::new();
+        // Of three threads, the second may not move.
+        let [old, young, batch] = [(); 3].map(|()| {
+            let (mut free, pinned) = (threads.take(6), threads.take_pinned(3));
+            let all = pinned.into_iter().flat_map(|pinned| [free.pop(), Some(pinned), free.pop()]);
+            all.flatten().collect::<Vec<_>>().into_iter()
+        });
+        let mut queue = DepthFirstQueue::default();
+        old.for_each(|thread| queue.push(thread));
+        young.for_each(|thread| queue.push_new(thread));
+        let first = take(&mut queue);
+        batch.for_each(|thread| queue.push_new(thread));
+        let mut kept = Vec::new();
+        for part in [&mut queue.old, &mut queue.young, &mut queue.batch] {
+            let mut all = std::mem::take(part);
+            while let Some(thread) = all.pop_front() {
+                kept.extend((!thread.may_move()).then(|| thread.id()));
+                part.push_back(thread);
+            }
+        }
+        assert_eq!((kept.len(), queue.len()), (9, 26));
+        let mut given = queue.give(26);
+        assert_eq!((given.len(), queue.len()), (17, 9));
+        while let Some(thread) = given.pop_front() {
+            assert!(thread.may_move(), "{thread:?} was given away");
+        }
+        let left = [&mut queue.old, &mut queue.young, &mut queue.batch]
+            .into_iter()
+            .flat_map(|part| std::iter::from_fn(|| part.pop_front()).collect::<Vec<_>>());
+        assert_eq!(left.map(|thread| thread.id()).collect::<Vec<_>>(), kept);
+        drop(first);
+    }
+
+    #[test]
     fn the_oldest_are_given_away() {
         let threads = Threads::new();
         let mut all = threads.take(6).into_iter();

@@ -176,3 +176,29 @@ impl Policy for WorkStealing {
         self.len.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::machine::threads::Threads;
+
+    /// The stealer would send it home, and take it again.
+    #[test]
+    fn threads_that_may_not_move_stay() {
+        let threads = Threads::new();
+        let (policy, stealer) = (WorkStealing::new(), WorkStealing::new());
+        for thread in threads.take_pinned(3).into_iter().chain(threads.take(4)) {
+            assert!(policy.enqueue(thread, Reason::New).is_none());
+        }
+        let mut given = Vec::new();
+        while let Some(thread) = policy.give(&stealer) {
+            given.push(thread);
+            given.extend(std::iter::from_fn(|| stealer.next()));
+        }
+        assert_eq!(given.len(), 4);
+        assert!(given.iter().all(Ready::may_move), "{given:?} were given away");
+        let left: Vec<_> = std::iter::from_fn(|| policy.next()).collect();
+        assert_eq!(left.len(), 3);
+        assert!(!left.iter().any(Ready::may_move));
+    }
+}

@@ -32,18 +32,29 @@ impl Worker {
                 // SAFETY: a frame of our arena. It may have ended meanwhile.
                 let claimed = unsafe { wake::claim(frame, true) };
                 any |= claimed.is_some();
-                drop(claimed);
+                self.outside(|| drop(claimed));
             }
             while let Some(fiber) = self.bound.fibers.claim_one() {
                 any = true;
-                drop(fiber);
+                self.outside(|| drop(fiber));
             }
             if !any {
                 // Others have the tokens of those left: wakers elsewhere, and policies.
                 self.revoke_local_threads();
-                while self.end_one_revoked() {}
+                self.outside(|| while self.end_one_revoked() {});
             }
         }
+    }
+
+    /// Calls `f`, which ends threads, and so runs code of the user. A regular worker, which is inside, is not so
+    /// meanwhile: the code may wait for threads of the processors, which are then handed off.
+    fn outside(&self, f: impl FnOnce()) {
+        if self.is_spare() {
+            return f();
+        }
+        self.end_use();
+        f();
+        self.begin_use();
     }
 
     /// The frames of the `Local` threads that were spawned here and have not ended. The caller is the worker.
@@ -133,7 +144,7 @@ impl Worker {
         // SAFETY: we are the owner, inside; the borrow ends with the call.
         while let Some(local) = unsafe { self.processor().soon() }.take_first(is_local) {
             any = true;
-            drop(local);
+            self.outside(|| drop(local));
         }
         any
     }

@@ -393,8 +393,13 @@ impl Pool {
         }
     }
 
-    /// Ends the threads in the queues of processors whose workers have left for good, and serves their timers and I/O. The
-    /// caller ends the machine, and is none of its workers.
+    /// Ends the threads in the queues of processors whose workers have left for good, and serves their timers and I/O.
+    /// Does the same with processors that were handed off, once their spare worker has no OS thread. The caller ends the
+    /// machine, and is none of its workers.
+    ///
+    /// It becomes each such worker for a moment: a sleeper that is occupied keeps all others out. As a spare worker it
+    /// owns what was handed off, and no longer than until the regular worker reclaims it (INV-PROCESSOR). Nobody is
+    /// told to look here, so the caller looks again and again until all workers have ended.
     pub(crate) fn serve_left_behind(&self) {
         let mut wakes = WakeList::new();
         for leader in self.leaders() {
@@ -406,6 +411,14 @@ impl Pool {
                 leader.sleeper.vacate();
             }
         }
+        self.each_worker(&mut |worker| {
+            if let Some(spare) = &worker.spare
+                && spare.sleeper.occupy()
+            {
+                worker.serve_for_spare(spare, &mut wakes);
+                spare.sleeper.vacate();
+            }
+        });
         // A foreign waker may panic.
         catch_panic(|| wakes.queue());
     }

@@ -141,10 +141,11 @@ impl Worker {
                 return true;
             }
         }
-        // A processor without threads looks at nothing by itself.
+        // A processor without threads looks by itself only once in many rounds, however long the turns of the others are.
         let now = Instant::now();
         if any && self.enter() {
-            if now.duration_since(self.leader().core.looked.get()) >= LOOK {
+            let is_due = |processor: &Processor| now.duration_since(processor.core.looked.get()) >= LOOK;
+            if self.processors().any(is_due) {
                 self.look_at_all(now, self.machine().pump.get().is_some());
             }
             self.exit();

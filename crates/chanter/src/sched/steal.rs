@@ -150,6 +150,12 @@ impl Steals {
         !self.is_backing_off() && self.vain.get() < VAIN_SEARCHES
     }
 
+    /// Whether it has nothing to run, and takes what it is given.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_searching(&self) -> bool {
+        self.is_searching.load(Relaxed)
+    }
+
     /// Whether to wake it is of no use, except for a fork.
     pub(super) fn is_backing_off(&self) -> bool {
         self.is_backing_off.load(Relaxed)
@@ -323,6 +329,7 @@ impl Processor {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::frame::Kind;
     use crate::prelude::*;
 
     /// A processor that steals from processor 1.
@@ -422,14 +429,21 @@ mod tests {
         }
     }
 
+    /// And it stays. A processor that is given such a thread sends it home, again and again.
     #[test]
     fn a_bound_thread_does_not_keep_others_from_being_given_away() {
         let machine = Machine::builder().vps(1).hand_off_after(None).build().unwrap();
         machine.block_on_local(async {
             let wait = |rx: Receiver<()>| async move { rx.recv().await.is_ok() };
-            let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel()).unzip();
-            let bound = spawn_local(wait(receivers.pop().unwrap()));
-            let free: Vec<_> = receivers.into_iter().map(|rx| spawn(wait(rx))).collect();
+            let (senders, receivers): (Vec<_>, Vec<_>) = (0..6).map(|_| channel()).unzip();
+            let (mut threads, mut local) = (Vec::new(), Vec::new());
+            for (n, rx) in receivers.into_iter().enumerate() {
+                match n % 3 {
+                    0 => threads.push(spawn(wait(rx))),
+                    1 => local.push(spawn_local(wait(rx))),
+                    _ => threads.push(Thread::builder().on(0).spawn(wait(rx))),
+                }
+            }
             yield_now().await;
             for tx in &senders {
                 tx.send(()).await.unwrap();
@@ -437,15 +451,30 @@ mod tests {
             let vp = Worker::current().unwrap();
             // SAFETY: this OS thread drives it, alone, and each borrow ends at once.
             unsafe {
-                assert_eq!(vp.processor().soon().len(), 4, "the one that is bound is the last");
-                let mut taken = vp.processor().take_soon(2);
-                assert_eq!((taken.len(), vp.processor().soon().len()), (2, 2));
-                vp.processor().soon().append(&mut taken);
+                let soon = || vp.processor().soon();
+                assert_eq!(soon().len(), 6);
+                let mut taken = vp.processor().take_soon(6);
+                assert_eq!((taken.len(), soon().len()), (2, 4));
+                let (mut all, mut order) = (ReadyQueue::new(), Vec::new());
+                while let Some(thread) = taken.pop_front() {
+                    assert!(thread.may_move(), "{thread:?} was taken");
+                    all.push_back(thread);
+                }
+                while let Some(thread) = soon().pop_front() {
+                    assert!(!thread.may_move(), "{thread:?} was left");
+                    order.push(thread.kind());
+                    all.push_back(thread);
+                }
+                assert_eq!(order, [Kind::Local, Kind::Pinned, Kind::Local, Kind::Pinned]);
+                soon().append(&mut all);
+                assert_eq!(vp.processor().take_soon(0).len(), 0);
             }
-            for thread in free {
+            for thread in threads {
                 assert!(thread.join().await.unwrap());
             }
-            assert!(bound.join().await.unwrap());
+            for thread in local {
+                assert!(thread.join().await.unwrap());
+            }
         });
     }
 }

@@ -1,8 +1,8 @@
 //! Machines as a user sees them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::lock::Mutex;
 use crate::policy::Fifo;
@@ -318,4 +318,134 @@ fn who_wait_for_one_another_stay_together() {
     assert_eq!(sum, 8 * EACH);
     let (turns, migrated) = (machine.stats().dispatched, machine.stats().migrated);
     assert!(migrated * 200 <= turns, "{migrated} migrations in {turns} turns");
+}
+
+/// Yields until `is_over`, so that the worker never parks: it has a thread to run in each turn. `what` is the complaint
+/// after a minute.
+async fn stay_busy_until(what: &str, is_over: &AtomicBool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_over.load(Ordering::SeqCst) {
+        assert!(Instant::now() < end, "{what}");
+        yield_now().await;
+    }
+}
+
+/// A machine with one worker, which runs that many processors.
+fn one_worker(vps: usize) -> Machine {
+    Machine::builder().vps(vps).workers(1).hand_off_after(None).build().expect("a machine")
+}
+
+/// The timer may be that of a processor without threads.
+#[test]
+fn timers_fire_between_the_turns_of_a_busy_worker() {
+    for vps in 1..4 {
+        one_worker(vps).block_on(async {
+            for on in 0..vps {
+                let is_over = Arc::new(AtomicBool::new(false));
+                let theirs = Arc::clone(&is_over);
+                let sleeper = Thread::builder().on(on).spawn(async move {
+                    after(Duration::from_millis(1)).await;
+                    theirs.store(true, Ordering::SeqCst);
+                });
+                stay_busy_until("no timer has fired", &is_over).await;
+                sleeper.join().await.unwrap();
+            }
+        });
+    }
+}
+
+/// The processor of the timer has no thread that is ready. It looked at its timers once in 32 rounds, and each
+/// round gives the busy processor many turns.
+#[test]
+fn a_timer_of_an_idle_processor_fires_after_a_round_of_its_worker() {
+    for on in [1, 2] {
+        let most = one_worker(3).block_on(async move {
+            let mut most = 0;
+            for _ in 0..30 {
+                let is_over = Arc::new(AtomicBool::new(false));
+                let theirs = Arc::clone(&is_over);
+                let (tell, due) = mailbox();
+                drop(Thread::builder().on(on).spawn(async move {
+                    let due = Instant::now() + Duration::from_millis(1);
+                    tell.try_send(due).unwrap();
+                    at(due).await;
+                    theirs.store(true, Ordering::SeqCst);
+                }));
+                // It blocks in the turn in which it tells. The timer is due after this turn of ours.
+                let due = due.recv().await.unwrap();
+                while Instant::now() < due {
+                    std::thread::yield_now();
+                }
+                let mut turns = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    yield_now().await;
+                    turns += 1;
+                }
+                most = most.max(turns);
+            }
+            most
+        });
+        // Two rounds of ours may pass until the thread is woken, and runs.
+        assert!(most <= 3 * super::limits::TURNS, "{most} turns");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "under Miri nothing is watched")]
+fn io_is_polled_between_the_turns_of_a_busy_worker() {
+    use futures::AsyncReadExt;
+    for vps in 1..4 {
+        one_worker(vps).block_on(async {
+            for on in 0..vps {
+                let [is_over, has_begun] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+                let (theirs, begun) = (Arc::clone(&is_over), Arc::clone(&has_begun));
+                let (ours, their_end) = std::os::unix::net::UnixStream::pair().unwrap();
+                let reader = Thread::builder().on(on).spawn(async move {
+                    let mut stream = crate::io::UnixStream::from_std(their_end).unwrap();
+                    begun.store(true, Ordering::SeqCst);
+                    stream.read_exact(&mut [0]).await.unwrap();
+                    theirs.store(true, Ordering::SeqCst);
+                });
+                // It blocks in the turn in which it has begun.
+                stay_busy_until("the reader has not begun", &has_begun).await;
+                std::io::Write::write_all(&mut &ours, b"x").unwrap();
+                stay_busy_until("I/O was not polled", &is_over).await;
+                reader.join().await.unwrap();
+            }
+        });
+    }
+}
+
+/// Wakes are decided by these counts. One that stays up, or is raised twice, would change them for ever.
+#[test]
+fn a_machine_at_rest_has_no_worker_that_is_awake_or_searches() {
+    for (vps, workers) in [(2, 2), (3, 3), (4, 2)] {
+        let machine = Machine::builder().vps(vps).workers(workers).build().unwrap();
+        let pool = machine.pool();
+        for round in 0..10 {
+            let sum = machine.block_on(async move {
+                let threads: Vec<_> = (0..50).map(|n| spawn(chain(n % 4, 20))).collect();
+                let mut sum = 0;
+                for thread in threads {
+                    sum += thread.join().await.unwrap();
+                }
+                sum
+            });
+            assert!(sum > 0);
+            let searching = |processor: &super::Processor| processor.steals.is_searching();
+            let is_at_rest = || {
+                let accepting = pool.processors.iter().filter(|processor| searching(processor)).count();
+                pool.idle.counts() == (0, 0, accepting as u64)
+            };
+            let end = Instant::now() + Duration::from_secs(60);
+            while !is_at_rest() {
+                assert!(
+                    Instant::now() < end,
+                    "round {round}: awake, searching, accepting: {:?}",
+                    pool.idle.counts()
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
 }

@@ -3,9 +3,6 @@
 use std::cell::Cell;
 use std::ptr;
 
-#[cfg(feature = "tokio")]
-use crate::sched::Worker;
-
 thread_local! {
     /// The fiber that must not be suspended now, if there is one.
     static BOUND: Cell<*const ()> = const { Cell::new(ptr::null()) };
@@ -20,11 +17,9 @@ pub(crate) struct Bound {
 
 #[cfg(feature = "tokio")]
 impl Bound {
-    pub(crate) fn new() -> Self {
-        let fiber = Worker::current()
-            .and_then(|worker| worker.bound.fibers.current())
-            .map_or(ptr::null(), ptr::from_ref);
-        Self { outer: BOUND.replace(fiber.cast()) }
+    /// `fiber` is the address of that fiber; null: there is none.
+    pub(crate) fn new(fiber: *const ()) -> Self {
+        Self { outer: BOUND.replace(fiber) }
     }
 }
 
@@ -35,13 +30,18 @@ impl Drop for Bound {
     }
 }
 
+/// Whether the fiber `fiber` is not bound.
+pub(super) fn may_be_suspended<F>(fiber: &F) -> bool {
+    !(cfg!(feature = "tokio") && ptr::addr_eq(BOUND.get(), fiber))
+}
+
 /// The fiber `fiber` is about to be suspended, if it has to wait.
 ///
 /// # Panics
 /// If it is bound.
 #[inline(always)]
 pub(crate) fn before_a_fiber_blocks<F>(fiber: &F) {
-    if cfg!(feature = "tokio") && ptr::addr_eq(BOUND.get(), fiber) {
+    if !may_be_suspended(fiber) {
         refuse();
     }
 }

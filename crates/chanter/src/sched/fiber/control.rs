@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use corosensei::Yielder;
 
+use super::bound::may_be_suspended;
 use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
@@ -109,6 +110,13 @@ impl Fibers {
         (!std::thread::panicking()).then_some(head)
     }
 
+    /// The address of the fiber with the stack that the caller is on; null if there is none.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn address_here() -> *const () {
+        let fiber = Worker::current().and_then(|worker| worker.bound.fibers.current());
+        fiber.map_or(ptr::null(), |fiber| ptr::from_ref(fiber).cast())
+    }
+
     /// The fiber with the stack that the caller is on, even while it unwinds.
     pub(crate) fn running(&self) -> Option<&FiberControl> {
         // SAFETY: `current` is set only while the fiber runs on this OS thread, and so lives.
@@ -133,6 +141,19 @@ impl Fibers {
             (running, ending) = (head.below.get(), head.outer.get());
         }
         !running.is_null()
+    }
+
+    /// Yields, if the caller is on a fiber that may be suspended. If the fiber is ended meanwhile, this returns, and the
+    /// end begins anew at the next operation that blocks.
+    #[cold]
+    pub(crate) fn let_others_run(&self) {
+        if let Some(fiber) = self.current()
+            && !fiber.ending.get()
+            && may_be_suspended(fiber)
+        {
+            // The caller has something on this stack that others use.
+            drop(catch_unwind(AssertUnwindSafe(|| fiber.yield_now())));
+        }
     }
 
     /// Calls `f` as if the worker were on no fiber's stack: blocking operations in `f` nest. `f`

@@ -118,6 +118,16 @@ pub(crate) struct Forks {
     /// blocked job lets run above it have none ([`Forks::outside`]). A job that is forked ends before the frame does
     /// that its context is in.
     context: Cell<*const ForkScope>,
+    /// The innermost of the shared jobs that are blocked on the stacks of the OS thread, below what runs now; null if
+    /// there is none.
+    blocked: Cell<*const Blocked>,
+}
+
+/// A shared job that is blocked, while other threads run above it. It is on the stack, in [`Forks::outside`].
+struct Blocked {
+    /// Never null.
+    context: *const ForkScope,
+    outer: *const Self,
 }
 
 impl Forks {
@@ -127,6 +137,7 @@ impl Forks {
             published: Published::new(),
             within: AtomicUsize::new(0),
             context: Cell::new(ptr::null()),
+            blocked: Cell::new(ptr::null()),
         }
     }
 
@@ -273,9 +284,43 @@ impl Forks {
     /// does not unwind, except if the whole stack ends.
     pub(crate) fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
         let context = self.change_context(ptr::null());
-        let result = f();
-        self.change_context(context);
-        result
+        let outer = self.blocked.get();
+        let blocked = Blocked { context, outer };
+        if !context.is_null() {
+            self.blocked.set(&raw const blocked);
+        }
+        let _restored = Restored { forks: self, context, outer };
+        f()
+    }
+
+    /// Whether the job of `fork_scope`, or one that was forked within it, is blocked on a stack of this OS thread, below
+    /// the caller, which is the worker.
+    pub(super) fn has_blocked_within(&self, fork_scope: &Arc<ForkScope>) -> bool {
+        let mut next = self.blocked.get();
+        // SAFETY: the node is in a call of `outside` that has not returned, since that takes it out of the list.
+        while let Some(blocked) = unsafe { next.as_ref() } {
+            // SAFETY: INV-CONTEXT: the frame that has its `Arc` is further up on the same stack as that call.
+            let context = unsafe { &*blocked.context };
+            if ptr::eq(context, Arc::as_ptr(fork_scope)) || context.is_within(fork_scope) {
+                return true;
+            }
+            next = blocked.outer;
+        }
+        false
+    }
+}
+
+/// Ends a call of [`Forks::outside`] when it is dropped, also if the stack ends.
+struct Restored<'a> {
+    forks: &'a Forks,
+    context: *const ForkScope,
+    outer: *const Blocked,
+}
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        self.forks.blocked.set(self.outer);
+        self.forks.change_context(self.context);
     }
 }
 

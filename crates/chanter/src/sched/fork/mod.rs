@@ -7,6 +7,8 @@ mod job;
 #[cfg(all(test, loom))]
 mod models;
 mod published;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod wait;
 
 pub(crate) use fork_scope::{ForkScope, Shares};

@@ -31,6 +31,10 @@ fn until_shared(job: &Job) -> Box<Share> {
 
 /// Runs `share`'s job if nobody has begun it. Otherwise waits for its end, and meanwhile runs jobs
 /// that were forked within it.
+///
+/// A part of the job may be blocked on this OS thread: the worker had taken it, a thread went on above it, and that
+/// thread waits here. If it is a fiber, it yields, so that the part can end. Nothing else resumes above a part and
+/// waits for it: all that begins above it begins later, and waits for what begins later still.
 fn until_determined(worker: &Worker, share: &Share) {
     let machine = worker.machine();
     // SAFETY: the handle holds a reference.
@@ -59,8 +63,16 @@ fn until_determined(worker: &Worker, share: &Share) {
                 continue;
             }
             worker.ask_for_parts();
+            if machine.is_closing() {
+                // Nobody else runs, or ends, the threads of our processors that the job may wait for.
+                worker.leave_processor();
+            }
             std::thread::sleep(nap);
             nap = (nap * 2).min(LONGEST_NAP);
+            if worker.forks.has_blocked_within(&share.fork_scope) {
+                // A part of the job waits until we return to the stack below this fiber's.
+                worker.bound.fibers.let_others_run();
+            }
         }
     }
     machine.shares.forget(share);

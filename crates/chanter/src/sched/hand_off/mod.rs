@@ -29,11 +29,15 @@
 //!   handed off again.
 //! * A worker that is in its scheduler, or in a call of a policy, cannot lose its processors (`Ownership::pass` fails),
 //!   even when it is interrupted there.
+//! * A machine that ends hands off, too, since a turn that is under way may wait for threads of its own processors. The
+//!   OS threads of its spare workers end, and none starts. The OS thread that ends the machine serves the processors in
+//!   their place ([`Worker::serve_for_spare`]). It runs no thread: it ends those that are ready.
 //! * No thread is parked locally on a spare worker. Threads that are parked locally on the regular worker are
 //!   woken as by any other worker: the waker revokes the bias.
 //!
 //! Hand-off needs the heavy fence of `sync/fence_pair.rs`; without it no processor is handed off. Nor is one on
-//! machines that are simulated, or that report deadlocks: both count their OS threads.
+//! machines that are simulated, or that report deadlocks: both count their OS threads. A worker that waits for a fork as
+//! its machine ends hands off on any machine, since this starts no OS thread.
 
 pub(crate) mod monitor;
 mod os_thread;
@@ -130,9 +134,12 @@ impl Worker {
         self.leader().handed.computes_aside.load(Ordering::Relaxed)
     }
 
-    /// In the middle of a turn that is going to be long: hands the processors off now, if that can be done.
+    /// In the middle of a turn that is going to be long: hands the processors off now, if that can be done. When the
+    /// machine ends, that may be done on any machine, as no OS thread is started for it.
     pub(crate) fn leave_processor(&self) {
-        if self.machine().hand_offs.is_on && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
+        let machine = self.machine();
+        let may_be_done = machine.hand_offs.is_on || machine.is_closing();
+        if may_be_done && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
             self.leader().hand_off(self, false);
         }
     }

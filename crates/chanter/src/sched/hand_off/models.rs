@@ -7,7 +7,8 @@ use loom::thread;
 
 use super::ownership::{Owner, Ownership};
 use crate::sync::Cell;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, needs};
 
 /// A virtual processor: its worker, a spare worker, and what is ready. The owner alone may touch what is ready: Loom
@@ -198,6 +199,35 @@ fn woken_while_reclaimed() {
     let is_in = spare_worker.join().unwrap();
     assert!(is_in || is_back, "it took itself for away, and has the processor");
     assert_eq!(processor.ready.get(), 1 + 2 * u32::from(is_back) + u32::from(is_in));
+}
+
+/// A free spare worker that owns nothing says once more that it is free, while the processor is handed off to it. If it
+/// gets the processor, it does not count as free. The passer sees what the spare worker did before.
+fn freed_while_handed_over() {
+    let processor = Processor::new();
+    let is_free = Arc::new(AtomicBool::new(false));
+    let own = Arc::new(Cell::new(0));
+    let (other, mark, its) = (Arc::clone(&processor), Arc::clone(&is_free), Arc::clone(&own));
+    let spare_worker = thread::spawn(move || {
+        its.set(1);
+        for _ in 0..2 {
+            other.ownership.unless_held_by(&other.spare_worker, || mark.store(true, Release));
+        }
+    });
+    let mut is_over = false;
+    if is_free.load(Acquire) {
+        assert_eq!(own.get(), 1, "it has done that before it was free");
+        let hand = || is_free.store(false, Relaxed);
+        is_over = processor.ownership.pass(&processor.worker, &processor.spare_worker, hand);
+        assert!(is_over, "nobody is inside");
+    }
+    spare_worker.join().unwrap();
+    assert_ne!(is_free.load(Relaxed), is_over, "it owns the processor and counts as free, or neither");
+}
+
+#[test]
+fn a_spare_worker_is_free_or_owns_the_processor() {
+    check(freed_while_handed_over);
 }
 
 #[test]

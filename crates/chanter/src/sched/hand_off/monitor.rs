@@ -107,12 +107,13 @@ pub(crate) fn wake(machine: &Pool) {
 #[cold]
 fn wake_now(machine: &Pool) {
     let mut watch = watch();
-    if machine.is_closing() {
-        // A machine says that it is closing before it is forgotten, under the lock. Registered now, it would stay
-        // here for ever.
-        return;
-    }
-    if !machine.hand_offs.is_watched.swap(true, Ordering::Relaxed) {
+    if !machine.hand_offs.is_watched.load(Ordering::Relaxed) {
+        if machine.is_closing() {
+            // A machine says that it is closing before it is forgotten, under the lock. Registered now, it might stay
+            // here for ever.
+            return;
+        }
+        machine.hand_offs.is_watched.store(true, Ordering::Relaxed);
         let turns = vec![Turn::none(); machine.workers.len()];
         let workers = vec![Usage::unknown(Instant::now()); machine.workers.len()];
         let beside = vec![0; machine.workers.len()];
@@ -130,7 +131,7 @@ fn wake_now(machine: &Pool) {
     IS_ASLEEP.store(!watch.is_started, process::Ordering::SeqCst);
 }
 
-/// Forgets a machine that ends: none of its processors is handed off from now on.
+/// Forgets a machine whose workers have ended, or are left alone: none of its processors is handed off from now on.
 pub(crate) fn forget(machine: &Pool) {
     let mut watch = watch();
     watch.machines.retain(|watched| !ptr::eq(watched.machine, machine));

@@ -191,6 +191,16 @@ impl Ownership {
         self.is_held_by(owner)
     }
 
+    /// Calls `f` if `owner` does not hold it, and nobody passes it on during the call. Returns whether `f` was called.
+    pub(crate) fn unless_held_by(&self, owner: &Owner, f: impl FnOnce()) -> bool {
+        let _one = self.passing.lock();
+        let is_away = !self.is_held_by(owner);
+        if is_away {
+            f();
+        }
+        is_away
+    }
+
     /// Passes the ownership on, if `from` holds it and is not inside; any OS thread may call. In between the caller
     /// has it, and `hand` changes what only the owner may change.
     pub(crate) fn pass(&self, from: &Owner, to: &Owner, hand: impl FnOnce()) -> bool {

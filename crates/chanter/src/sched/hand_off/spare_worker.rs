@@ -1,13 +1,14 @@
 //! Spare workers: they run processors while the regular worker does not.
 
 use std::cell::UnsafeCell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::address::Address;
 use super::super::limits::{MOST_SPARES, SPARE_IDLE};
 use super::super::park::{Sleeper, Wake};
 use super::super::reactor::Reactor;
 use super::super::run_loop::Driving;
+use super::super::wake_list::WakeList;
 use super::super::{Processor, Worker};
 use crate::frame::{Home, Kind};
 use crate::policy::{Ready, ReadyQueue};
@@ -131,7 +132,8 @@ impl Worker {
                 let driving = Driving::new(self);
                 driving.run_until(&|| machine.is_closing() || spare.is_over.get());
                 if machine.is_closing() {
-                    // The threads left in the queues go to the regular worker, or end with the machine.
+                    // The threads left in the queues go to the regular worker, or end with the machine: see
+                    // `serve_for_spare`.
                     driving.end_local_threads();
                 }
             }
@@ -171,9 +173,7 @@ impl Worker {
         // A nested scheduler has the thread below it on the stack.
         let has_own = !self.running.get().is_null() || self.has_own();
         if !has_own {
-            // ORDER: Release, with the Acquire in `free_spare_worker`: all that we did comes before what is given to
-            // us.
-            spare.is_free.store(true, Ordering::Release);
+            self.become_free(spare);
         }
         spare.sleeper.announce();
         let begun = Instant::now();
@@ -187,6 +187,60 @@ impl Worker {
         } else {
             self.begin_to_be_busy();
         }
+    }
+
+    /// Notes that this spare worker has neither processors nor threads of its own, unless it has just been given some.
+    /// Returns whether it is free.
+    fn become_free(&self, spare: &Spare) -> bool {
+        // Not while a passer gives processors to us: it has taken the mark back, and then we would hold them with it.
+        self.ownership().unless_held_by(&self.owner, || {
+            // ORDER: Release, with the Acquire in `free_spare_worker`: all that we did comes before what is given to
+            // us.
+            spare.is_free.store(true, Ordering::Release);
+        })
+    }
+
+    /// Serves the processors of a spare worker in the place of its OS thread, as the machine ends, and no more OS
+    /// threads start. The regular worker is in the middle of a turn, and may wait for what happens here. Fires timers
+    /// into `wakes`, polls I/O, and ends the threads that are ready. Those that are bound to the regular worker wait
+    /// for it.
+    ///
+    /// The caller has occupied the sleeper, and so is the worker. It runs none of the machine's threads.
+    pub(crate) fn serve_for_spare(&self, spare: &Spare, wakes: &mut WakeList) {
+        if self.become_free(spare) {
+            return;
+        }
+        let now = Instant::now();
+        self.processors().for_each(|processor| processor.timers.fire(now, wakes));
+        self.leader().reactor.poll_for(&spare.parker, Some(Duration::ZERO));
+        // One by one, and outside: the end of a thread may wait until another thread ends.
+        while let Some(thread) = self.take_ready() {
+            drop(thread);
+        }
+    }
+
+    /// Takes one of the threads that are ready on the processors, if they are ours.
+    fn take_ready(&self) -> Option<Ready> {
+        if !self.enter() {
+            return None;
+        }
+        let mut found = None;
+        self.on_each(|processor| {
+            if found.is_none() {
+                for thread in processor.address.take_all() {
+                    // SAFETY: we are the owner, inside; the borrow ends here.
+                    unsafe { processor.soon() }.push_back(thread);
+                }
+                self.drain_policies();
+            }
+            while found.is_none() {
+                // SAFETY: we are the owner, inside; the borrow ends with the call.
+                let Some(thread) = unsafe { processor.soon() }.pop_front() else { break };
+                found = self.admit(thread);
+            }
+        });
+        self.exit();
+        found
     }
 
     fn is_needed(&self, spare: &Spare) -> bool {
@@ -263,5 +317,70 @@ impl Processor {
         let worker: *const Worker = spare_workers[index].as_ptr();
         // SAFETY: spare workers live until the machine's memory goes.
         Some(unsafe { &*worker })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::super::Pool;
+    use super::*;
+    use crate::prelude::*;
+    use crate::sync::fence_pair;
+
+    /// Waits until `is_so`; a watchdog of a minute.
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until every worker sleeps, or has no OS thread, and every processor is with its regular worker.
+    fn until_at_rest(pool: &Pool) {
+        let rests = |leader: &Processor| !leader.sleeper.is_awake() && !leader.is_handed_off();
+        until("the machine does not come to rest", || pool.leaders().all(rests));
+    }
+
+    /// The processor belongs to nobody, so the test is its passer.
+    #[test]
+    fn a_pass_counts_a_sleeping_worker_as_awake_and_no_other() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        let (idle, leader) = (&machine.pool().idle, &*machine.pool().processors[0]);
+        assert!(leader.sleeper.occupy(), "no worker has begun");
+        assert!(!leader.wake_for_new_owner(), "it does not sleep");
+        assert_eq!(idle.awake_in_order(), 0);
+        leader.handed.is_down.store(true, Ordering::Relaxed);
+        leader.sleeper.announce();
+        assert!(leader.wake_for_new_owner(), "it sleeps");
+        assert_eq!(idle.awake_in_order(), 1);
+        assert!(leader.sleeper.is_awake() && !leader.handed.is_down.load(Ordering::Relaxed));
+        assert!(!leader.wake_for_new_owner(), "it does not sleep any more");
+        assert_eq!(idle.awake_in_order(), 1);
+        idle.sink();
+        leader.sleeper.vacate();
+    }
+
+    /// The worker that has lost the processors in its sleep reclaims them from a spare worker, which may sleep as well.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no heavy fence")]
+    fn the_processors_of_a_sleeping_worker_are_taken_and_come_back_with_the_counts_as_they_were() {
+        if !fence_pair::is_available() {
+            return;
+        }
+        let machine = Machine::builder().vps(2).build().unwrap();
+        let pool = machine.pool();
+        let leader = &*pool.processors[1];
+        for round in 0..50 {
+            until_at_rest(pool);
+            until("the count of awake workers is not 0 at rest", || pool.idle.awake_in_order() == 0);
+            until("the processor is not passed", || {
+                leader.hand_off(leader.regular_worker(), false).is_some()
+            });
+            let thread = machine.spawn_on(1, async move { round });
+            assert_eq!(thread.join().sync_blocking().unwrap(), round);
+        }
+        until_at_rest(pool);
+        until("the count of awake workers is not 0 at rest", || pool.idle.awake_in_order() == 0);
     }
 }

@@ -151,3 +151,51 @@ impl Pool {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    impl Idle {
+        /// The three counts: of workers awake, of workers searching, of processors accepting.
+        pub(in crate::sched) fn counts(&self) -> (i64, u64, u64) {
+            let word = self.0.load(Ordering::SeqCst);
+            let count = |lowest: u64| word >> lowest.trailing_zeros() & COUNT;
+            (Self::awake_of(word), count(SEARCHING), count(ACCEPTING))
+        }
+    }
+
+    #[test]
+    fn a_search_keeps_others_asleep_until_it_ends() {
+        let idle = Idle::new();
+        assert!(idle.wants_wake(1), "one sleeps, and nobody searches");
+        let found = idle.while_searching(|| {
+            assert!(!idle.wants_wake(1));
+            idle.while_searching(|| assert_eq!(idle.counts(), (0, 2, 0)));
+            assert!(!idle.wants_wake(1), "the first search goes on");
+            7
+        });
+        assert_eq!((found, idle.counts()), (7, (0, 0, 0)));
+        assert!(idle.wants_wake(1), "the search is over");
+    }
+
+    #[test]
+    fn each_part_of_the_word_goes_down_as_it_went_up() {
+        let idle = Idle::new();
+        idle.sink();
+        assert_eq!(idle.counts(), (-1, 0, 0), "a worker may leave before another one comes");
+        idle.rise();
+        idle.rise();
+        idle.accept(true);
+        assert!(idle.accepts());
+        idle.while_searching(|| assert_eq!(idle.counts(), (1, 1, 1)));
+        assert!(!idle.leave_unwatched() && idle.is_found_unwatched());
+        assert_eq!(idle.counts(), (1, 0, 1));
+        idle.watch();
+        idle.accept(false);
+        idle.sink();
+        assert!(!idle.accepts() && !idle.is_unwatched());
+        assert_eq!(idle.counts(), (0, 0, 0));
+        assert!(!idle.wants_wake(0) && idle.wants_wake(1));
+    }
+}

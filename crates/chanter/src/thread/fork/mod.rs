@@ -30,7 +30,8 @@ use crate::sched::{Worker, fork};
 ///
 /// The halves may block. Then the rules of [`sync_blocking`](crate::Event::sync_blocking) hold for
 /// the stack that the half runs on. A fiber is suspended; on any other stack, other threads run
-/// above the half, and these may be unrelated.
+/// above the half, and these may be unrelated. A half that blocks ends only after those above it. A caller on
+/// a fiber may have come to run above a part of its own `b`. It then yields until that part has ended.
 ///
 /// Outside of a machine, and on a simulated machine, `a` and `b` run one after the other.
 ///

@@ -272,7 +272,7 @@ fn the_least_loaded_processor_gets_the_next_thread() {
     assert!(waited.load(Ordering::SeqCst) > 0, "threads wait on the spawner's processor meanwhile");
 }
 
-/// It is heeded from the thread's next turn on, whoever changes it.
+/// It holds from the next turn on, also if another thread changes it.
 #[test]
 fn a_thread_has_a_quantum_of_its_own() {
     watchdog!();
