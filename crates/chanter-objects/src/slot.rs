@@ -101,6 +101,11 @@ struct Body<T> {
 }
 
 impl<T: 'static> Body<T> {
+    /// A body that is in no slot yet.
+    fn boxed(value: T) -> Box<Self> {
+        Box::new(Self { head: Head { generation: NEVER, class: Self::CLASS }, value: UnsafeCell::new(value) })
+    }
+
     const CLASS: &'static Class = &Class {
         type_id: TypeId::of::<T>,
         // SAFETY: the caller gives the head of a body whose class this is, so of a boxed `Body<T>`, and gives it
@@ -131,15 +136,13 @@ impl Slot {
         }
     }
 
-    /// Puts an object into the slot, which is free and is the caller's alone. Returns its generation.
-    fn fill<T: Send + 'static>(&self, value: T) -> u32 {
-        // The slot is the caller's alone, so its generation does not change.
+    /// Puts a body into the slot, which is free. The caller has the lock of the free slots, if the slot was one of them.
+    fn put<T: Send + 'static>(&self, mut body: Box<Body<T>>) -> u32 {
+        // ORDER: Relaxed: the generation of a slot without a body stays.
         let generation = self.generation.load(Ordering::Relaxed);
-        let head = Head { generation, class: Body::<T>::CLASS };
-        let body = Box::new(Body { head, value: UnsafeCell::new(value) });
+        body.head.generation = generation;
         // ORDER: Release: publishes the body to a reader that finds the slot by its number (`is_of`).
         self.body.store(Box::into_raw(body).cast(), Ordering::Release);
-        self.live.store(generation, Ordering::Relaxed);
         generation
     }
 
@@ -147,7 +150,9 @@ impl Slot {
     #[cfg(all(test, loom))]
     pub(crate) fn alone<T: Send + 'static>(value: T) -> (&'static Self, u32) {
         let slot: &'static Self = Box::leak(Box::new(Self::new()));
-        (slot, slot.fill(value))
+        let generation = slot.put(Body::boxed(value));
+        slot.live.store(generation, Ordering::Relaxed);
+        (slot, generation)
     }
 
     /// The value of the object of a generation.
@@ -333,8 +338,14 @@ impl Slot {
 
 /// Puts an object into a free slot. Returns its generation.
 pub(crate) fn put<T: Send + 'static>(value: T) -> (&'static Slot, u32) {
-    let slot = free_slots().pop();
-    let generation = slot.fill(value);
+    let body = Body::boxed(value);
+    let (slot, generation) = {
+        // In one step: a slot without a body that is not free would be taken for one that has just been left.
+        let mut free = free_slots();
+        let slot = free.pop();
+        (slot, slot.put(body))
+    };
+    slot.live.store(generation, Ordering::Relaxed);
     (slot, generation)
 }
 
@@ -387,12 +398,16 @@ fn free_slots() -> MutexGuard<'static, FreeSlots> {
 }
 
 impl FreeSlots {
-    /// Takes a slot whose body is gone, unless somebody waits at its gate: the last waiter comes back.
+    /// Takes a slot whose body is gone, unless it has a new one, or somebody waits at its gate: the last waiter comes back.
     ///
     /// The next object may belong to another machine. So nothing that waits for this one may be in its way.
     fn push_unused(&mut self, slot: &Slot) {
+        if !slot.body.load(Ordering::Relaxed).is_null() {
+            return;
+        }
         // A slot whose generations are used up stays empty. (And those of a model end with it.)
-        // ORDER: Relaxed: the generation of a slot without a body stays, and `is_free` is under the lock.
+        // ORDER: Relaxed, here and above: a body comes and goes under the lock, without one the generation stays, and
+        // `is_free` is under the lock.
         let is_usable = cfg!(not(loom)) && slot.generation.load(Ordering::Relaxed) < POISONED;
         if is_usable && slot.gate.rest() && !slot.is_free.swap(true, Ordering::Relaxed) {
             self.slots.push(NonNull::from(slot));
