@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::prelude::*;
+use crate::sched::Worker;
 
 /// A watchdog: no test takes so long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits in the middle of a turn until `flag` is set.
+/// Waits in the middle of a turn until `flag` is set, or the machine ends: then nobody may be left to set it.
 fn await_flag(flag: &AtomicBool) {
-    while !flag.load(Ordering::SeqCst) {
+    let machine = Worker::current().expect("a thread of a machine").machine();
+    while !flag.load(Ordering::SeqCst) && !machine.is_closing() {
         std::thread::yield_now();
     }
 }
