@@ -302,11 +302,13 @@ async fn a_silent_process_of_this_machine_is_waited_for() {
     }
     stream.write_all(&frame(Word::Last, Lane::User, &[0; 1000])).await.unwrap();
     honest.until(|seen| seen.arrived.len() == 1).await;
-    honest.until(|seen| seen.changes.len() == 2).await;
-    assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Suspect), (ProcessId(1), Change::Well)]);
+    honest.until(|seen| seen.changes.len() >= 2).await;
+    assert_eq!(honest.seen.changes[..2], [(ProcessId(1), Change::Suspect), (ProcessId(1), Change::Well)]);
     drop(stream);
     honest.until_ended().await;
-    assert_eq!(honest.seen.changes[2], (ProcessId(1), Change::Down(Why::Died)), "its end is told at once");
+    // (On a loaded computer it may have been suspected once more before.)
+    let last = honest.seen.changes.last();
+    assert_eq!(last, Some(&(ProcessId(1), Change::Down(Why::Died))), "its end is told at once");
 }
 
 #[chanter::test]
