@@ -10,8 +10,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// Places each new thread on the processor on which the fewest threads wait, and runs threads in the order in which
 /// they became ready. A processor without work takes half of another one's.
 ///
-/// It is for threads that are spawned in one place and compute for long. It takes some ten nanoseconds a spawn for each
-/// processor.
+/// It is for threads that are spawned in one place and compute for long. Each spawn asks the policies of all processors.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -288,7 +288,7 @@ impl Places<'_> {
     }
 
     /// Number of threads that wait on the virtual processor `index`, as its policy says by [`Policy::waiting`]; 0 if
-    /// there is no such processor. A hint: threads that are on their way there do not count.
+    /// there is no such processor. A hint: threads that are on their way there do not count. Never blocks.
     pub fn waiting(&self, index: usize) -> usize {
         if index < self.vps.count() { self.vps.waiting(index) } else { 0 }
     }

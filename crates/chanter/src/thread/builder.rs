@@ -15,7 +15,7 @@ use crate::sched::entered;
 /// A builder of hosts: with a name, attributes for the policy, or a fixed virtual processor.
 ///
 /// On every machine the name is shown in reports of panics and deadlocks, in the `Debug` of the
-/// handle, in [`Thread::name`] and [`current_thread`](crate::thread::current_thread). Options take some 40
+/// handle, in [`Thread::name`] and [`current_thread`](crate::thread::current_thread). Options take some 60
 /// bytes in the thread's frame; threads without options pay nothing. Fibers have [a builder of
 /// their own](crate::fiber::Builder).
 ///

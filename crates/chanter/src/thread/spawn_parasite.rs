@@ -49,17 +49,7 @@ where
     F: IntoFuture,
     F::IntoFuture: Send + 'static,
 {
-    let future = future.into_future();
-    match Worker::current() {
-        Some(vp)
-            if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= LEAST_BUDGET =>
-        {
-            // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { begin_in_place(vp, future, Location::caller(), Untold) };
-        }
-        Some(vp) => spawn_slowly(vp, future, Location::caller(), true),
-        None => spawn_outside(future, Location::caller(), true),
-    }
+    spawn::<true, _>(future.into_future());
 }
 
 /// Spawns a parasite that begins where it is spawned. The scheduler makes no host of it, nor of the parasites that it
@@ -95,16 +85,22 @@ where
     F: IntoFuture,
     F::IntoFuture: Send + 'static,
 {
-    let future = future.into_future();
+    spawn::<false, _>(future.into_future());
+}
+
+/// Spawns a parasite. `MAY_INFLATE`: whether the scheduler may make a host of it.
+#[inline(always)]
+#[track_caller]
+fn spawn<const MAY_INFLATE: bool, F: Future + Send + 'static>(future: F) {
     match Worker::current() {
         Some(vp)
             if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= LEAST_BUDGET =>
         {
             // SAFETY: we drive `vp`, and the frame fits a class.
-            unsafe { begin_in_place(vp, future, Location::caller(), Uninflated) };
+            unsafe { begin_in_place(vp, future, Location::caller(), Untold::<MAY_INFLATE>) };
         }
-        Some(vp) => spawn_slowly(vp, future, Location::caller(), false),
-        None => spawn_outside(future, Location::caller(), false),
+        Some(vp) => spawn_slowly(vp, future, Location::caller(), MAY_INFLATE),
+        None => spawn_outside(future, Location::caller(), MAY_INFLATE),
     }
 }
 
@@ -113,36 +109,21 @@ trait Birth {
     /// The parasite has a frame, and has not been polled.
     fn tell<F: Future>(&self, frame: NonNull<Header>);
     /// Whether the scheduler may make a host of it.
-    fn may_inflate(&self) -> bool {
-        true
-    }
+    fn may_inflate(&self) -> bool;
     /// Polls the parasite by `poll`.
     fn poll(&self, frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()>;
 }
 
 /// Nobody is told, and nothing is inherited.
-struct Untold;
+struct Untold<const MAY_INFLATE: bool>;
 
-impl Birth for Untold {
-    #[inline(always)]
-    fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
-
-    #[inline(always)]
-    fn poll(&self, _frame: NonNull<Header>, poll: impl FnOnce() -> Poll<()>) -> Poll<()> {
-        poll()
-    }
-}
-
-/// As [`Untold`]; and no host is made of it.
-struct Uninflated;
-
-impl Birth for Uninflated {
+impl<const MAY_INFLATE: bool> Birth for Untold<MAY_INFLATE> {
     #[inline(always)]
     fn tell<F: Future>(&self, _frame: NonNull<Header>) {}
 
     #[inline(always)]
     fn may_inflate(&self) -> bool {
-        false
+        MAY_INFLATE
     }
 
     #[inline(always)]
@@ -296,9 +277,9 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Worker, future: F, site
                         let inherits = Cell::new(false);
                         begin_in_place(vp, future, site, Told { machine, site, may_inflate, inherits });
                     } else if may_inflate {
-                        begin_in_place(vp, future, site, Untold);
+                        begin_in_place(vp, future, site, Untold::<true>);
                     } else {
-                        begin_in_place(vp, future, site, Uninflated);
+                        begin_in_place(vp, future, site, Untold::<false>);
                     }
                 }
             });

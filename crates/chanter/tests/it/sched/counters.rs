@@ -216,6 +216,13 @@ fn hosts_are_counted_in_bytes_where_births_are_recorded() {
     assert_eq!(plain.stats().host_bytes, 0);
 }
 
+/// A body that uses its quantum up.
+async fn long(tx: Sender<i32>) {
+    for n in 0..10_000 {
+        tx.send(n).await.unwrap();
+    }
+}
+
 /// A parasite that uses its quantum up becomes a host, unless the machine, the host or the spawn says that it does not.
 #[test]
 fn long_parasites_become_hosts_if_they_may() {
@@ -229,12 +236,7 @@ fn long_parasites_become_hosts_if_they_may() {
         let host = async move {
             let (tx, rx) = mailbox();
             for _ in 0..2 {
-                let tx = tx.clone();
-                let long = async move {
-                    for n in 0..10_000 {
-                        tx.send(n).await.unwrap();
-                    }
-                };
+                let long = long(tx.clone());
                 match (spawn_lets, is_nested) {
                     (true, _) => spawn_parasite(long),
                     (false, false) => parasite::spawn_in_place(long),
@@ -264,12 +266,7 @@ fn after_a_long_parasite_others_begin_as_hosts() {
         machine.block_on(async {
             let (tx, rx) = mailbox();
             for _ in 0..2 {
-                let tx = tx.clone();
-                let long = async move {
-                    for n in 0..10_000 {
-                        tx.send(n).await.unwrap();
-                    }
-                };
+                let long = long(tx.clone());
                 if in_place { parasite::spawn_in_place(long) } else { spawn_parasite(long) }
             }
             for _ in 0..20_000 {
@@ -298,12 +295,7 @@ fn a_parasite_begins_where_it_is_spawned_if_it_must() {
         }
         // A frame that is used again does not remember.
         for _ in 0..2 {
-            let tx = tx.clone();
-            spawn_parasite(async move {
-                for n in 0..10_000 {
-                    tx.send(n).await.unwrap();
-                }
-            });
+            spawn_parasite(long(tx.clone()));
         }
         for _ in 0..20_000 {
             rx.recv().await.unwrap();
