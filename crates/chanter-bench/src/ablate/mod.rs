@@ -26,7 +26,7 @@ use row::{ROWS, Row};
 /// Arguments of `chanter-bench ablate`.
 #[derive(Args)]
 pub(crate) struct AblateArgs {
-    /// Only these mechanisms (`local_parking`, ...); all when none is named
+    /// Only these mechanisms (`spin`, ...); all when none is named
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds, of which the median is reported

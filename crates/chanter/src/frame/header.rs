@@ -6,7 +6,6 @@
 use std::ptr::{self, NonNull};
 
 use super::body::Vtable;
-use super::local_park::LocalPark;
 use super::span;
 use super::state::State;
 use crate::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -32,8 +31,6 @@ pub(crate) struct Header {
     pub(crate) kind: KindCell,
     /// Its penalty count, and two marks. It belongs to the runner.
     pub(crate) penalty: Penalty,
-    /// The thread's part of local parking.
-    pub(crate) rest: LocalPark,
     pub(super) span: span::Place,
 }
 
@@ -173,7 +170,6 @@ impl Header {
             local_refs: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
             penalty: Penalty::new(),
-            rest: LocalPark::new(),
             span: span::Place::new(),
         }
     }
@@ -203,7 +199,6 @@ impl Header {
             (&raw mut (*header).local_refs).write(Cell::new(0));
             (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
             (&raw mut (*header).penalty).write(Penalty::new());
-            (&raw mut (*header).rest).write(LocalPark::new());
         }
     }
 

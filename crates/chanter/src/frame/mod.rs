@@ -12,9 +12,6 @@ pub(crate) mod deferred_drop;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod header;
-pub(crate) mod local_park;
-#[cfg(all(test, loom))]
-mod local_park_models;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod observer;
@@ -36,7 +33,6 @@ pub(crate) use body::Completion;
 pub(crate) use body::catch_panic;
 pub use error::JoinError;
 pub(crate) use header::{Header, Kind, OpaqueAddress};
-pub(crate) use local_park::Home;
 pub(crate) use observer::Observer;
 pub(crate) use report::Site;
 pub(crate) use schedule::{Schedule, schedule_by, scheduler};

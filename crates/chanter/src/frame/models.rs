@@ -98,7 +98,7 @@ impl To {
         let complete = frame.told.load(Relaxed) == frame.enough;
         let local_refs = frame.local_refs.replace(0);
         if !complete {
-            return frame.state.end(local_refs, 0) == Ended::Token;
+            return frame.state.end(local_refs) == Ended::Token;
         }
         match frame.state.complete(local_refs) {
             Completed::Free => self.free(),
@@ -113,10 +113,9 @@ impl To {
     /// token.
     fn tell(self) -> bool {
         self.frame().told.fetch_add(1, Relaxed);
-        match self.frame().state.wake(true, 0) {
+        match self.frame().state.wake(true) {
             Woken::Token => true,
             Woken::Already => false,
-            Woken::Elsewhere(_) => unreachable!("nothing is biased"),
             Woken::Free => {
                 self.free();
                 false
@@ -221,11 +220,8 @@ fn completed_among_references() {
     let others = [false, true].map(|wakes| {
         thread::spawn(move || {
             to.frame().shared.get();
-            let free = if wakes {
-                to.frame().state.wake(true, 0) == Woken::Free
-            } else {
-                to.frame().state.release()
-            };
+            let free =
+                if wakes { to.frame().state.wake(true) == Woken::Free } else { to.frame().state.release() };
             if free {
                 to.free();
             }

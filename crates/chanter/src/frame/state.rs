@@ -61,9 +61,6 @@
 //! * INV-LENT: a thread that looks at a lent result keeps a reference meanwhile. So a lent result is taken by the last
 //!   reference alone, and its owner looks at it no more.
 //!
-//! Edges 3 and 1 have a cheaper form for threads that stay on one virtual processor: see
-//! [`super::local_park`]. A thread that is parked locally (it *rests*) is ACTIVE, though nobody
-//! polls it.
 
 mod demand;
 mod end;
@@ -71,7 +68,6 @@ mod share;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use super::local_park;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
 
@@ -98,9 +94,6 @@ const ENDING: u64 = 1 << 10;
 const LENT: u64 = 1 << 11;
 /// The thread has, or has had, several handles, or others may make one. So nobody is its only owner.
 const SHARED: u64 = 1 << 12;
-/// The lowest bit of the field that names the processor where the thread may rest: see
-/// `local_park.rs`.
-pub(super) const UNIT: u64 = 1 << 13;
 pub(super) const REFERENCE: u64 = 1 << 24;
 /// The word of a stolen thread that only its stealer knows: the handle's
 /// reference and its own.
@@ -118,9 +111,6 @@ pub(crate) enum Woken {
     Token,
     /// Somebody else will poll the thread, or it is complete.
     Already,
-    /// The thread may rest on the virtual processor of this number. The caller's reference has not
-    /// been given up, and it must call [`State::revoke`].
-    Elsewhere(usize),
     /// The thread is complete and the caller gave up its last reference: it
     /// must free the frame.
     Free,
@@ -253,16 +243,14 @@ impl State {
         self.0.load(order::state_private()) == ACTIVE | REFERENCE
     }
 
-    /// Edge 1: wakes the thread. `me` is the bits of the home that the caller drives, or 0 if it
-    /// drives none. With `give_up` the caller's reference is given up as well.
+    /// Edge 1: wakes the thread. With `give_up` the caller's reference is given up as well.
     #[inline]
-    pub(crate) fn wake(&self, give_up: bool, me: u64) -> Woken {
+    pub(crate) fn wake(&self, give_up: bool) -> Woken {
         let gift = if give_up { REFERENCE } else { 0 };
         let mut word = self.word();
         loop {
             let idle = word & (ACTIVE | NOTIFIED | COMPLETE) == 0;
             let mut next = word.wrapping_sub(gift);
-            let mut elsewhere = None;
             let revived = idle && word & STALE != 0;
             if revived {
                 next = (next | ACTIVE) & !STALE;
@@ -270,10 +258,6 @@ impl State {
             } else if idle {
                 next |= ACTIVE;
             } else if word & COMPLETE == 0 {
-                if let Some(revoking) = local_park::revoking(word, me) {
-                    next = revoking;
-                    elsewhere = Some(local_park::home_of(word));
-                }
                 next |= NOTIFIED;
             }
             // ORDER: Release publishes what the waker did to the poll: to
@@ -282,13 +266,8 @@ impl State {
             match self.change(word, next, order::state_wake()) {
                 Ok(()) if revived => return Woken::Already,
                 Ok(()) if idle => return Woken::Token,
-                Ok(()) => {
-                    return match elsewhere {
-                        Some(home) => Woken::Elsewhere(home),
-                        None if give_up && is_free(next) => Woken::Free,
-                        None => Woken::Already,
-                    };
-                }
+                Ok(()) if give_up && is_free(next) => return Woken::Free,
+                Ok(()) => return Woken::Already,
                 Err(now) => word = now,
             }
         }
@@ -372,8 +351,7 @@ impl State {
     /// Revokes a thread that has a token, from its present or future holder: the token is dead
     /// (STALE) from now on. True: the caller is the runner, and ends the thread.
     ///
-    /// The caller has tried to [`claim`](State::claim) the thread, or knows that it does not rest.
-    /// It also knows that nobody polls the thread or is about to: then every holder will ask
+    /// The caller knows that nobody polls the thread or is about to: then every holder will ask
     /// whether its token is dead. `spares_stolen`: a thread that was demanded is left alone. Its
     /// stealer may be polling it on a stack that the caller does not look at.
     pub(crate) fn revoke_thread(&self, spares_stolen: bool) -> bool {

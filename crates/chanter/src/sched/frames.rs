@@ -35,7 +35,6 @@ impl Header {
     /// The thread's activity, unless a request holds it.
     pub(crate) fn activity(&self) -> Activity {
         match self.state.activity() {
-            Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
             Activity::Ready if self.machine().find_worker(&|worker| worker.is_running(self)).is_some() => {
                 Activity::Running
             }

@@ -19,7 +19,7 @@ use super::run::Revoked;
 use super::run_loop::Driving;
 use super::wake_list::WakeList;
 use super::{Processor, Stats, Worker, affinity};
-use crate::frame::{Arena, Header, Home, Observer, catch_panic, environment};
+use crate::frame::{Arena, Header, Observer, catch_panic, environment};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{AliasedBox, Lock};
@@ -209,11 +209,6 @@ impl Pool {
         // ORDER: Relaxed: a hint.
         let is_at_work = |spare: &Spare| !spare.is_free.load(Ordering::Relaxed);
         self.spare_workers().iter().any(|worker| worker.spare.as_ref().is_some_and(is_at_work))
-    }
-
-    /// The home of the threads that park locally on regular worker `index`.
-    pub(super) fn home_of(&self, index: usize) -> &Home {
-        &self.workers[index].home
     }
 
     /// The processors that lead, one for each regular worker.

@@ -101,8 +101,6 @@ fn arrive_from(worker: &Worker, header: &Header, from: *const Address) {
         // It is bound to this spare worker.
         return;
     }
-    header.state.unbias();
-    header.rest.break_streak();
     header.set_address(&worker.processor().address);
     worker.counters().migrated.add_one();
     // SAFETY: the frame names an address of its machine, which is the caller's, so it lives.
@@ -139,12 +137,7 @@ pub(crate) unsafe fn settle(worker: &Worker, frame: NonNull<Header>, poll: Poll<
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
     match poll {
-        // References that were handed out stay in `local_refs` while their number is moderate. (If
-        // it is not, it may be YIELDED.)
-        Poll::Pending
-            if header.local_refs.get().unsigned_abs() < 1 << 30
-                && header.state.park_local(&header.rest, &worker.home) => {}
-        // SAFETY: the caller is the runner, and the thread is not parked locally.
+        // SAFETY: the caller is the runner.
         Poll::Pending => unsafe { end(worker, frame) },
         // SAFETY: the body is complete, and we are `worker`.
         Poll::Ready(()) => unsafe { complete_here(worker, frame, header.local_refs.replace(0)) },
@@ -169,8 +162,7 @@ unsafe fn end(worker: &Worker, frame: NonNull<Header>) {
         }
         return;
     }
-    let bias = header.state.earn_rest(&header.rest, &worker.home, worker.homes());
-    match header.state.end(header.local_refs.replace(0), bias) {
+    match header.state.end(header.local_refs.replace(0)) {
         Ended::Idle => (),
         Ended::Token => {
             let reason = if worker.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
@@ -303,8 +295,7 @@ impl Revoked {
     }
 
     /// As [`take`](Self::take), while other workers end their threads and wait, but run none from
-    /// their queues. Left alone are threads bound to another OS thread than `worker`'s, threads that are parked locally,
-    /// and stolen ones.
+    /// their queues. Left alone are threads bound to another OS thread than `worker`'s, and stolen ones.
     ///
     /// # Safety
     /// The frame is in use. The caller is `worker`, and polls nothing. No worker runs threads,
@@ -314,7 +305,7 @@ impl Revoked {
         // stays.
         let header = unsafe { frame.as_ref() };
         let is_bound = header.kind.get() == Kind::Local && !Worker::is_bound_to(header, worker);
-        let is_misplaced = !is_bound && !header.rest.seems_to_rest() && header.state.revoke_thread(true);
+        let is_misplaced = !is_bound && header.state.revoke_thread(true);
         is_misplaced.then_some(Self(frame))
     }
 

@@ -79,7 +79,7 @@ impl Drop for Driving<'_> {
     fn drop(&mut self) {
         let worker = self.worker;
         worker.announcement.get().set_responsive(false);
-        worker.home.set_driver(None);
+        worker.seat.announce(None);
         worker.unbind();
         if !worker.is_spare() {
             worker.machine().idle.sink();
@@ -95,7 +95,7 @@ impl Worker {
         let limit = stack::limit();
         self.stack_limit.set(limit);
         let announcement = Announcement::mine();
-        self.home.set_driver(announcement);
+        self.seat.announce(announcement);
         self.announcement.set(announcement.unwrap_or(Announcement::nobodys()));
         self.announcement.get().set_responsive(true);
         self.guard.store(limit, Ordering::Relaxed);

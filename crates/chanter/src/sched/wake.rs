@@ -145,20 +145,9 @@ unsafe fn wake_frame<const GIVE_UP: bool>(
         // SAFETY: `worker` is current and of the frame's machine. The token is ours where the state
         // word says so, and `Free` makes the frame ours.
         unsafe {
-            if header.state.wake_local(&header.rest, &worker.home) {
-                if GIVE_UP {
-                    give_back(header);
-                }
-                return submit(worker, Ready::from_frame(frame), turn, attach);
-            }
-            match header.state.wake(GIVE_UP, worker.home.bits()) {
+            match header.state.wake(GIVE_UP) {
                 Woken::Token => submit(worker, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
-                Woken::Elsewhere(home) => {
-                    if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
-                        submit(worker, thread, turn, attach);
-                    }
-                }
                 Woken::Free => drop_frame(frame),
             }
         }
@@ -166,15 +155,9 @@ unsafe fn wake_frame<const GIVE_UP: bool>(
     }
     // The wake comes from outside of the machine. Our reference keeps the machine's memory while we
     // push.
-    let token = match header.state.wake(false, 0) {
+    if header.state.wake(false) == Woken::Token {
         // SAFETY: `Token` says that the token is ours.
-        Woken::Token => Some(unsafe { Ready::from_frame(frame) }),
-        // SAFETY: `Elsewhere` says that REVOKING is set. The caller's reference is not given up
-        // here.
-        Woken::Elsewhere(home) => unsafe { revoke::<false>(frame, home) },
-        Woken::Already | Woken::Free => None,
-    };
-    if let Some(thread) = token {
+        let thread = unsafe { Ready::from_frame(frame) };
         // SAFETY: the frame keeps its machine, and so every virtual processor that it names. The
         // pointer is read again, since the thread's last run is over only now.
         let last = unsafe { &*header.address() };
@@ -186,52 +169,14 @@ unsafe fn wake_frame<const GIVE_UP: bool>(
     }
 }
 
-/// The second step of a wake or a claim of a thread that may be parked locally on virtual processor `home`. Returns
-/// its token if it is.
-///
-/// # Safety
-/// The caller has set REVOKING and has a reference; with `GIVE_UP` it is given up.
-#[cold]
-unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
-    // SAFETY: the caller's reference keeps the frame, which keeps its machine.
-    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().address()) };
-    let rested = header.state.revoke(&header.rest, last.machine().home_of(home));
-    if GIVE_UP {
-        // The reference is not given back to `local_refs`, since the thread may have been revoked.
-        // SAFETY: the caller has a reference, and gives it up.
-        unsafe { release(frame) };
-    }
-    // SAFETY: the thread was parked locally, so its token is ours. The token keeps the frame.
-    rested.then(|| unsafe { Ready::from_frame(frame) })
-}
-
-/// Gives up a reference of the holder of the token.
-#[inline(always)]
-fn give_back(header: &Header) {
-    header.local_refs.set(header.local_refs.get().wrapping_sub(1));
-}
-
 /// Claims the token of a thread that waits for a wake; with `delayed` also that of a delayed
 /// thread.
 ///
 /// # Safety
 /// The frame's memory, and its machine, stay for the time of the call.
 pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Ready> {
-    // SAFETY: the frame's memory and its machine stay for the time of the call. A frame that is in
-    // use names a virtual processor of its machine; another may name none. The token is ours where
-    // the state word says so.
-    unsafe {
-        let header = frame.as_ref();
-        let last = header.address().as_ref()?;
-        let worker = Worker::current().filter(|worker| last.is_of_same_machine(worker.processor()));
-        let claimed = worker.is_some_and(|worker| header.state.wake_local(&header.rest, &worker.home))
-            || header.state.claim(delayed);
-        if claimed {
-            return Some(Ready::from_frame(frame));
-        }
-        let home = header.state.begin_claim(worker.map_or(0, |worker| worker.home.bits()))?;
-        revoke::<true>(frame, home)
-    }
+    // SAFETY: the frame's memory stays for the time of the call. The token is ours where the state word says so.
+    unsafe { frame.as_ref().state.claim(delayed).then(|| Ready::from_frame(frame)) }
 }
 
 /// # Safety

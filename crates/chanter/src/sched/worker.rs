@@ -21,9 +21,9 @@ use super::replace::WakeSource;
 use super::run::{self, Revoked};
 use super::{Pool, Processor};
 use crate::frame::report::Waits;
-use crate::frame::{Arena, Header, Home, arena};
+use crate::frame::{Arena, Header, arena};
 use crate::policy::Ready;
-use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::counter::Counter;
 use crate::sync::{Announcement, Cell, SharedCell};
 
@@ -53,8 +53,6 @@ pub(crate) struct Worker {
     pub(super) owner: Owner,
     /// Its counters for its processor.
     counters: Cell<*const Counters>,
-    /// Home of the threads that park locally here.
-    pub(crate) home: Home,
     /// Announcement of its OS thread.
     pub(super) announcement: Cell<&'static Announcement>,
     /// Arena that frames come from.
@@ -134,6 +132,8 @@ pub(super) struct Seat {
     pub(super) core: Cell<usize>,
     /// Its OS thread's number with the OS.
     pub(super) os_thread: AtomicI32,
+    /// The announcement of its OS thread, for others; null if it has none.
+    announced: AtomicPtr<Announcement>,
     /// The index of its processor. Others read it.
     at: AtomicUsize,
     /// Its counters, for each of its processors.
@@ -169,7 +169,6 @@ impl Worker {
             leader: Cell::new(ptr::null()),
             owner: Owner::new(),
             counters: Cell::new(ptr::null()),
-            home: Home::new(index),
             announcement: Cell::new(Announcement::nobodys()),
             arena: Arena::new(),
             channels: ChannelCache::new(channels),
@@ -194,6 +193,7 @@ impl Worker {
                 index,
                 core: Cell::new(super::binding::ANY),
                 os_thread: AtomicI32::new(0),
+                announced: AtomicPtr::new(ptr::null_mut()),
                 at: AtomicUsize::new(index),
                 counters: (0..count).map(|_| Counters::default()).collect(),
                 parasites_before: AtomicU64::new(0),
@@ -347,11 +347,6 @@ impl Worker {
         Self::current().is_some_and(|worker| Self::is_bound_to(header, worker))
     }
 
-    /// The homes of all regular workers of the machine.
-    pub(super) fn homes(&self) -> impl Iterator<Item = &Home> {
-        self.machine().workers.iter().map(|worker| &worker.home)
-    }
-
     /// Sends a thread to the address where it must run, or ran last.
     pub(crate) fn send_home(thread: Ready) {
         let frame = thread.into_frame();
@@ -373,9 +368,24 @@ impl Worker {
     /// Reminds the worker with that announcement, if it is one of the machine that the caller is in.
     pub(crate) fn remind(announcement: &'static Announcement) {
         let Some(worker) = Self::current() else { return };
-        for other in worker.machine().workers.iter().filter(|other| other.home.is_of(announcement)) {
+        for other in worker.machine().workers.iter().filter(|other| other.seat.is_announced_by(announcement))
+        {
             other.ask_to_agree();
         }
+    }
+}
+
+impl Seat {
+    /// Sets the announcement of the worker's OS thread. `None`: it has ceased to be the worker, or has none.
+    pub(super) fn announce(&self, announcement: Option<&'static Announcement>) {
+        let announcement = announcement.map_or(ptr::null_mut(), |one| ptr::from_ref(one).cast_mut());
+        // ORDER: Relaxed: it is only compared.
+        self.announced.store(announcement, Ordering::Relaxed);
+    }
+
+    /// Whether that is the announcement of the worker's OS thread: a hint.
+    fn is_announced_by(&self, announcement: &'static Announcement) -> bool {
+        ptr::eq(self.announced.load(Ordering::Relaxed), announcement)
     }
 }
 

@@ -1,14 +1,13 @@
-//! Announcements: each OS thread is asked here to agree to the end of a bias. The users are `lock/biased_gate.rs` and
-//! `frame/local_park.rs`.
+//! Announcements: each OS thread is asked here to agree to the end of a bias. The user is `lock/biased_gate.rs`.
 //!
 //! A turn may be long. An OS thread that is asked and does not answer is *reminded*: it agrees at the next spawn of a
-//! parasite, fork or demand in that turn. There it looks at no thread's rest, just as between two turns.
+//! parasite, fork or demand in that turn. There it is at no gate, just as between two turns.
 
 use std::sync::OnceLock;
 
 use super::owner::Consent;
 use super::switches::CONSENT;
-use super::{const_unless_loom, fence_pair, os_thread};
+use super::{const_unless_loom, os_thread};
 
 /// Number of OS threads that can have an announcement. A model has few OS threads, and no time for more.
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -93,15 +92,6 @@ impl Announcement {
     /// Waits for something. This OS thread calls it. Nobody need ask it meanwhile.
     pub(crate) fn while_parked<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.consent.while_parked(wait)
-    }
-
-    /// Makes a heavy fence for the caller. It takes long, so an OS thread that asks the caller meanwhile need not wait
-    /// for its end. Otherwise two that revoke each other's biases would time out, in turns.
-    pub(crate) fn heavy_fence() {
-        match Self::mine().filter(|mine| mine.consent.is_responsive()) {
-            Some(mine) => mine.while_parked(fence_pair::heavy),
-            None => fence_pair::heavy(),
-        }
     }
 
     /// Asks this OS thread to agree, after the caller has taken a bias away from it. True: the OS thread is not inside

@@ -38,7 +38,7 @@ pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
 pub(crate) use owner::Mark;
 pub(crate) use process_fork::Process;
-pub(crate) use shared_cell::{SharedByte, SharedCell};
+pub(crate) use shared_cell::SharedCell;
 pub(crate) use stack::{Linked, Stack};
 
 /// Atomics for statics of the process, which no model sees.

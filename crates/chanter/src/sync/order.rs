@@ -132,12 +132,6 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
-    /// `Home::set_driver`: the driver before is through.
-    home_drive = Release;
-    /// `Home::driver_agrees`: sees what the drivers before did.
-    home_driver = Acquire;
-    /// `State::revoke`: the revoker is through before another bias.
-    home_revoked = Release;
     /// `State::complete`: publishes the result, and sees every use end.
     state_complete = AcqRel;
     /// `State::release`: the last reference sees every other use end.

@@ -2,8 +2,8 @@
 //!
 //! Two things are owned like this:
 //!
-//! * the right to wake a thread that is parked (`frame/local_park.rs`),
-//! * the ready threads of a virtual processor (`sched/hand_off/ownership.rs`).
+//! * the ready threads of a virtual processor (`sched/hand_off/ownership.rs`),
+//! * an object that is biased to an OS thread (`lock/biased_gate.rs`); its hold count is the mark.
 //!
 //! In both the owner comes thousands of times for each time that another OS thread does. So the owner pays two plain
 //! stores for a use, and the *revoker*, which takes the thing away, pays for a barrier on every OS thread.
@@ -47,7 +47,7 @@
 use std::ptr;
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use super::{const_unless_loom, fence_pair, full_fence, order, pause, spin};
+use super::{const_unless_loom, fence_pair, full_fence, order, pause};
 
 /// The word in which an owner announces the thing that it is using. Only the owner writes it.
 #[derive(Debug)]
@@ -86,14 +86,6 @@ impl Mark {
     pub(crate) fn is_still_at<T>(&self, thing: *const T) -> bool {
         // ORDER: Acquire pairs with the Releases of `enter` and `leave`.
         ptr::eq(self.0.load(order::owner_observe()), thing.cast())
-    }
-
-    /// Waits until the owner does not use `thing`. The revoker calls this after its heavy fence.
-    pub(crate) fn await_leave<T>(&self, thing: *const T) {
-        let mut turn = 0;
-        while self.is_still_at(thing) {
-            spin(&mut turn);
-        }
     }
 }
 
@@ -142,11 +134,6 @@ impl Consent {
     /// Sets whether the owner, which calls this, will agree soon when it is asked.
     pub(super) fn set_responsive(&self, is_responsive: bool) {
         self.presence.store(if is_responsive { RESPONSIVE } else { SILENT }, Ordering::Relaxed);
-    }
-
-    /// Whether the owner has said that it will agree soon.
-    pub(super) fn is_responsive(&self) -> bool {
-        self.presence.load(Ordering::Relaxed) == RESPONSIVE
     }
 
     /// Waits for something. The owner calls this while it uses nothing. Nobody need ask it meanwhile.

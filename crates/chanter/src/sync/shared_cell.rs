@@ -29,28 +29,3 @@ impl<T> SharedCell<T> {
         old
     }
 }
-
-/// A byte that anyone may read. The models look for two users at a time, so they have no hints.
-#[cfg(not(loom))]
-#[derive(Debug)]
-pub(crate) struct SharedByte(super::atomic::AtomicU8);
-
-#[cfg(not(loom))]
-impl SharedByte {
-    pub(crate) fn new(value: u8) -> Self {
-        Self(super::atomic::AtomicU8::new(value))
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    pub(crate) fn set(&self, value: u8) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-}
-
-#[cfg(loom)]
-pub(crate) type SharedByte = super::Cell<u8>;

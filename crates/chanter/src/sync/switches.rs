@@ -13,8 +13,6 @@ pub(crate) const CHANNEL_BLOCKS: bool = !cfg!(chanter_off = "channel_blocks");
 pub(crate) const INLINE_MESSAGE: bool = !cfg!(chanter_off = "inline_message");
 /// An asynchronous send that waits is an offer without a thread. Without this, programs spawn a parasite that sends.
 pub const DETACHED_ASEND: bool = !cfg!(chanter_off = "detached_asend");
-/// A thread that stays on one processor parks by plain stores.
-pub(crate) const LOCAL_PARKING: bool = !cfg!(chanter_off = "local_parking");
 /// The offers of a choice set stay in their queues from one synchronization to the next.
 pub(crate) const KEPT_OFFERS: bool = !cfg!(chanter_off = "kept_offers");
 /// A gathering of sends and receives counts them, and needs no threads.

@@ -4,10 +4,10 @@ use super::*;
 
 impl State {
     /// Edges 3 and 4: the poll returned `Pending`. `local_refs` is the number of references that
-    /// were handed out during it. `bias` comes from [`State::earn_rest`].
+    /// were handed out during it.
     #[inline]
-    pub(crate) fn end(&self, local_refs: i32, bias: u64) -> Ended {
-        let delta = references(local_refs).wrapping_add(bias).wrapping_sub(ACTIVE);
+    pub(crate) fn end(&self, local_refs: i32) -> Ended {
+        let delta = references(local_refs).wrapping_sub(ACTIVE);
         // ORDER: Release publishes the frame to the next runner. The `begin` that follows sees the
         // writes of wakers.
         let before = self.0.fetch_add(delta, order::state_end());
@@ -31,9 +31,7 @@ impl State {
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, local_refs: i32) -> Completed {
         if local_refs == 0 && self.is_private() {
-            // Nobody else knows the thread, so nothing has to be published. (A claim of a thread
-            // that may rest elsewhere begins without a reference. So a thread with a bias ends by a
-            // read-modify-write.)
+            // Nobody else knows the thread, so nothing has to be published.
             return Completed::Free;
         }
         let mut word = self.0.load(Ordering::Relaxed);
@@ -163,8 +161,7 @@ impl State {
         false
     }
 
-    /// Claims the token of an idle thread, or with `delayed` also that of a delayed one. For a
-    /// thread that rests there are [`State::wake_local`] and [`State::revoke`].
+    /// Claims the token of an idle thread, or with `delayed` also that of a delayed one.
     pub(crate) fn claim(&self, delayed: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while (delayed || word & FRESH == 0) && word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {

@@ -252,7 +252,7 @@ impl Simulated {
         self.paused.set(paused);
         self.turn.set(turn);
         self.turn_of.set(turn_of);
-        self.note_turn(vp, frame, tag);
+        self.note_turn(frame, tag);
         true
     }
 

@@ -90,13 +90,13 @@ impl Simulated {
     }
 
     /// Notes what has become of a turn's thread, if it is not ready.
-    pub(super) fn note_turn(&self, vp: &Worker, frame: *const Header, thread: u64) {
+    pub(super) fn note_turn(&self, frame: *const Header, thread: u64) {
         // SAFETY: the memory of frames stays while the machine lives.
         let header = unsafe { &*frame };
         let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
         if !lives {
             self.note(|| Note::Ended { thread });
-        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.home) {
+        } else if header.state.is_idle() {
             self.note(|| Note::Blocked { thread });
         }
     }

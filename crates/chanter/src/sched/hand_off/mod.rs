@@ -12,9 +12,8 @@
 //!   spare worker:    (asleep, or not there) └── turn ── turn ──┘ own threads, or sleep
 //! ```
 //!
-//! All that is ready stays with the processors. The worker keeps what a running thread needs: its arena, its home for
-//! threads that are parked locally, its fibers and their stacks, its budget. The long computation may use the library at any
-//! moment. The threads that it makes ready while it is *away* go to the inbox of the processor, as if they came from
+//! All that is ready stays with the processors. The worker keeps what a running thread needs: its arena, its fibers and
+//! their stacks, its budget. The long computation may use the library at any moment. The threads that it makes ready while it is *away* go to the inbox of the processor, as if they came from
 //! elsewhere.
 //!
 //! * `Local` threads, and fibers that have begun, belong to an OS thread. Those of the regular worker wait for it (`kept`).
@@ -32,8 +31,6 @@
 //! * A machine that ends hands off, too, since a turn that is under way may wait for threads of its own processors. The
 //!   OS threads of its spare workers end, and none starts. The OS thread that ends the machine serves the processors in
 //!   their place ([`Worker::serve_for_spare`]). It runs no thread: it ends those that are ready.
-//! * No thread is parked locally on a spare worker. Threads that are parked locally on the regular worker are
-//!   woken as by any other worker: the waker revokes the bias.
 //!
 //! Hand-off needs the heavy fence of `sync/fence_pair.rs`; without it no processor is handed off. Nor is one on
 //! machines that are simulated, or that report deadlocks: both count their OS threads. A worker that waits for a fork as

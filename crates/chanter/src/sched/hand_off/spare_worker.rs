@@ -10,7 +10,7 @@ use super::super::reactor::Reactor;
 use super::super::run_loop::Driving;
 use super::super::wake_list::WakeList;
 use super::super::{Processor, Worker};
-use crate::frame::{Home, Kind};
+use crate::frame::Kind;
 use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{AliasedBox, Cell};
@@ -90,7 +90,6 @@ impl Worker {
             machine.processors.len(),
             regular.channels.layout(),
         );
-        worker.home = Home::nowhere();
         worker.spare = Some(Spare::new());
         let worker = AliasedBox::new(worker);
         worker.belong_to(leader);

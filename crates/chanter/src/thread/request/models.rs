@@ -161,17 +161,17 @@ impl To {
                     return self.complete();
                 }
             }
-            if target.state.end(0, 0) == Ended::Idle {
+            if target.state.end(0) == Ended::Idle {
                 return;
             }
         }
     }
 
     fn wake(self) {
-        match self.target().state.wake(false, 0) {
+        match self.target().state.wake(false) {
             Woken::Token => self.run_on(),
             Woken::Already => (),
-            Woken::Elsewhere(_) | Woken::Free => unreachable!("nothing is biased, and a reference is there"),
+            Woken::Free => unreachable!("a reference is there"),
         }
     }
 
