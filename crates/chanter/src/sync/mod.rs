@@ -216,12 +216,14 @@ pub(crate) mod counts {
 }
 
 /// Counts an occurrence, in tests.
+#[cfg(not(loom))]
 macro_rules! count {
     ($counter:ident) => {
         #[cfg(all(test, not(loom)))]
         $crate::sync::counts::count(&$crate::sync::counts::$counter);
     };
 }
+#[cfg(not(loom))]
 pub(crate) use count;
 
 pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, spin, test_and_set};

@@ -174,6 +174,7 @@ orders! {
 
 #[cfg(loom)]
 pub(crate) mod weakened {
+    #[cfg(test)]
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Mutex;
 
@@ -181,6 +182,7 @@ pub(crate) mod weakened {
 
     static NOW: Mutex<Option<(&'static str, Ordering)>> = Mutex::new(None);
 
+    #[cfg(test)]
     fn set(now: Option<(&'static str, Ordering)>) {
         *NOW.lock().unwrap_or_else(|e| e.into_inner()) = now;
     }
@@ -193,6 +195,7 @@ pub(crate) mod weakened {
 
     /// Runs `model` with the ordering `name` weakened to `order`, and returns
     /// how the model noticed. One at a time: `--test-threads=1`.
+    #[cfg(test)]
     pub(crate) fn noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> Option<String> {
         set(Some((name, order)));
         let outcome = catch_unwind(AssertUnwindSafe(model));
