@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::OnceLock;
 
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
-use crate::frame::report::{Waiting, Waits};
+use crate::event::{BaseEvent, Event, Once, OnceBranch, WaitQueue, WakeList, into_future};
+use crate::frame::report::Waiting;
 use crate::sync::Arc;
 
 /// A write-once variable. Clones share it.
@@ -91,10 +91,26 @@ into_future!([T: Clone] Get<T>, T);
 // SAFETY: the branch holds the variable, as the event does, and an offer. Partners reach the offer under the queue's
 // lock only, on whatever thread the owner is.
 unsafe impl<T: Clone> Event for Get<T> {
-    type Branch = GetBranch<T>;
+    type Branch = OnceBranch<Self>;
 
-    fn into_branch(self) -> GetBranch<T> {
-        GetBranch { ivar: self.ivar, offer: Offer::new() }
+    fn into_branch(self) -> Self::Branch {
+        OnceBranch::new(self)
+    }
+}
+
+// SAFETY: the value is written before `complete_all` is called, and is never taken out.
+unsafe impl<T: Clone> Once for Get<T> {
+    type Output = T;
+    const WAITING: Waiting = Waiting::Read;
+
+    fn waiters(&self) -> &WaitQueue {
+        &self.ivar.cell.waiters
+    }
+    fn has_happened(&self) -> bool {
+        self.ivar.cell.value.get().is_some()
+    }
+    fn output(&self) -> T {
+        self.ivar.cell.value.get().expect("committed, hence written").clone()
     }
 }
 
@@ -107,57 +123,5 @@ unsafe impl<T: Clone> BaseEvent for Get<T> {
     }
     fn take_back(_: Pin<&mut Self::Branch>) -> bool {
         false
-    }
-}
-
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct GetBranch<T> {
-    ivar: IVar<T>,
-    offer: Offer,
-}
-
-impl<T> GetBranch<T> {
-    fn is_written(&self) -> bool {
-        self.ivar.cell.value.get().is_some()
-    }
-}
-
-// SAFETY: `settle` and `drop` retract the offer, and no user code runs under the queue's lock.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T: Clone> Branch for GetBranch<T> {
-    type Output = T;
-    const SINGLE: bool = true;
-
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        self.is_written()
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // SAFETY: the offer is pinned with the branch, and is retracted in `drop` at the latest, before the branch
-        // dies.
-        unsafe { self.ivar.cell.waiters.offer(&self.offer, at, || self.is_written()) }
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
-        self.ivar.cell.waiters.retract(&self.offer, winner.is_some());
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
-        self.ivar.cell.value.get().expect("committed, hence written").clone()
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push_if(self.is_written(), Waiting::Read);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.ivar.cell.waiters.locked(f);
-    }
-}
-
-impl<T> Drop for GetBranch<T> {
-    fn drop(&mut self) {
-        self.ivar.cell.waiters.retract(&self.offer, false);
     }
 }

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, WakeList};
+use crate::event::{Branch, Leaf, Offer, OfferList, Offered, Offering, Shape, Verdict, Visit, WakeList};
 use crate::frame::Header;
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::WakePriority;
@@ -345,7 +345,7 @@ impl<O: Operation> PlaceBranch<O> {
     }
 
     #[inline(always)]
-    fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
+    fn commit_or_offer(&self, own: Option<&Offering<'_>>, wakes: &mut WakeList) -> Offered {
         loop {
             let mut state = self.place.lock();
             if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
@@ -399,15 +399,10 @@ impl<O: Operation> fmt::Debug for PlaceBranch<O> {
     }
 }
 
-// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish`,
-// and in a thread that `attempt` demands while it holds no lock: places keep values whole, and drop none under their lock.
+// SAFETY: `settle` and `drop` take the offer out. User code runs in a thread that `attempt` demands while it holds no
+// lock. Places keep values whole, and drop none under their lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<O: Operation> Branch for PlaceBranch<O> {
-    type Output = O::Output;
-    const SINGLE: bool = true;
-    const LEAN: bool = O::LEAN;
-    const PROMPT: bool = O::PROMPT;
-
+unsafe impl<O: Operation> Leaf for PlaceBranch<O> {
     #[inline(always)]
     fn at_once(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         // SAFETY: no offer was made, so the note is ours.
@@ -415,32 +410,26 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
-        self.attempt(None, wakes) == Offered::Committed
+    fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
+        self.commit_or_offer(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.attempt(Some(at), wakes)
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+        self.commit_or_offer(Some(at), wakes)
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
+    fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
         // SAFETY: the branch is only borrowed, and nothing is moved out of it.
         let this = unsafe { self.get_unchecked_mut() };
-        if winner.is_some() {
+        if won {
             this.settled = true;
         } else {
             this.leave(wakes);
         }
     }
 
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
-        // SAFETY: the operation is settled, so the note is ours.
-        O::finish(&self.place, unsafe { self.slot.note() })
-    }
-
-    fn waits(&self, waits: &mut Waits) {
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         let wait = Waiting::Other("an event");
         let state = self.place.lock();
         // SAFETY: the lock is held, and the owner asks, so no other thread touches the note.
@@ -456,6 +445,23 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         let _state = self.place.lock();
         f();
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<O: Operation> Branch for PlaceBranch<O> {
+    type Output = O::Output;
+    const SHAPE: Shape = Shape { lean: O::LEAN, prompt: O::PROMPT, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
+    }
+
+    #[inline(always)]
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
+        // SAFETY: the operation is settled, so the note is ours.
+        O::finish(&self.place, unsafe { self.slot.note() })
     }
 }
 

@@ -10,7 +10,9 @@ use super::handle::{Borrowed, Handle, Lent, Share, TX};
 use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, WakeList, into_future};
+use crate::event::{
+    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Verdict, Visit, WakeList, into_future,
+};
 use crate::frame::report::Waits;
 
 /// The sending end of a channel. Clones share the channel.
@@ -286,37 +288,50 @@ impl<T, S: Share<T>> SendBranch<T, S> {
 
 // SAFETY: the wait retracts its offer when it is settled or dropped. No user code runs under the lock.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
-    type Output = Result<(), SendError<T>>;
-    const SINGLE: bool = true;
-    const LEAN: bool = true;
-    const TRACELESS: bool = !S::OWNED;
-    const COUNTABLE: bool = S::OWNED;
-    const LEAN_LOSER: bool = !std::mem::needs_drop::<T>();
-
+unsafe impl<T, S: Share<T>> Leaf for SendBranch<T, S> {
     #[inline(always)]
-    fn offer(&self) -> &Offer {
-        self.wait.offer()
+    fn hint(&self) -> bool {
+        self.wait.may_commit()
     }
 
     #[inline(always)]
-    fn hints(&self) -> u64 {
-        u64::from(self.wait.may_commit())
-    }
-
-    #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
+    fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         self.wait().attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         self.wait().attempt(Some(at), wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.wait().settle(winner.is_some(), wakes);
+    fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
+        self.wait().settle(won, wakes);
+    }
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        self.wait.waits(waits);
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.wait.locked(f);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
+    type Output = Result<(), SendError<T>>;
+    const SHAPE: Shape = Shape {
+        lean: true,
+        lean_loser: !std::mem::needs_drop::<T>(),
+        traceless: !S::OWNED,
+        countable: S::OWNED,
+        ..Shape::LEAF
+    };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     #[inline(always)]
@@ -328,11 +343,9 @@ unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
         Err(SendError(unsafe { self.wait.take() }.expect("a failed send keeps its message")))
     }
 
-    fn waits(&self, waits: &mut Waits) {
-        self.wait.waits(waits);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.wait.locked(f);
+    #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+    #[inline(always)]
+    fn counted(&self) -> &Offer {
+        self.wait.offer()
     }
 }

@@ -15,7 +15,7 @@
 //!   away: never both, never neither. The place is borrowed until then, so nobody looks too early.
 //!
 //! **Why it holds.** A partner takes the message out of the offer's slot under the lock of the queue, and unlinks the
-//! offer there. The owner leaves under the same lock (`Branch::settle`), and looks into the slot afterwards. So the
+//! offer there. The owner leaves under the same lock (`Leaf::settle`), and looks into the slot afterwards. So the
 //! second of the two sees the actions of the first, and no partner comes later. The lock's memory ordering suffices,
 //! and nothing is added to the path of a commit. (`event/guarantee_models.rs` has the models.)
 //!
@@ -43,8 +43,8 @@ use super::error::{Closed, SendError};
 use super::mvar::MVar;
 use super::send::{SendRef, Sender};
 use super::swap::{Swap, SwapChannel};
-use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::{Waiting, Waits};
+use crate::event::leaves::{Pass, settle};
+use crate::event::{Branch, Event, Shape, Visit, WakeList, into_future, never};
 
 /// An event that gives a message away.
 ///
@@ -119,41 +119,28 @@ impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
         }
     }
 
-    /// Ends an event that has lost, or is dropped: INV-PLACED.
-    fn leave(self: Pin<&mut Self>, wakes: &mut WakeList) {
+    /// Ends an event that has lost, or is dropped, and is settled: INV-PLACED.
+    fn restore(self: Pin<&mut Self>) {
         let (place, inner) = self.parts();
-        let Some(mut inner) = inner else { return };
-        inner.as_mut().settle(None, wakes);
-        if let Some(message) = E::unsent(inner) {
+        if let Some(message) = inner.and_then(E::unsent) {
             *place = Some(message);
         }
     }
 }
 
-// SAFETY: the leaf is the inner branch's, which keeps the contract. Its offer is taken out in `leave` at the latest.
-// No user code runs except that of the inner branch.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaf is the inner branch's, which keeps the contract, or a leaf that never commits.
 unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
     type Output = E::Placed;
-    const SINGLE: bool = E::Branch::SINGLE;
+    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
 
-    fn hints(&self) -> u64 {
-        self.inner.as_ref().map_or(0, Branch::hints)
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.parts().1.is_some_and(|inner| inner.try_leaf(leaf, wakes))
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.parts().1.map_or(Offered::Idle, |inner| inner.offer_leaf(leaf, at, wakes))
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if winner.is_none() {
-            self.leave(wakes);
-        } else if let (_, Some(inner)) = self.parts() {
-            inner.settle(winner, wakes);
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+        let first = visit.cursor().next;
+        match self.as_mut().parts().1 {
+            Some(inner) => inner.visit(visit),
+            None => visit.leaf(Pin::new(&mut never::<()>())),
+        }
+        if visit.cursor().pass == Pass::Settle && visit.cursor().has_lost(first) {
+            self.restore();
         }
     }
 
@@ -161,27 +148,13 @@ unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
         let (place, inner) = self.parts();
         E::placed(inner.expect("an empty place gives nothing").finish(leaf), place)
     }
-
-    fn waits(&self, waits: &mut Waits) {
-        match &self.inner {
-            Some(inner) => inner.waits(waits),
-            None => waits.push_if(false, Waiting::Never),
-        }
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        match self.parts().1 {
-            Some(inner) => inner.locked(f),
-            None => f(),
-        }
-    }
 }
 
 impl<T, E: Giving<T>> Drop for GiveFromBranch<'_, T, E> {
     fn drop(&mut self) {
         let mut wakes = WakeList::new();
         // SAFETY: the branch stays where it is until it is gone.
-        unsafe { Pin::new_unchecked(self) }.leave(&mut wakes);
+        settle(unsafe { Pin::new_unchecked(self) }, None, &mut wakes);
         wakes.queue();
     }
 }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
+use super::leaves::Pass;
+use super::{Branch, Event, Shape, Visit, into_future};
 use crate::frame::JoinError;
-use crate::frame::report::Waits;
 
 /// [`Event::on_abort`] under its name in Concurrent ML.
 pub fn wrap_abort<E: Event, F: FnOnce()>(event: E, action: F) -> OnAbort<E, F> {
@@ -89,73 +88,31 @@ fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
     }
 }
 
-// SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `walk`, or when the branch is
-// dropped undecided: never under a lock.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs when the synchronization is
+// settled, or when the branch is dropped undecided: never under a lock.
 unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     type Output = B::Output;
-    const SINGLE: bool = B::SINGLE;
-    const RETRIES: bool = B::RETRIES;
-    const WALKED: bool = true;
+    const SHAPE: Shape = Shape { walked: true, ..B::SHAPE.wrapped() };
 
-    fn force(mut self: Pin<&mut Self>) {
-        // Set first, so that a guard that panics counts as not chosen.
-        *self.as_mut().rest().1 = Fate::Open;
-        self.inner().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.leaves()
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.is_biased()
-    }
-
-    fn hints(&self) -> u64 {
-        self.inner.hints()
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.as_mut().inner().settle(winner, wakes);
-        let (_, fate) = self.rest();
-        if *fate == Fate::Open {
-            *fate = if winner.is_some() { Fate::Closed } else { Fate::Lost };
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+        if visit.cursor().pass == Pass::Begin {
+            // Set first, so that a guard that panics counts as not chosen.
+            *self.as_mut().rest().1 = Fate::Open;
+        }
+        let first = visit.cursor().next;
+        self.as_mut().inner().visit(visit);
+        let (action, fate) = self.rest();
+        match visit.cursor().pass {
+            Pass::Settle if *fate == Fate::Open => {
+                *fate = if visit.cursor().has_lost(first) { Fate::Lost } else { Fate::Closed };
+            }
+            Pass::Abandon if *fate == Fate::Lost => run(action, fate),
+            _ => (),
         }
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
-    }
-
-    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        self.as_mut().inner().walk(walk);
-        if matches!(walk.what, What::Abort) {
-            let (action, fate) = self.rest();
-            if *fate == Fate::Lost {
-                run(action, fate);
-            }
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.inner.waits(waits);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.inner().locked(f);
     }
 }
 

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use super::timer_offer::{TimerOffer, TimerPlace};
-use super::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
+use super::{BaseEvent, Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::clock::{self, now};
 
@@ -120,22 +120,19 @@ impl AfterBranch {
 
 // SAFETY: `settle` and `drop` retract the offer.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl Branch for AfterBranch {
-    type Output = ();
-    const SINGLE: bool = true;
-
+unsafe impl Leaf for AfterBranch {
     #[inline(always)]
-    fn hints(&self) -> u64 {
-        u64::from(!self.has_just_begun())
+    fn hint(&self) -> bool {
+        !self.has_just_begun()
     }
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         // SAFETY: no pinned field is moved.
         let this = unsafe { self.get_unchecked_mut() };
         !this.has_just_begun() && this.due().is_some_and(|due| due <= now())
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         // SAFETY: no pinned field is moved.
         let this = unsafe { self.get_unchecked_mut() };
         let begins = this.has_just_begun();
@@ -152,14 +149,12 @@ unsafe impl Branch for AfterBranch {
         Offered::Linked
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {
+    fn settle(self: Pin<&mut Self>, _won: bool, _wakes: &mut WakeList) {
         // SAFETY: no pinned field is moved.
         unsafe { self.get_unchecked_mut() }.retract();
     }
 
-    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
-
-    fn waits(&self, waits: &mut Waits) {
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         let due = match self.when {
             _ if self.forced => self.due,
             When::After(duration) => now().checked_add(duration),
@@ -172,6 +167,19 @@ unsafe impl Branch for AfterBranch {
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         self.place.locked(f);
     }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl Branch for AfterBranch {
+    type Output = ();
+    const SHAPE: Shape = Shape::LEAF;
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
 }
 
 impl Drop for AfterBranch {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
+use super::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that is always ready, with `value`.
@@ -53,29 +53,37 @@ pub struct AlwaysBranch<T> {
     value: Option<T>,
 }
 
-// SAFETY: the branch never links an offer, and runs no user code under a lock.
+// SAFETY: the leaf never links an offer, and runs no user code.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T> Branch for AlwaysBranch<T> {
-    type Output = T;
-    const SINGLE: bool = true;
-
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+unsafe impl<T> Leaf for AlwaysBranch<T> {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         true
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         at.commit_alone()
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
+    fn settle(self: Pin<&mut Self>, _won: bool, _wakes: &mut WakeList) {}
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        waits.push(Waiting::Always);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<T> Branch for AlwaysBranch<T> {
+    type Output = T;
+    const SHAPE: Shape = Shape::LEAF;
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
+    }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         // SAFETY: the value is never pinned, so a `&mut` to it may be handed out.
         unsafe { self.get_unchecked_mut() }.value.take().expect("finish is called once")
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Always);
     }
 }
 
@@ -108,32 +116,40 @@ unsafe impl<T> Event for Never<T> {
     }
 }
 
-// SAFETY: the branch never links an offer, and runs no user code.
+// SAFETY: the leaf never links an offer, and runs no user code.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T> Branch for Never<T> {
-    type Output = T;
-    const SINGLE: bool = true;
-
+unsafe impl<T> Leaf for Never<T> {
     #[inline(always)]
-    fn hints(&self) -> u64 {
-        0
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+    fn hint(&self) -> bool {
         false
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
+        false
+    }
+
+    fn offer(self: Pin<&mut Self>, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         Offered::Idle
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
+    fn settle(self: Pin<&mut Self>, _won: bool, _wakes: &mut WakeList) {}
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        waits.push_if(false, Waiting::Never);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<T> Branch for Never<T> {
+    type Output = T;
+    const SHAPE: Shape = Shape::LEAF;
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
+    }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         unreachable!("`never` does not commit")
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push_if(false, Waiting::Never);
     }
 }

@@ -3,22 +3,25 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::leaves::{AnyVisit, Erased, Pass};
+use super::{Branch, Event, Shape, Visit, into_future};
 
 /// An event of any type that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
-    branch: Pin<Box<dyn Branches<T> + Send + 'a>>,
+    branch: Pin<Box<dyn AnyBranch<T> + Send + 'a>>,
     walked: bool,
+    /// The number of leaves, once the synchronization has begun.
+    leaves: usize,
 }
 
 /// Like [`BoxEvent`], for an event that need not be `Send`; see [`Event::boxed_local`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct LocalBoxEvent<'a, T> {
-    branch: Pin<Box<dyn Branches<T> + 'a>>,
+    branch: Pin<Box<dyn AnyBranch<T> + 'a>>,
     walked: bool,
+    /// The number of leaves, once the synchronization has begun.
+    leaves: usize,
 }
 
 /// A branch that may be sent when its event may. This is `Event`'s contract.
@@ -33,7 +36,7 @@ impl<'a, T> BoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::WALKED }
+        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::SHAPE.walked, leaves: 0 }
     }
 }
 
@@ -42,23 +45,14 @@ impl<'a, T> LocalBoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::WALKED }
+        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::SHAPE.walked, leaves: 0 }
     }
 }
 
-/// [`Branch`] without its constants, so that it can be a trait object.
-trait Branches<T> {
-    fn force(self: Pin<&mut Self>);
-    fn leaves(&self) -> usize;
-    fn is_biased(&self) -> bool;
-    fn hints(&self) -> u64;
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool;
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList);
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>);
+/// [`Branch`] as a trait object.
+trait AnyBranch<T> {
+    fn visit(self: Pin<&mut Self>, visit: &mut dyn AnyVisit);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
-    fn waits(&self, waits: &mut Waits);
 }
 
 impl<B> SendBranch<B> {
@@ -68,39 +62,12 @@ impl<B> SendBranch<B> {
     }
 }
 
-impl<B: Branch> Branches<B::Output> for SendBranch<B> {
-    fn force(self: Pin<&mut Self>) {
-        self.inner().force();
-    }
-    fn leaves(&self) -> usize {
-        self.0.leaves()
-    }
-    fn is_biased(&self) -> bool {
-        self.0.is_biased()
-    }
-    fn hints(&self) -> u64 {
-        self.0.hints()
-    }
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().retry_leaf(leaf, at, wakes)
-    }
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.inner().settle(winner, wakes);
-    }
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        self.inner().walk(walk);
+impl<B: Branch> AnyBranch<B::Output> for SendBranch<B> {
+    fn visit(self: Pin<&mut Self>, visit: &mut dyn AnyVisit) {
+        self.inner().visit(&mut Erased(visit));
     }
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
-    }
-    fn waits(&self, waits: &mut Waits) {
-        self.0.waits(waits);
     }
 }
 
@@ -123,51 +90,27 @@ macro_rules! boxed_event {
             }
         }
 
-        // SAFETY: every method passes on to the inner branch, which keeps the contract. SINGLE is false, and WALKED
-        // and RETRIES are true, because the leaves are not known when compiled.
-        #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+        // SAFETY: the leaves are the inner branch's, which keeps the contract. They are not known when compiled.
         unsafe impl<T> Branch for $boxed<'_, T> {
             type Output = T;
-            const SINGLE: bool = false;
-            const WALKED: bool = true;
-            const RETRIES: bool = true;
+            const SHAPE: Shape = Shape { single: false, walked: true, retries: true, ordered: true, ..Shape::LEAF };
 
-            fn force(mut self: Pin<&mut Self>) {
-                self.branch.as_mut().force();
-            }
-            fn leaves(&self) -> usize {
-                self.branch.leaves()
-            }
-            fn is_biased(&self) -> bool {
-                self.branch.is_biased()
-            }
-            fn hints(&self) -> u64 {
-                self.branch.hints()
-            }
-            fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-                self.branch.as_mut().try_leaf(leaf, wakes)
-            }
-            fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-                self.branch.as_mut().offer_leaf(leaf, at, wakes)
-            }
-            fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-                self.branch.as_mut().retry_leaf(leaf, at, wakes)
-            }
-            fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-                self.branch.as_mut().settle(winner, wakes);
-            }
-            fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-                if self.walked {
-                    self.branch.as_mut().walk(walk);
-                } else if walk.counts() {
-                    walk.skip(self.branch.leaves());
+            #[inline(always)]
+            fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+                let cursor = visit.cursor();
+                let (pass, first) = (cursor.pass, cursor.next);
+                match pass {
+                    Pass::Attend | Pass::Abandon if !self.walked => return,
+                    Pass::Count => return cursor.skip(self.leaves),
+                    Pass::Try | Pass::Offer if cursor.misses(self.leaves) => return cursor.skip(self.leaves),
+                    _ => self.branch.as_mut().visit(visit),
+                }
+                if pass == Pass::Begin {
+                    self.leaves = visit.cursor().next - first;
                 }
             }
             fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
                 self.branch.as_mut().finish(leaf)
-            }
-            fn waits(&self, waits: &mut Waits) {
-                self.branch.waits(waits);
             }
         }
     };

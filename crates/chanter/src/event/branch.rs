@@ -1,117 +1,184 @@
-//! `Branch`: the state of one synchronization on an event.
+//! `Branch`: the state of one synchronization on an event, and `Leaf`: the part of one base event in it.
 //!
-//! The trait is in the interface of [`Event`](super::Event), but it is not exported. So no other crate can name it,
-//! call it or implement it.
+//! An event is a flat list of leaves, numbered from 0 in the order of the source. A combinator adds no leaf of its own.
+//! It acts on a range of the list: on all leaves that are visited within it.
+//!
+//! Both traits are in the interface of [`Event`](super::Event), but they are not exported. So no other crate can name
+//! them, call them or implement them. Base events of other crates implement
+//! [`Place`](crate::channel::place::Place) and [`Operation`](crate::channel::place::Operation).
 
 use std::pin::Pin;
+use std::task::Waker;
 
-use super::walk::Walk;
+use super::leaves::Visit;
 use super::{Offer, Offered, Offering, WakeList};
 use crate::frame::report::{Waiting, Waits};
 
-/// The state of one synchronization on an event. Its base events are *leaves*, numbered from 0 in the order of the
-/// source.
+/// The state of one synchronization on an event.
 ///
 /// # Safety
 ///
-/// * A leaf that returns [`Offered::Linked`] has put a pinned offer into a
-///   queue, and takes it out in `settle` or when it is dropped.
-/// * Nothing here runs user code under a lock. `force`, `finish` and `walk`
-///   run user code; `try_leaf` does for a future that is polled in place.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+/// * `visit` shows the same leaves in the same order each time, from the end of the visit that
+///   [begins](super::leaves::Pass::Begin). The leaves stay pinned with the whole.
+/// * It shows each leaf to the visitor, or skips it by [`Cursor`](super::leaves::Cursor)'s rules.
+/// * A flag of `SHAPE` holds if it is set.
 pub unsafe trait Branch {
     /// The result of the synchronization.
     type Output;
 
-    /// Whether there is exactly one leaf, known when compiled, so that no event state is needed.
-    const SINGLE: bool;
+    /// The properties that are known when compiled.
+    const SHAPE: Shape;
 
-    /// Whether nothing is left to drop after `settle` and `finish`, if one of its leaves has won. If the only leaf
-    /// has committed in `offer_leaf`, there is nothing to settle.
-    const LEAN: bool = false;
+    /// Shows each leaf to the visitor, and acts in the passes that concern this combinator.
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V);
 
-    /// Whether nothing is left to drop after `settle`, if none of its leaves has won.
-    const LEAN_LOSER: bool = false;
+    /// Returns the result of the committed leaf. Called once, after it was settled. May run user code.
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
 
-    /// Whether the branch has a shorter way to commit when it is awaited alone: `at_once`.
-    const PROMPT: bool = false;
+    /// The only offer of a branch that is [countable](Shape::countable).
+    #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+    fn counted(&self) -> &Offer {
+        unreachable!("only countable branches are asked")
+    }
+}
 
-    /// Commits the only leaf, if that is possible now without an offer. Returns false if nothing has happened. Called
-    /// only if the branch is PROMPT, SINGLE and LEAN.
+/// What is known of a branch when it is compiled.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// There is exactly one leaf, so no event state is needed.
+    pub single: bool,
+    /// Nothing is left to drop after `settle` and `finish`, if one of the leaves has won. If the only leaf has
+    /// committed in `offer`, there is nothing to settle.
+    pub lean: bool,
+    /// Nothing is left to drop after `settle`, if no leaf has won.
+    pub lean_loser: bool,
+    /// The only leaf has a shorter way to commit when it is awaited alone: [`Leaf::at_once`]. It is lean.
+    pub prompt: bool,
+    /// The branch may be moved until something has been offered. Until then nothing has to be settled, whichever leaf
+    /// wins.
+    pub traceless: bool,
+    /// Some leaf or combinator has to do with the synchronization before it waits, or after it is settled:
+    /// [`Leaf::attend`], [`Leaf::is_ready`], [`Leaf::abandon`], an abort action, a deadline.
+    pub walked: bool,
+    /// Some leaf is tried again when the owner is polled again: [`Leaf::retry`].
+    pub retries: bool,
+    /// Leaves are tried in an order of their own.
+    pub ordered: bool,
+    /// The offer of the only leaf may be [counted](super::GatherLatch). Partners then give up the share that it holds.
+    /// A commit leaves nothing else to do, and runs no user code.
+    pub countable: bool,
+}
+
+impl Shape {
+    /// The shape of one leaf.
+    pub const LEAF: Self = Self {
+        single: true,
+        lean: false,
+        lean_loser: false,
+        prompt: false,
+        traceless: false,
+        walked: false,
+        retries: false,
+        ordered: false,
+        countable: false,
+    };
+
+    /// The shape of a combinator with state that has to be dropped.
+    pub const fn wrapped(self) -> Self {
+        Self { lean: false, lean_loser: false, prompt: false, traceless: false, countable: false, ..self }
+    }
+
+    /// The shape of a choice of two.
+    pub const fn or(self, other: Self) -> Self {
+        Self {
+            single: false,
+            lean: self.lean && other.lean,
+            lean_loser: self.lean_loser && other.lean_loser,
+            prompt: false,
+            traceless: self.traceless && other.traceless,
+            walked: self.walked || other.walked,
+            retries: self.retries || other.retries,
+            ordered: self.ordered || other.ordered,
+            countable: false,
+        }
+    }
+
+    /// The shape of a choice whose branches have this shape in common.
+    pub const fn choice(self) -> Self {
+        Self { lean: self.lean && self.lean_loser, ..self.or(self) }
+    }
+}
+
+/// The part of one base event in a synchronization.
+///
+/// # Safety
+///
+/// * A leaf that returns [`Offered::Linked`] has put a pinned offer into a queue, and takes it out in `settle` or when
+///   it is dropped.
+/// * No user code runs under a lock. `begin`, `attend`, `is_ready` and `abandon` may run user code, and so may
+///   `attempt` of a future that is polled in place. The others do not.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+pub unsafe trait Leaf: Erase {
+    /// Prepares the leaf, before anything is tried.
+    fn begin(self: Pin<&mut Self>) {}
+
+    /// Whether it might commit now. A hint: a leaf that is ruled out is checked again when it is offered.
+    #[inline(always)]
+    fn hint(&self) -> bool {
+        true
+    }
+
+    /// Commits, if that is possible now without an offer. Returns false if nothing has happened. Called only if the
+    /// leaf is alone, and its shape is prompt.
     fn at_once(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         false
     }
 
-    /// Whether the branch may be moved until something has been offered. Until then nothing has to be settled,
-    /// whichever branch wins.
-    const TRACELESS: bool = false;
+    /// Commits if that is possible now. Called only while nothing has been offered.
+    fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool;
 
-    /// Whether some leaf takes part in [`walk`](Branch::walk).
-    const WALKED: bool = false;
+    /// Commits if that is possible now, or else makes an offer.
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
 
-    /// Whether some leaf must be tried again when the owner is polled again, since no partner commits it. Combinators
-    /// pass this on, with `retry_leaf`.
-    const RETRIES: bool = false;
-
-    /// Whether the branch has one leaf, whose offer may be [counted](super::GatherLatch). Partners then give up the
-    /// share that it holds. A commit leaves nothing else to do, and runs no user code.
-    const COUNTABLE: bool = false;
-
-    /// The only offer of a branch that is COUNTABLE.
-    fn offer(&self) -> &Offer {
-        unreachable!("only countable branches are asked")
-    }
-
-    /// Runs guards. Afterwards `leaves` is known.
-    fn force(self: Pin<&mut Self>) {}
-
-    /// The number of base events.
-    fn leaves(&self) -> usize {
-        1
-    }
-
-    /// Whether the search for a ready leaf begins with the first leaf. False: it begins anywhere.
-    fn is_biased(&self) -> bool {
-        false
-    }
-
-    /// A bit for each of the first 64 leaves: 0 if it cannot commit now. (A hint: a leaf that it rules out is checked
-    /// again when it is offered.)
-    fn hints(&self) -> u64 {
-        u64::MAX
-    }
-
-    /// Commits `leaf` if it can commit now. Called only while nothing has been offered.
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool;
-
-    /// Commits `leaf` if it can commit now, or else offers it.
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered;
-
-    /// Tries `leaf` again if it is one that retries. It was offered, and its owner is polled again.
-    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    /// Tries again, for a leaf that no partner commits. It was offered, and its owner is polled again.
+    fn retry(self: Pin<&mut Self>, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         Offered::Linked
     }
 
-    /// Retracts all leaves except `winner`, and enables the nacks of the branches that lost. Called when `winner` has
-    /// committed, or with `None` when no leaf will.
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList);
+    /// Ends the leaf's part. It has `won`, or its offer is retracted and never commits. Called when the choice is made.
+    fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList);
 
-    /// Returns the result of the committed leaf. Called once.
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
+    /// Takes the waker of the synchronization, which is polled.
+    fn attend(self: Pin<&mut Self>, _waker: &Waker) {}
 
-    /// Shows each leaf to the walker. Called only if the branch is `WALKED`.
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        walk.skip(self.leaves());
+    /// Whether a future that is polled in place is ready. It is polled.
+    fn is_ready(self: Pin<&mut Self>) -> bool {
+        false
     }
 
-    /// Adds what the leaves wait on, for a report of blocked threads. An explorer asks before anything has been
-    /// offered, and learns here which leaves cannot be ready.
-    fn waits(&self, waits: &mut Waits) {
+    /// Called after `settle`, when partners have been woken and no lock is held.
+    fn abandon(self: Pin<&mut Self>) {}
+
+    /// Adds what the leaf waits on, for a report of blocked threads. An explorer asks before anything has been
+    /// offered, and learns here whether the leaf may be ready.
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         waits.push_unsure(Waiting::Other("an event"));
     }
 
-    /// Runs `f` under the lock of the only leaf's queue.
+    /// Runs `f` under the lock of the leaf's queue.
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         f();
+    }
+}
+
+/// A leaf whose type can be erased: each one.
+pub trait Erase {
+    /// Erases the type.
+    fn erased<'a>(self: Pin<&'a mut Self>) -> Pin<&'a mut (dyn Leaf + 'a)>;
+}
+
+impl<L: Leaf> Erase for L {
+    fn erased<'a>(self: Pin<&'a mut Self>) -> Pin<&'a mut (dyn Leaf + 'a)> {
+        self
     }
 }

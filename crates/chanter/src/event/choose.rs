@@ -3,9 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::{Branch, Event, Shape, Visit, into_future, leaves};
 
 /// Several events of one output type: a tuple of up to 12, an array or a vector. An empty vector is
 /// [`never`](super::never()).
@@ -100,67 +98,19 @@ impl<B> ChooseBranch<B> {
     }
 }
 
-// SAFETY: every method passes on to the inner branch, which keeps the contract.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract.
 unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     type Output = B::Output;
-    const SINGLE: bool = B::SINGLE;
-    const LEAN: bool = B::LEAN;
-    const TRACELESS: bool = B::TRACELESS;
-    const LEAN_LOSER: bool = B::LEAN_LOSER;
-    const WALKED: bool = B::WALKED;
-    const RETRIES: bool = B::RETRIES;
-
-    fn force(self: Pin<&mut Self>) {
-        self.inner().force();
-    }
+    const SHAPE: Shape = B::SHAPE;
 
     #[inline(always)]
-    fn leaves(&self) -> usize {
-        self.inner.leaves()
-    }
-
-    fn is_biased(&self) -> bool {
-        self.biased
-    }
-
-    #[inline(always)]
-    fn hints(&self) -> u64 {
-        self.inner.hints()
-    }
-
-    #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-
-    #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.inner().settle(winner, wakes);
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.cursor().prefer(self.biased);
+        self.inner().visit(visit);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
-    }
-
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        self.inner().walk(walk);
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.inner.waits(waits);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.inner().locked(f);
     }
 }
 
@@ -172,13 +122,6 @@ unsafe impl<E: Event, const N: usize> Choices for [E; N] {
     fn into_branch(self) -> Self::Branch {
         ListBranch::new(self.map(E::into_branch))
     }
-}
-
-/// Shifts a branch's hints to the bits of its leaves; `at` is the number of the first.
-#[inline(always)]
-pub(super) fn shifted(hints: u64, leaves: usize, at: usize) -> u64 {
-    let own = if leaves < 64 { hints & ((1 << leaves) - 1) } else { hints };
-    if at < 64 { own << at } else { 0 }
 }
 
 /// Storage whose elements stay where they are while it is pinned.
@@ -222,29 +165,12 @@ unsafe impl<B> Stable<B> for Box<[B]> {
 #[derive(Debug)]
 pub struct ListBranch<S, B> {
     branches: S,
-    /// The end of each branch's leaves. Empty while every branch has one leaf.
-    ends: Vec<usize>,
     branch: std::marker::PhantomData<B>,
 }
 
 impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
     pub(super) fn new(branches: S) -> Self {
-        Self { branches, ends: Vec::new(), branch: std::marker::PhantomData }
-    }
-
-    /// Returns the index of the branch that `leaf` belongs to, and the leaf's number there. Constant time when every
-    /// branch is a single one, else logarithmic.
-    #[inline(always)]
-    fn locate(&self, leaf: usize) -> (usize, usize) {
-        if B::SINGLE {
-            return (leaf, 0);
-        }
-        let index = self.ends.partition_point(|end| *end <= leaf);
-        (index, leaf - self.start(index))
-    }
-
-    fn start(&self, index: usize) -> usize {
-        if B::SINGLE { index } else { index.checked_sub(1).map_or(0, |before| self.ends[before]) }
+        Self { branches, branch: std::marker::PhantomData }
     }
 
     #[inline(always)]
@@ -255,89 +181,45 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
 }
 
 // SAFETY: the leaves are those of the branches, which keep the contract and stay pinned in `Stable` storage.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     type Output = B::Output;
-    const SINGLE: bool = false;
-    const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
-    const TRACELESS: bool = B::TRACELESS;
-    const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
-    const WALKED: bool = B::WALKED;
-    const RETRIES: bool = B::RETRIES;
-
-    fn force(mut self: Pin<&mut Self>) {
-        for index in 0..self.branches.elements().len() {
-            self.as_mut().branch(index).force();
-        }
-        if !B::SINGLE {
-            let mut end = 0;
-            let ends = self.branches.elements().iter().map(|branch| {
-                end += branch.leaves();
-                end
-            });
-            let ends = ends.collect();
-            // SAFETY: `ends` is not pinned, and the branches are not moved.
-            unsafe { self.get_unchecked_mut() }.ends = ends;
-        }
-    }
+    const SHAPE: Shape = {
+        let each = B::SHAPE.choice();
+        let lean_loser = each.lean_loser && B::SHAPE.single && S::INLINE;
+        Shape { lean: each.lean && lean_loser, lean_loser, ..each }
+    };
 
     #[inline(always)]
-    fn leaves(&self) -> usize {
-        if B::SINGLE { self.branches.elements().len() } else { self.ends.last().copied().unwrap_or(0) }
-    }
-
-    #[inline(always)]
-    fn hints(&self) -> u64 {
-        let mut hints = 0;
-        let mut at = 0;
-        for branch in self.branches.elements() {
-            let leaves = branch.leaves();
-            hints |= shifted(branch.hints(), leaves, at);
-            at += leaves;
-            if at >= 64 {
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+        let count = self.branches.elements().len();
+        let cursor = visit.cursor();
+        cursor.prefer(false);
+        let first = cursor.next;
+        let part = if B::SHAPE.single { cursor.window(count) } else { 0..count };
+        cursor.skip(part.start);
+        for index in part {
+            if visit.cursor().is_over() {
                 break;
             }
+            self.as_mut().branch(index).visit(visit);
         }
-        hints
+        if B::SHAPE.single {
+            visit.cursor().next = first + count;
+        }
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        let (index, leaf) = self.locate(leaf);
-        self.branch(index).try_leaf(leaf, wakes)
-    }
-
-    #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        let (index, leaf) = self.locate(leaf);
-        self.branch(index).offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        let (index, leaf) = self.locate(leaf);
-        self.branch(index).retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        let winner = winner.map(|leaf| self.locate(leaf));
-        for index in 0..self.branches.elements().len() {
-            let leaf = winner.and_then(|(at, leaf)| (at == index).then_some(leaf));
-            self.as_mut().branch(index).settle(leaf, wakes);
+    fn finish(mut self: Pin<&mut Self>, mut leaf: usize) -> B::Output {
+        if B::SHAPE.single {
+            return self.branch(leaf).finish(0);
         }
-    }
-
-    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         for index in 0..self.branches.elements().len() {
-            self.as_mut().branch(index).walk(walk);
+            let leaves = leaves::number(self.as_mut().branch(index));
+            if leaf < leaves {
+                return self.branch(index).finish(leaf);
+            }
+            leaf -= leaves;
         }
-    }
-
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        let (index, leaf) = self.locate(leaf);
-        self.branch(index).finish(leaf)
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.branches.elements().iter().for_each(|branch| branch.waits(waits));
+        unreachable!("no such leaf")
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::ordered::{Order, OrderedBranch};
-use super::{Branch, Choices, Event, into_future};
+use super::{Branch, Choices, Event, into_future, leaves};
 
 /// A chooser for loops. It remembers when each branch was taken last.
 ///
@@ -82,7 +82,7 @@ impl Ageing {
 
 impl Order for &mut Ageing {
     fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        let leaves = branch.leaves();
+        let leaves = leaves::number(branch);
         self.ages.resize(leaves, 0);
         self.order.clear();
         self.order.extend(0..leaves as u32);
@@ -93,8 +93,8 @@ impl Order for &mut Ageing {
         });
     }
 
-    fn leaf(&self, turn: usize) -> usize {
-        self.order[turn] as usize
+    fn order(&self) -> &[u32] {
+        &self.order
     }
 
     fn chosen(&mut self, leaf: usize) {

@@ -7,9 +7,7 @@ use std::time::Instant;
 use super::after::{After, at};
 use super::choose::choose_biased;
 use super::ordered::{Order, OrderedBranch};
-use super::walk::{Walk, What};
-use super::{Branch, Choices, Choose, Event, Offered, Offering, WakeList, Wrap, into_future};
-use crate::frame::report::Waits;
+use super::{Branch, Choices, Choose, Event, Shape, Visit, Wrap, into_future, leaves};
 use crate::sync::random::random;
 
 /// The event that commits one of `events`: among ready events, the one that is due first.
@@ -64,13 +62,12 @@ pub struct ByDeadline {
 }
 
 impl Order for ByDeadline {
-    fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        let leaves = branch.leaves();
+    fn arrange<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
+        let leaves = leaves::number(branch.as_mut());
         let start = if leaves < 2 { 0 } else { random(leaves) };
         self.order = (0..leaves).map(|leaf| ((leaf + start) % leaves) as u32).collect();
-        if B::WALKED {
-            let mut dues = vec![None; leaves];
-            branch.walk(&mut Walk::new(What::Due(&mut dues)));
+        if B::SHAPE.walked {
+            let dues = leaves::dues(branch, leaves);
             // The sort is stable: branches that are due at the same time keep their random order. `None` comes last.
             self.order.sort_by_key(|leaf| {
                 let due: Option<Instant> = dues[*leaf as usize];
@@ -79,11 +76,9 @@ impl Order for ByDeadline {
         }
     }
 
-    fn leaf(&self, turn: usize) -> usize {
-        self.order[turn] as usize
+    fn order(&self) -> &[u32] {
+        &self.order
     }
-
-    fn chosen(&mut self, _leaf: usize) {}
 }
 
 /// An event with a deadline for [`choose_earliest`]; see [`Event::due`].
@@ -124,74 +119,25 @@ pub struct DueBranch<B> {
     at: Instant,
 }
 
-impl<B> DueBranch<B> {
-    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
-    }
-}
-
-// SAFETY: every method passes on to the inner branch, which keeps the contract.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract.
 unsafe impl<B: Branch> Branch for DueBranch<B> {
     type Output = B::Output;
-    const SINGLE: bool = B::SINGLE;
-    const RETRIES: bool = B::RETRIES;
-    const WALKED: bool = true;
+    const SHAPE: Shape = Shape { walked: true, ..B::SHAPE.wrapped() };
 
-    fn force(self: Pin<&mut Self>) {
-        self.inner().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.leaves()
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.is_biased()
-    }
-
-    fn hints(&self) -> u64 {
-        self.inner.hints()
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.inner().settle(winner, wakes);
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        let (first, at) = (visit.cursor().next, self.at);
+        inner(self).visit(visit);
+        visit.due(first, at);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        self.inner().finish(leaf)
+        inner(self).finish(leaf)
     }
+}
 
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        let (first, at) = (walk.leaf, self.at);
-        self.inner().walk(walk);
-        if let What::Due(dues) = &mut walk.what {
-            for due in &mut dues[first..walk.leaf] {
-                *due = Some(due.map_or(at, |earlier| earlier.min(at)));
-            }
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.inner.waits(waits);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.inner().locked(f);
-    }
+fn inner<B>(branch: Pin<&mut DueBranch<B>>) -> Pin<&mut B> {
+    // SAFETY: `inner` is pinned with the whole, and never moved.
+    unsafe { branch.map_unchecked_mut(|this| &mut this.inner) }
 }
 
 /// The event of [`Event::by`].

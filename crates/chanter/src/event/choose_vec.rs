@@ -9,9 +9,8 @@ use std::mem::ManuallyDrop;
 use std::pin::Pin;
 
 use super::choose::{Choices, ListBranch};
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList};
-use crate::frame::report::Waits;
+use super::leaves::Pass;
+use super::{Branch, Event, Shape, Visit};
 
 // SAFETY: the branch of each event is `Send` when the event is, by `Event`'s contract.
 unsafe impl<E: Event> Choices for Vec<E> {
@@ -39,7 +38,7 @@ pub struct VecBranch<E: Event> {
     /// The events that are no branches yet. The indices in `tried` are gaps. Empty once all events are branches.
     events: Vec<ManuallyDrop<E>>,
     /// Branches that were tried in vain, or have won. They may still move, since nothing has been offered
-    /// (`TRACELESS`).
+    /// (their shape is traceless).
     tried: Vec<(usize, E::Branch)>,
     /// All branches, once they are made.
     list: Option<List<E::Branch>>,
@@ -52,12 +51,46 @@ impl<E: Event> fmt::Debug for VecBranch<E> {
 }
 
 impl<E: Event> VecBranch<E> {
-    const LATE: bool = E::Branch::SINGLE && E::Branch::TRACELESS;
+    const LATE: bool = E::Branch::SHAPE.single && E::Branch::SHAPE.traceless;
 
     #[inline(always)]
     fn list(self: Pin<&mut Self>) -> Option<Pin<&mut List<E::Branch>>> {
         // SAFETY: `list` is pinned with the whole once it is made, and is never moved afterwards.
         unsafe { self.map_unchecked_mut(|this| &mut this.list) }.as_pin_mut()
+    }
+
+    /// Tries the events that take part.
+    #[inline(always)]
+    fn try_late<V: Visit>(&mut self, visit: &mut V) {
+        let (first, count) = (visit.cursor().next, self.events.len());
+        for index in visit.cursor().window(count) {
+            if !visit.cursor().is_hinted(first + index) {
+                continue;
+            }
+            let tried = self.tried.iter().position(|(at, _)| *at == index);
+            if tried.is_none() && !self.events[index].may_commit() {
+                continue;
+            }
+            match tried {
+                // A time limit tries leaves twice. The one that wins is the last of the list.
+                Some(at) => {
+                    let again = self.tried.remove(at);
+                    self.tried.push(again);
+                }
+                // SAFETY: the event was not tried before, so it is still there.
+                None => self
+                    .tried
+                    .push((index, unsafe { ManuallyDrop::take(&mut self.events[index]) }.into_branch())),
+            }
+            let (_, branch) = self.tried.last_mut().expect("pushed above");
+            visit.cursor().next = first + index;
+            // SAFETY: a traceless branch may move while nothing has been offered, and nothing has.
+            unsafe { Pin::new_unchecked(branch) }.visit(visit);
+            if visit.cursor().is_over() {
+                break;
+            }
+        }
+        visit.cursor().next = first + count;
     }
 
     /// Makes branches of all events that are left.
@@ -93,68 +126,38 @@ impl<E: Event> Drop for VecBranch<E> {
 }
 
 // SAFETY: the leaves are those of the branches, which are in the pinned list before they are offered.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<E: Event> Branch for VecBranch<E> {
     type Output = E::Output;
-    const SINGLE: bool = false;
-    const TRACELESS: bool = E::Branch::TRACELESS;
-    const WALKED: bool = E::Branch::WALKED;
-    const RETRIES: bool = E::Branch::RETRIES;
-
-    fn force(self: Pin<&mut Self>) {
-        if let Some(list) = self.list() {
-            list.force();
-        }
-    }
+    const SHAPE: Shape =
+        Shape { traceless: E::Branch::SHAPE.traceless, ..E::Branch::SHAPE.choice().wrapped() };
 
     #[inline(always)]
-    fn leaves(&self) -> usize {
-        self.list.as_ref().map_or(self.events.len(), List::leaves)
-    }
-
-    #[inline(always)]
-    fn hints(&self) -> u64 {
-        let Some(list) = &self.list else {
-            let bits = self.events.iter().take(64).enumerate();
-            return bits.fold(0, |hints, (at, event)| hints | u64::from(event.may_commit()) << at);
-        };
-        list.hints()
-    }
-
-    #[inline(always)]
-    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
         if let Some(list) = self.as_mut().list() {
-            return list.try_leaf(leaf, wakes);
+            return list.visit(visit);
         }
         // SAFETY: there is no list, so nothing is pinned yet.
-        let this = unsafe { self.get_unchecked_mut() };
-        if !this.events[leaf].may_commit() {
-            return false;
-        }
-        debug_assert!(this.tried.iter().all(|(at, _)| *at != leaf), "a leaf is tried once");
-        // SAFETY: the leaf was not tried before, so its event is still there.
-        let branch = unsafe { ManuallyDrop::take(&mut this.events[leaf]) }.into_branch();
-        this.tried.push((leaf, branch));
-        let (_, branch) = this.tried.last_mut().expect("pushed above");
-        // SAFETY: a TRACELESS branch may move while nothing has been offered, and nothing has.
-        unsafe { Pin::new_unchecked(branch) }.try_leaf(0, wakes)
-    }
-
-    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        if self.list.is_none() {
-            // SAFETY: there is no list, so nothing is pinned yet.
-            unsafe { self.as_mut().get_unchecked_mut() }.make_all();
-        }
-        self.list().expect("made above").offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.list().map_or(Offered::Linked, |list| list.retry_leaf(leaf, at, wakes))
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if let Some(list) = self.list() {
-            list.settle(winner, wakes);
+        let this = unsafe { self.as_mut().get_unchecked_mut() };
+        let count = this.events.len();
+        let cursor = visit.cursor();
+        cursor.prefer(false);
+        match cursor.pass {
+            Pass::Survey if count <= 64 => {
+                if !this.tried.is_empty() {
+                    // A time limit asks once more, after some were tried.
+                    (0..count).for_each(|_| cursor.hint(true));
+                    return;
+                }
+                for event in &this.events {
+                    cursor.hint(event.may_commit());
+                }
+            }
+            Pass::Try => this.try_late(visit),
+            Pass::Offer => {
+                this.make_all();
+                self.list().expect("made above").visit(visit);
+            }
+            _ => cursor.skip(count),
         }
     }
 
@@ -165,19 +168,7 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         // SAFETY: there is no list, so nothing was offered and nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let (_, branch) = this.tried.last_mut().expect("the last that was tried has won");
-        // SAFETY: a TRACELESS branch may move while nothing has been offered, and nothing was.
+        // SAFETY: a traceless branch may move while nothing has been offered, and nothing was.
         unsafe { Pin::new_unchecked(branch) }.finish(0)
-    }
-
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        if let Some(list) = self.list() {
-            list.walk(walk);
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        if let Some(list) = &self.list {
-            list.waits(waits);
-        }
     }
 }

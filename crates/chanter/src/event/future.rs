@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
+use super::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that commits when `future` is ready, and yields its output. The future is polled in place.
@@ -213,7 +212,29 @@ impl<P> fmt::Debug for FutureBranch<P> {
     }
 }
 
-impl<P: Place> FutureBranch<P> {
+// SAFETY: the leaf never links an offer: the future wakes the owner, which polls again.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<P: Place> Leaf for FutureBranch<P> {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
+        self.is_ready()
+    }
+
+    fn offer(self: Pin<&mut Self>, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+        // It was polled a moment ago, with the waker that it will use.
+        Offered::Idle
+    }
+
+    fn settle(self: Pin<&mut Self>, _won: bool, _wakes: &mut WakeList) {}
+
+    fn attend(self: Pin<&mut Self>, waker: &Waker) {
+        // SAFETY: `waker` is not pinned, and `place` is not moved.
+        let old = unsafe { &mut self.get_unchecked_mut().waker };
+        match old {
+            Some(old) => old.clone_from(waker),
+            None => *old = Some(waker.clone()),
+        }
+    }
+
     fn is_ready(self: Pin<&mut Self>) -> bool {
         // SAFETY: `place` is pinned with the whole, and `waker` never is.
         let (place, waker) = unsafe {
@@ -222,49 +243,23 @@ impl<P: Place> FutureBranch<P> {
         };
         place.resumable().is_ready(waker.as_ref().unwrap_or(Waker::noop()))
     }
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        waits.push_unsure(Waiting::Other("a future"));
+    }
 }
 
-// SAFETY: the branch never links an offer: the future wakes the owner, which polls again.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: there is one leaf, which is the branch. The shape is not single: it commits by its owner's claim.
 unsafe impl<P: Place> Branch for FutureBranch<P> {
     type Output = <P::Future as Future>::Output;
-    /// False: it commits by its owner's claim.
-    const SINGLE: bool = false;
-    const WALKED: bool = true;
+    const SHAPE: Shape = Shape { single: false, walked: true, ..Shape::LEAF };
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        self.is_ready()
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
-
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // It was polled a moment ago, with the waker that it will use.
-        Offered::Idle
-    }
-
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut WakeList) {}
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
         // SAFETY: `place` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.place) }.resumable().take()
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push_unsure(Waiting::Other("a future"));
-    }
-
-    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        match &mut walk.what {
-            What::Attend(waker) => {
-                // SAFETY: `waker` is not pinned, and `place` is not moved.
-                let old = unsafe { &mut self.get_unchecked_mut().waker };
-                match old {
-                    Some(old) => old.clone_from(waker),
-                    None => *old = Some((*waker).clone()),
-                }
-            }
-            What::Poll(found @ None) if self.as_mut().is_ready() => *found = Some(walk.leaf),
-            _ => (),
-        }
-        walk.skip(1);
     }
 }

@@ -4,9 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::leaves::Pass;
+use super::{Branch, Event, Shape, Visit, into_future};
 
 /// The event that `make` returns, made anew by each synchronization.
 ///
@@ -71,81 +70,30 @@ impl<F, E: Event> fmt::Debug for GuardBranch<F, E> {
     }
 }
 
-impl<F, E: Event> GuardBranch<F, E> {
-    fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut E::Branch>> {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
-    }
-
-    fn forced(self: Pin<&mut Self>) -> Pin<&mut E::Branch> {
-        self.inner().expect("guards are forced first")
-    }
-}
-
-// SAFETY: the leaves are the inner branch's, which keeps the contract. `make` runs in `force` only.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract. It is made when the synchronization begins.
 unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
-    const SINGLE: bool = E::Branch::SINGLE;
-    const WALKED: bool = E::Branch::WALKED;
-    const RETRIES: bool = E::Branch::RETRIES;
+    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
 
-    fn force(mut self: Pin<&mut Self>) {
-        // SAFETY: `make` is not pinned, and `inner` is written before anything pins it.
-        let this = unsafe { self.as_mut().get_unchecked_mut() };
-        if let Some(make) = this.make.take() {
-            this.inner = Some(make().into_branch());
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+        if visit.cursor().pass == Pass::Begin {
+            // SAFETY: `make` is not pinned, and `inner` is written before anything pins it.
+            let this = unsafe { self.as_mut().get_unchecked_mut() };
+            if let Some(make) = this.make.take() {
+                this.inner = Some(make().into_branch());
+            }
         }
-        self.forced().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.as_ref().map_or(0, E::Branch::leaves)
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.as_ref().is_some_and(E::Branch::is_biased)
-    }
-
-    fn hints(&self) -> u64 {
-        self.inner.as_ref().map_or(0, E::Branch::hints)
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.forced().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.forced().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.forced().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if let Some(inner) = self.inner() {
-            inner.settle(winner, wakes);
+        if let Some(inner) = inner(self) {
+            inner.visit(visit);
         }
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
-        self.forced().finish(leaf)
+        inner(self).expect("begun before").finish(leaf)
     }
+}
 
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        if let Some(inner) = self.inner() {
-            inner.walk(walk);
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        if let Some(inner) = &self.inner {
-            inner.waits(waits);
-        }
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.forced().locked(f);
-    }
+fn inner<F, E: Event>(branch: Pin<&mut GuardBranch<F, E>>) -> Option<Pin<&mut E::Branch>> {
+    // SAFETY: `inner` is pinned with the whole, and never moved.
+    unsafe { branch.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
 }

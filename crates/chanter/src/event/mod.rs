@@ -18,8 +18,10 @@ mod choose_vec;
 mod future;
 mod gather_latch;
 mod guard;
+pub(crate) mod leaves;
 mod nack;
 mod offering;
+mod once;
 mod optional;
 mod ordered;
 pub(crate) mod protocol;
@@ -29,7 +31,6 @@ mod timeout;
 mod timer_offer;
 mod tuples;
 mod wait_queue;
-pub(crate) mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
@@ -63,9 +64,11 @@ pub(crate) use crate::sched::WakeList;
 pub(crate) use blocking::block_on_thread;
 #[cfg(feature = "tokio")]
 pub(crate) use blocking::is_blocked;
-pub(crate) use branch::Branch;
+pub(crate) use branch::{Branch, Leaf, Shape};
 pub(crate) use gather_latch::GatherLatch;
+pub(crate) use leaves::Visit;
 pub(crate) use offering::{Offered, Offering};
+pub(crate) use once::{Once, OnceBranch};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
 pub(crate) use sync::is_of_user;
 pub(crate) use wait_queue::WaitQueue;

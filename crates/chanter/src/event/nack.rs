@@ -4,9 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
-use crate::frame::report::{Waiting, Waits};
+use super::leaves::Pass;
+use super::once::{Once, OnceBranch};
+use super::{Branch, Event, Shape, Visit, WaitQueue, WakeList, into_future};
+use crate::frame::report::Waiting;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
 
@@ -73,55 +74,25 @@ into_future!([] Nack, ());
 // SAFETY: the branch holds the event and an offer, which partners reach under the queue's lock only, on whatever
 // thread the owner is.
 unsafe impl Event for Nack {
-    type Branch = NackBranch;
+    type Branch = OnceBranch<Self>;
 
-    fn into_branch(self) -> NackBranch {
-        NackBranch { nack: self, offer: Offer::new() }
+    fn into_branch(self) -> Self::Branch {
+        OnceBranch::new(self)
     }
 }
 
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct NackBranch {
-    nack: Nack,
-    offer: Offer,
-}
-
-// SAFETY: `settle` and `drop` retract the offer, and no user code runs under the queue's lock.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl Branch for NackBranch {
+// SAFETY: `enable` sets the flag before it completes the waiters.
+unsafe impl Once for Nack {
     type Output = ();
-    const SINGLE: bool = true;
+    const WAITING: Waiting = Waiting::Nack;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        self.nack.is_enabled()
+    fn waiters(&self) -> &WaitQueue {
+        &self.cell.waiters
     }
-
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        // SAFETY: the offer is pinned with the branch, and is retracted in `drop` at the latest, before the branch
-        // dies. A commit leaves it unlinked.
-        unsafe { self.nack.cell.waiters.offer(&self.offer, at, || self.nack.is_enabled()) }
+    fn has_happened(&self) -> bool {
+        self.is_enabled()
     }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
-        self.nack.cell.waiters.retract(&self.offer, winner.is_some());
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push_if(self.nack.is_enabled(), Waiting::Nack);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.nack.cell.waiters.locked(f);
-    }
-}
-
-impl Drop for NackBranch {
-    fn drop(&mut self) {
-        self.nack.cell.waiters.retract(&self.offer, false);
-    }
+    fn output(&self) {}
 }
 
 /// The event of [`with_nack`].
@@ -170,91 +141,45 @@ impl<F, E: Event> fmt::Debug for WithNackBranch<F, E> {
     }
 }
 
-impl<F, E: Event> WithNackBranch<F, E> {
-    fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut E::Branch>> {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
-    }
-
-    fn forced(self: Pin<&mut Self>) -> Pin<&mut E::Branch> {
-        self.inner().expect("guards are forced first")
-    }
-}
-
-// SAFETY: the leaves are the inner branch's, which keeps the contract. `make` runs in `force` only.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract. It is made when the synchronization begins.
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
-    const SINGLE: bool = E::Branch::SINGLE;
-    const WALKED: bool = E::Branch::WALKED;
-    const RETRIES: bool = E::Branch::RETRIES;
+    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
 
-    fn force(mut self: Pin<&mut Self>) {
-        // SAFETY: `make` and `nack` are not pinned, and `inner` is written before anything pins it.
-        let this = unsafe { self.as_mut().get_unchecked_mut() };
-        if let Some(make) = this.make.take() {
-            let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
-            let nack = Nack { cell: Arc::new(cell) };
-            this.nack = Some(nack.clone());
-            this.inner = Some(make(nack).into_branch());
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
+        if visit.cursor().pass == Pass::Begin {
+            // SAFETY: `make` and `nack` are not pinned, and `inner` is written before anything pins it.
+            let this = unsafe { self.as_mut().get_unchecked_mut() };
+            if let Some(make) = this.make.take() {
+                let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
+                let nack = Nack { cell: Arc::new(cell) };
+                this.nack = Some(nack.clone());
+                this.inner = Some(make(nack).into_branch());
+            }
         }
-        self.forced().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.as_ref().map_or(0, E::Branch::leaves)
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.as_ref().is_some_and(E::Branch::is_biased)
-    }
-
-    fn hints(&self) -> u64 {
-        self.inner.as_ref().map_or(0, E::Branch::hints)
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.forced().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.forced().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.forced().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if let Some(inner) = self.as_mut().inner() {
-            inner.settle(winner, wakes);
+        let first = visit.cursor().next;
+        if let Some(inner) = inner(self.as_mut()) {
+            inner.visit(visit);
         }
-        // SAFETY: `nack` is not pinned, and `inner` is not moved.
-        let nack = unsafe { self.get_unchecked_mut() }.nack.take();
-        if let (Some(nack), None) = (nack, winner) {
-            nack.enable(wakes);
+        if visit.cursor().pass == Pass::Settle {
+            // SAFETY: `nack` is not pinned, and `inner` is not moved.
+            let nack = unsafe { self.get_unchecked_mut() }.nack.take();
+            if let Some(nack) = nack
+                && visit.cursor().has_lost(first)
+            {
+                nack.enable(visit.wakes());
+            }
         }
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
-        self.forced().finish(leaf)
+        inner(self).expect("begun before").finish(leaf)
     }
+}
 
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        if let Some(inner) = self.inner() {
-            inner.walk(walk);
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        if let Some(inner) = &self.inner {
-            inner.waits(waits);
-        }
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.forced().locked(f);
-    }
+fn inner<F, E: Event>(branch: Pin<&mut WithNackBranch<F, E>>) -> Option<Pin<&mut E::Branch>> {
+    // SAFETY: `inner` is pinned with the whole, and never moved.
+    unsafe { branch.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
 }
 
 impl<F, E: Event> Drop for WithNackBranch<F, E> {

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::{Branch, Event, Shape, Visit, into_future};
 
 /// Returns `event` if there is one, else [`never`](super::never()). It is a branch of a choice that can be switched
 /// on and off.
@@ -54,74 +52,23 @@ pub struct OptionalBranch<B> {
     inner: Option<B>,
 }
 
-impl<B> OptionalBranch<B> {
-    fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut B>> {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
-    }
-
-    fn some(self: Pin<&mut Self>) -> Pin<&mut B> {
-        self.inner().expect("nothing has no leaves")
-    }
-}
-
-// SAFETY: every method passes on to the inner branch, which keeps the contract. Not SINGLE: there may be no leaf.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+// SAFETY: the leaves are the inner branch's, which keeps the contract. The shape is not single: there may be no leaf.
 unsafe impl<B: Branch> Branch for OptionalBranch<B> {
     type Output = B::Output;
-    const SINGLE: bool = false;
-    const RETRIES: bool = B::RETRIES;
-    const WALKED: bool = B::WALKED;
+    const SHAPE: Shape = Shape { single: false, ..B::SHAPE.wrapped() };
 
-    fn force(self: Pin<&mut Self>) {
-        if let Some(inner) = self.inner() {
-            inner.force();
-        }
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.as_ref().map_or(0, B::leaves)
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.as_ref().is_some_and(B::is_biased)
-    }
-
-    fn hints(&self) -> u64 {
-        self.inner.as_ref().map_or(0, B::hints)
-    }
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.some().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.some().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.some().retry_leaf(leaf, at, wakes)
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if let Some(inner) = self.inner() {
-            inner.settle(winner, wakes);
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        if let Some(inner) = inner(self) {
+            inner.visit(visit);
         }
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        self.some().finish(leaf)
+        inner(self).expect("nothing has no leaves").finish(leaf)
     }
+}
 
-    fn waits(&self, waits: &mut Waits) {
-        if let Some(inner) = &self.inner {
-            inner.waits(waits);
-        }
-    }
-
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        if let Some(inner) = self.inner() {
-            inner.walk(walk);
-        }
-    }
+fn inner<B>(branch: Pin<&mut OptionalBranch<B>>) -> Option<Pin<&mut B>> {
+    // SAFETY: `inner` is pinned with the whole, and never moved.
+    unsafe { branch.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
 }

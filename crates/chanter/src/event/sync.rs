@@ -9,9 +9,9 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::leaves::{self, Survey};
 use super::protocol::{Group, Phase};
-use super::walk::{Walk, What};
-use super::{Branch, Event, Offered, Offering, WakeList};
+use super::{Branch, Event, WakeList};
 use crate::frame::report::{Place, Waits};
 use crate::sched::simulate::Simulate;
 use crate::sched::{self, Worker, budget};
@@ -66,73 +66,31 @@ impl<E: Event> Sync<E> {
 impl<E, B: Branch> Synchronization<E, B> {
     /// Commits the first leaf that is ready.
     #[inline(always)]
-    fn poll_phase(branch: &mut Pin<&mut B>, wakes: &mut WakeList) -> Option<usize> {
-        let leaves = branch.leaves();
-        let first = first_leaf(&**branch, leaves);
-        if leaves > 64 {
-            let mut order = (first..leaves).chain(0..first);
-            return order.find(|leaf| branch.as_mut().try_leaf(*leaf, wakes));
-        }
-        // All hints are taken at once, so that the processor need not predict branches through leaves that are not
-        // ready.
-        let mut ready = branch.hints();
-        if leaves < 64 {
-            ready &= (1 << leaves) - 1;
-        }
-        while ready != 0 {
-            let behind = ready & (u64::MAX << first);
-            let leaf = if behind != 0 { behind } else { ready }.trailing_zeros();
-            ready &= !(1 << leaf);
-            if branch.as_mut().try_leaf(leaf as usize, wakes) {
-                return Some(leaf as usize);
-            }
-        }
-        None
-    }
-
-    /// Offers every leaf, until one commits.
-    #[inline(always)]
-    fn block_phase(
-        branch: &mut Pin<&mut B>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut WakeList,
-    ) -> Option<usize> {
-        let task = B::RETRIES.then_some(waker);
-        let mut waker = group.open(waker);
-        for leaf in 0..branch.leaves() {
-            let at = Offering { group, leaf: leaf as u32, single: B::SINGLE, waker, task, kept: None };
-            match branch.as_mut().offer_leaf(leaf, &at, wakes) {
-                Offered::Linked => waker = None,
-                Offered::Idle => (),
-                Offered::Committed => return Some(leaf),
-                Offered::Lost => return group.outcome().map(|leaf| leaf as usize),
-            }
-        }
-        None
+    fn poll_phase(branch: &mut Pin<&mut B>, survey: &Survey, wakes: &mut WakeList) -> Option<usize> {
+        let first = first_leaf(branch, survey);
+        leaves::try_all(branch, survey, first, wakes)
     }
 
     /// The first poll that the budget allows: runs guards, then the poll and block phases.
     #[inline(always)]
     fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
-        branch.as_mut().force();
-        if B::WALKED {
-            // After the guards, which may have made futures.
-            branch.as_mut().walk(&mut Walk::new(What::Attend(waker)));
-        }
-        if B::SINGLE {
+        leaves::begin(branch.as_mut());
+        // After the guards, which may have made futures.
+        leaves::attend(branch.as_mut(), waker);
+        if B::SHAPE.single {
             // A single leaf is tried and offered under one lock.
-            let winner = Self::block_phase(branch, group, waker, wakes);
+            let winner = leaves::offer_all(branch, group, waker, &Survey::SINGLE, wakes);
             if winner.is_none() {
                 group.phase.set(Phase::Offered);
             }
             return winner;
         }
-        if let Some(leaf) = Self::poll_phase(branch, wakes) {
+        let survey = leaves::survey(branch.as_mut());
+        if let Some(leaf) = Self::poll_phase(branch, &survey, wakes) {
             return Some(leaf);
         }
         group.phase.set(Phase::Offered);
-        Self::block_phase(branch, group, waker, wakes)
+        leaves::offer_all(branch, group, waker, &survey, wakes)
     }
 
     /// Like `begin`, on a simulated machine. The machine decides which leaf commits, and is told what happens.
@@ -150,23 +108,23 @@ impl<E, B: Branch> Synchronization<E, B> {
         else {
             return Self::begin(branch, group, waker, wakes);
         };
-        branch.as_mut().force();
-        if B::WALKED {
-            branch.as_mut().walk(&mut Walk::new(What::Attend(waker)));
-        }
+        leaves::begin(branch.as_mut());
+        leaves::attend(branch.as_mut(), waker);
         let mut waits = Waits::default();
-        if !B::SINGLE || simulated.takes_notes() {
-            branch.waits(&mut waits);
+        if !B::SHAPE.single || simulated.takes_notes() {
+            leaves::report(branch.as_mut(), &mut waits);
         }
         let mut winner = None;
-        if !B::SINGLE {
-            winner = Self::explored_phase(branch, &**simulated, &waits, wakes);
+        let mut survey = Survey::SINGLE;
+        if !B::SHAPE.single {
+            survey = leaves::survey(branch.as_mut());
+            winner = Self::explored_phase(branch, &survey, &**simulated, &waits, wakes);
         }
         if winner.is_none() {
-            if !B::SINGLE {
+            if !B::SHAPE.single {
                 group.phase.set(Phase::Offered);
             }
-            winner = Self::block_phase(branch, group, waker, wakes);
+            winner = leaves::offer_all(branch, group, waker, &survey, wakes);
             if winner.is_none() {
                 group.phase.set(Phase::Offered);
             }
@@ -179,15 +137,16 @@ impl<E, B: Branch> Synchronization<E, B> {
     /// out not to be ready, since they were no alternatives.
     fn explored_phase(
         branch: &mut Pin<&mut B>,
+        survey: &Survey,
         simulated: &dyn Simulate,
         waits: &Waits,
         wakes: &mut WakeList,
     ) -> Option<usize> {
-        let leaves = branch.leaves();
-        if leaves == 0 || leaves > 64 || branch.is_biased() {
-            return Self::poll_phase(branch, wakes);
+        let leaves = survey.leaves;
+        if leaves == 0 || leaves > 64 || survey.biased {
+            return Self::poll_phase(branch, survey, wakes);
         }
-        let mut open = branch.hints() & (u64::MAX >> (64 - leaves));
+        let mut open = survey.hints;
         let mut unsure = 0;
         if waits.list.len() == leaves {
             open &= !bits(&waits.shut);
@@ -199,12 +158,14 @@ impl<E, B: Branch> Synchronization<E, B> {
         let first = if order.len() < 2 { 0 } else { simulated.choose(order.len()) };
         let choices = simulated.choices();
         let tried = (first..order.len()).chain(0..first);
-        let winner = tried.into_iter().find(|at| branch.as_mut().try_leaf(order[*at], wakes));
+        let mut tried = tried.into_iter();
+        let winner = tried.find_map(|at| Some((at, leaves::try_leaf(branch.as_mut(), order[at], wakes)?)));
+        let came_to = winner.map(|(at, _)| at);
         // (A leaf that is tried may have made choices, too.)
-        if order.len() > 1 && winner != Some(first) && choices == simulated.choices() {
-            simulated.came_to(winner);
+        if order.len() > 1 && came_to != Some(first) && choices == simulated.choices() {
+            simulated.came_to(came_to);
         }
-        winner.map(|at| order[at])
+        winner.map(|(_, leaf)| leaf)
     }
 
     /// A further poll, while offers wait: a spurious wake-up, another task, or a leaf that retries.
@@ -216,53 +177,43 @@ impl<E, B: Branch> Synchronization<E, B> {
         waker: &Waker,
         wakes: &mut WakeList,
         place: Option<Place>,
-    ) -> Option<u32> {
+    ) -> Option<usize> {
         // A report may be asking for the waits of this thread.
         if let Some(vp) = Worker::current() {
             vp.answer(|waits| {
                 waits.place = place.filter(is_of_user).or(waits.place);
-                branch.waits(waits);
+                leaves::report(branch.as_mut(), waits);
             });
         }
         let unmasked = sched::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner that would wake it.
-        if !(B::SINGLE && B::RETRIES) {
-            drop(group.renew(waker, |f| branch.as_mut().locked(f)));
-            let outcome = group.outcome();
-            if outcome.is_some() || !B::RETRIES {
+        if !(B::SHAPE.single && B::SHAPE.retries) {
+            drop(group.renew(waker, |f| leaves::locked(branch.as_mut(), f)));
+            let outcome = outcome(group);
+            if outcome.is_some() || !B::SHAPE.retries {
                 return outcome;
             }
         }
-        let leaves = branch.leaves();
-        let first = first_leaf(&**branch, leaves);
-        for leaf in (first..leaves).chain(0..first) {
-            let single = B::SINGLE;
-            let at =
-                Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker), kept: None };
-            match branch.as_mut().retry_leaf(leaf, &at, wakes) {
-                Offered::Linked | Offered::Idle => (),
-                Offered::Committed => return Some(leaf as u32),
-                Offered::Lost => return group.outcome(),
-            }
-        }
-        None
+        let count = leaves::count(branch.as_mut());
+        let first = first_leaf(branch, &count);
+        leaves::retry_all(branch, group, waker, first, &count, wakes)
     }
-}
 
-impl<E, B: Branch> Synchronization<E, B> {
     /// Polls the leaves that are futures. One that is ready commits, unless a partner has been faster.
     #[cold]
-    fn poll_futures(branch: &mut Pin<&mut B>, group: &Group) -> Option<u32> {
-        let mut walk = Walk::new(What::Poll(None));
-        branch.as_mut().walk(&mut walk);
-        if let What::Poll(Some(leaf)) = walk.what
+    fn poll_futures(branch: &mut Pin<&mut B>, group: &Group) -> Option<usize> {
+        if let Some(leaf) = leaves::poll(branch.as_mut())
             && group.claim()
         {
             group.commit(leaf as u32);
         }
-        group.outcome()
+        outcome(group)
     }
+}
+
+fn outcome(group: &Group) -> Option<usize> {
+    group.outcome().map(|leaf| leaf as usize)
 }
 
 /// Whether a place is in a program rather than in this library. The library's own futures await too, and its trait
@@ -273,25 +224,25 @@ pub(crate) fn is_of_user(place: &Place) -> bool {
     !place.file().starts_with(&own[..sources])
 }
 
-/// Returns the leaf at which the search begins: a random one for fair choices, the first for biased ones.
+/// Returns the turn at which the search begins: a random one for fair choices, the first for biased ones.
 #[inline(always)]
-fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
-    if B::SINGLE || leaves < 2 || branch.is_biased() {
+fn first_leaf<B: Branch>(branch: &mut Pin<&mut B>, survey: &Survey) -> usize {
+    if B::SHAPE.single || survey.leaves < 2 || survey.biased {
         0
     } else {
-        random_one_of(leaves, || prospects(branch))
+        random_one_of(survey.leaves, || prospects(branch))
     }
 }
 
 /// The hints of a branch for an explorer. They also exclude leaves that the branch itself does not check, because
 /// that would take time.
 #[cold]
-fn prospects<B: Branch>(branch: &B) -> u64 {
-    let leaves = branch.leaves();
+fn prospects<B: Branch>(branch: &mut Pin<&mut B>) -> u64 {
+    let survey = leaves::survey(branch.as_mut());
     let mut waits = Waits::default();
-    branch.waits(&mut waits);
-    let is_told = leaves <= 64 && waits.list.len() == leaves;
-    branch.hints() & if is_told { !bits(&waits.shut) } else { u64::MAX }
+    leaves::report(branch.as_mut(), &mut waits);
+    let is_told = survey.leaves <= 64 && waits.list.len() == survey.leaves;
+    survey.hints & if is_told { !bits(&waits.shut) } else { u64::MAX }
 }
 
 fn bits(leaves: &[usize]) -> u64 {
@@ -314,7 +265,8 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if !SIMULATED && !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                let winner = if B::PROMPT && !SIMULATED && branch.as_mut().at_once(&mut wakes) {
+                let winner = if B::SHAPE.prompt && !SIMULATED && leaves::at_once(branch.as_mut(), &mut wakes)
+                {
                     Some(0)
                 } else if SIMULATED {
                     Self::begin_simulated(&mut branch, group, cx.waker(), &mut wakes, place)
@@ -322,18 +274,16 @@ impl<E, B: Branch> Synchronization<E, B> {
                     Self::begin(&mut branch, group, cx.waker(), &mut wakes)
                 };
                 let unoffered = group.phase.get() == Phase::New;
-                (winner, B::SINGLE && B::LEAN || B::TRACELESS && unoffered)
+                (winner, B::SHAPE.single && B::SHAPE.lean || B::SHAPE.traceless && unoffered)
             }
             Phase::Offered => {
-                if B::WALKED {
-                    branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
-                }
+                leaves::attend(branch.as_mut(), cx.waker());
                 let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes, place);
-                let mut winner = group.outcome().or_else(wait_on);
-                if B::WALKED && winner.is_none() {
+                let mut winner = outcome(group).or_else(wait_on);
+                if B::SHAPE.walked && winner.is_none() {
                     winner = Self::poll_futures(&mut branch, group);
                 }
-                (winner.map(|leaf| if B::SINGLE { 0 } else { leaf as usize }), false)
+                (winner.map(|leaf| if B::SHAPE.single { 0 } else { leaf }), false)
             }
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
@@ -344,12 +294,10 @@ impl<E, B: Branch> Synchronization<E, B> {
         };
         group.phase.set(Phase::Over);
         if !settled {
-            branch.as_mut().settle(Some(leaf), &mut wakes);
+            leaves::settle(branch.as_mut(), Some(leaf), &mut wakes);
         }
         wakes.deliver(cx.waker());
-        if B::WALKED {
-            branch.as_mut().walk(&mut Walk::abort());
-        }
+        leaves::abandon(branch.as_mut());
         Poll::Ready(branch.finish(leaf))
     }
 
@@ -382,7 +330,7 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if B::SINGLE && B::LEAN {
+        if B::SHAPE.single && B::SHAPE.lean {
             this.advance::<false>(cx, Some(Location::caller()))
         } else if cfg!(debug_assertions) {
             this.advance_choice_at(cx, Location::caller())
@@ -395,7 +343,7 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
 impl<E, B: Branch> Drop for Synchronization<E, B> {
     #[inline]
     fn drop(&mut self) {
-        if B::LEAN && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
+        if B::SHAPE.lean && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
             return;
         }
         // SAFETY: the synchronization ends here, and its branch is dropped here, once.
@@ -426,11 +374,9 @@ unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
         let mut wakes = WakeList::new();
         // SAFETY: the branch stays where it is until it is dropped.
         let mut branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
-        branch.as_mut().settle(None, &mut wakes);
+        leaves::settle(branch.as_mut(), None, &mut wakes);
         wakes.queue();
-        if B::WALKED {
-            branch.walk(&mut Walk::abort());
-        }
+        leaves::abandon(branch);
     }
     drop(branch);
 }
@@ -445,12 +391,11 @@ impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
 pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut branch = std::pin::pin!(event.into_branch());
     let mut wakes = WakeList::new();
-    branch.as_mut().force();
-    let winner = Sync::<E>::poll_phase(&mut branch, &mut wakes);
-    branch.as_mut().settle(winner, &mut wakes);
+    leaves::begin(branch.as_mut());
+    let survey = leaves::survey(branch.as_mut());
+    let winner = Sync::<E>::poll_phase(&mut branch, &survey, &mut wakes);
+    leaves::settle(branch.as_mut(), winner, &mut wakes);
     wakes.queue();
-    if E::Branch::WALKED {
-        branch.as_mut().walk(&mut Walk::abort());
-    }
+    leaves::abandon(branch.as_mut());
     winner.map(|leaf| branch.finish(leaf))
 }

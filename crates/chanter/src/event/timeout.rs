@@ -5,10 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::after::{After, after};
-use super::choose::shifted;
-use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::leaves::{self, Pass};
+use super::{Branch, Event, Shape, Visit, into_future};
 
 /// An event with a time limit; see [`Event::timeout`].
 #[derive(Clone)]
@@ -37,113 +35,52 @@ unsafe impl<E: Event> Event for Timeout<E> {
     type Branch = TimeoutBranch<E::Branch>;
 
     fn into_branch(self) -> Self::Branch {
-        TimeoutBranch { inner: self.event.into_branch(), limit: self.limit.into_branch(), instead: None }
+        TimeoutBranch { inner: self.event.into_branch(), limit: self.limit.into_branch() }
     }
 }
 
-/// The inner leaves, with the timer as the last leaf. A biased choice of the two would not do: it would search the
-/// inner leaves in order, too.
+/// The inner leaves, with the timer as the last leaf. A biased choice of the two would search the inner leaves in
+/// order, too.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct TimeoutBranch<B> {
     inner: B,
     limit: <After as Event>::Branch,
-    /// The inner leaf that committed when the timer was tried.
-    instead: Option<usize>,
 }
 
 impl<B: Branch> TimeoutBranch<B> {
-    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
-    }
-
-    fn limit(self: Pin<&mut Self>) -> Pin<&mut <After as Event>::Branch> {
-        // SAFETY: `limit` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.limit) }
-    }
-
-    /// The inner leaf that `leaf` stands for, or `None` for the timer.
-    fn inner_leaf(&self, leaf: usize) -> Option<usize> {
-        if leaf < self.inner.leaves() { Some(leaf) } else { self.instead }
+    fn parts(self: Pin<&mut Self>) -> (Pin<&mut B>, Pin<&mut <After as Event>::Branch>) {
+        // SAFETY: both are pinned with the whole, and never moved.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.inner), Pin::new_unchecked(&mut this.limit))
+        }
     }
 }
 
 // SAFETY: the leaves are the inner branch's and the timer's, which keep the contract.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     type Output = Option<B::Output>;
-    const SINGLE: bool = false;
-    const RETRIES: bool = B::RETRIES;
-    const WALKED: bool = B::WALKED;
+    const SHAPE: Shape = Shape { single: false, ..B::SHAPE.wrapped() };
 
-    fn force(self: Pin<&mut Self>) {
-        self.inner().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.leaves() + 1
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.is_biased()
-    }
-
-    fn hints(&self) -> u64 {
-        let leaves = self.inner.leaves();
-        shifted(self.inner.hints(), leaves, 0) | shifted(self.limit.hints(), 1, leaves)
-    }
-
-    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        let leaves = self.inner.leaves();
-        if leaf < leaves {
-            return self.inner().try_leaf(leaf, wakes);
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        let (mut inner, limit) = self.parts();
+        let first = visit.cursor().next;
+        inner.as_mut().visit(visit);
+        let timer = visit.cursor().next;
+        limit.visit(visit);
+        if visit.cursor().pass == Pass::Try && visit.cursor().winner == Some(timer) {
+            // The time is up. The inner leaves may not have been tried yet.
+            let survey = leaves::survey(inner.as_mut());
+            if let Some(leaf) = leaves::try_all(&mut inner, &survey, 0, visit.wakes()) {
+                visit.cursor().winner = Some(first + leaf);
+            }
         }
-        if !self.as_mut().limit().try_leaf(0, wakes) {
-            return false;
-        }
-        // The time is up. The inner leaves may not have been tried yet, and go first.
-        let instead = (0..leaves).find(|leaf| self.as_mut().inner().try_leaf(*leaf, wakes));
-        // SAFETY: `instead` is not pinned, and nothing is moved.
-        unsafe { self.get_unchecked_mut() }.instead = instead;
-        true
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        if leaf < self.inner.leaves() {
-            self.inner().offer_leaf(leaf, at, wakes)
-        } else {
-            self.limit().offer_leaf(0, at, wakes)
-        }
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        if leaf < self.inner.leaves() {
-            self.inner().retry_leaf(leaf, at, wakes)
-        } else {
-            self.limit().retry_leaf(0, at, wakes)
-        }
-    }
-
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        let inner = winner.and_then(|leaf| self.inner_leaf(leaf));
-        let timer = (winner.is_some() && inner.is_none()).then_some(0);
-        self.as_mut().inner().settle(inner, wakes);
-        self.limit().settle(timer, wakes);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output {
-        let inner = self.inner_leaf(leaf)?;
-        Some(self.inner().finish(inner))
-    }
-
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        self.inner().walk(walk);
-        walk.skip(1);
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.inner.waits(waits);
-        self.limit.waits(waits);
+        let (mut inner, _) = self.parts();
+        (leaf < leaves::number(inner.as_mut())).then(|| inner.finish(leaf))
     }
 }

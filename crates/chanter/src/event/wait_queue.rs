@@ -9,7 +9,7 @@ use crate::sync::Lock;
 /// The waiters for something that happens once: a completion, a nack, an IVar, readiness. When it happens, all are
 /// woken.
 #[derive(Debug)]
-pub(crate) struct WaitQueue {
+pub struct WaitQueue {
     offers: Lock<OfferList>,
 }
 

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::walk::Walk;
-use super::{BaseEvent, Branch, Event, Offered, Offering, WakeList, into_future};
-use crate::frame::report::Waits;
+use super::{BaseEvent, Branch, Event, Shape, Visit, into_future};
 
 /// An event with an action after its commit; see [`Event::wrap`].
 #[derive(Clone)]
@@ -71,50 +69,18 @@ impl<B, F> WrapBranch<B, F> {
 }
 
 // SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `finish` only.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F> {
     type Output = U;
-    const SINGLE: bool = B::SINGLE;
-    const LEAN: bool = B::LEAN;
-    const TRACELESS: bool = B::TRACELESS;
-    const LEAN_LOSER: bool = B::LEAN_LOSER && !std::mem::needs_drop::<F>();
-    const WALKED: bool = B::WALKED;
-    const RETRIES: bool = B::RETRIES;
-
-    fn force(self: Pin<&mut Self>) {
-        self.inner().force();
-    }
-
-    fn leaves(&self) -> usize {
-        self.inner.leaves()
-    }
-
-    fn is_biased(&self) -> bool {
-        self.inner.is_biased()
-    }
+    const SHAPE: Shape = Shape {
+        lean_loser: B::SHAPE.lean_loser && !std::mem::needs_drop::<F>(),
+        prompt: false,
+        countable: false,
+        ..B::SHAPE
+    };
 
     #[inline(always)]
-    fn hints(&self) -> u64 {
-        self.inner.hints()
-    }
-
-    #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-
-    #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-
-    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().retry_leaf(leaf, at, wakes)
-    }
-
-    #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.inner().settle(winner, wakes);
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        self.inner().visit(visit);
     }
 
     #[inline(always)]
@@ -123,17 +89,5 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
         // SAFETY: `action` is not pinned, and `inner` is not moved.
         let action = unsafe { self.get_unchecked_mut() }.action.take();
         action.expect("finish is called once")(value)
-    }
-
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        self.inner().walk(walk);
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        self.inner.waits(waits);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.inner().locked(f);
     }
 }

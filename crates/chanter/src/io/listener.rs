@@ -9,7 +9,6 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +18,9 @@ use super::source::Source;
 use super::stream::TcpStream;
 #[cfg(unix)]
 use super::stream::UnixStream;
-use crate::channel::{Receiver, RecvEvent, Sender, channel};
+use crate::channel::{Closed, Receiver, RecvEvent, Sender, channel};
 use crate::event::after::after;
-use crate::event::{Branch, Event, Offered, Offering, WakeList, choose, into_future};
+use crate::event::{Event, Wrap, choose, into_future};
 use crate::thread::spawn_parasite;
 
 /// Number of connections that the OS keeps for us.
@@ -218,52 +217,15 @@ pub struct Accept<C> {
 
 into_future!([C] Accept<C>, io::Result<C>);
 
-// SAFETY: the branch is the receive's.
+type Received<C> = Result<io::Result<C>, Closed>;
+
+// SAFETY: the branch is that of `Wrap`, which keeps the contract.
 unsafe impl<C> Event for Accept<C> {
-    type Branch = AcceptBranch<C>;
+    type Branch = <Wrap<RecvEvent<io::Result<C>>, fn(Received<C>) -> io::Result<C>> as Event>::Branch;
 
-    fn into_branch(self) -> AcceptBranch<C> {
-        AcceptBranch { inner: self.connection.into_branch() }
-    }
-}
-
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct AcceptBranch<C> {
-    inner: <RecvEvent<io::Result<C>> as Event>::Branch,
-}
-
-impl<C> AcceptBranch<C> {
-    fn inner(self: Pin<&mut Self>) -> Pin<&mut <RecvEvent<io::Result<C>> as Event>::Branch> {
-        // SAFETY: the only field, structurally pinned.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
-    }
-}
-
-// SAFETY: everything is the receive's.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<C> Branch for AcceptBranch<C> {
-    type Output = io::Result<C>;
-    const SINGLE: bool = true;
-
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut WakeList) -> bool {
-        self.inner().try_leaf(leaf, wakes)
-    }
-
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.inner().offer_leaf(leaf, at, wakes)
-    }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.inner().settle(winner, wakes);
-    }
-
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> io::Result<C> {
-        let connection = self.inner().finish(leaf);
-        connection.unwrap_or_else(|_closed| Err(io::Error::other("the listener is closed")))
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.inner().locked(f);
+    fn into_branch(self) -> Self::Branch {
+        let accepted: fn(Received<C>) -> io::Result<C> =
+            |received| received.unwrap_or_else(|Closed| Err(io::Error::other("the listener is closed")));
+        self.connection.wrap(accepted).into_branch()
     }
 }

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
-use crate::frame::report::{Waiting, Waits};
+use crate::event::{Event, Once, OnceBranch, WaitQueue, WakeList, into_future};
+use crate::frame::report::Waiting;
 use crate::sched::pool::PoolRef;
 use crate::sched::reactor::Watch;
 use crate::sched::{Worker, budget, entered};
@@ -343,58 +342,27 @@ impl fmt::Debug for Readiness {
 
 into_future!([] Readiness, io::Result<()>);
 
-// SAFETY: the branch holds the event and an offer, which is `Send` by the
-// protocol.
+// SAFETY: the branch holds the event and an offer, which is `Send` by the protocol.
 unsafe impl Event for Readiness {
-    type Branch = ReadinessBranch;
+    type Branch = OnceBranch<Self>;
 
-    fn into_branch(self) -> ReadinessBranch {
-        ReadinessBranch { readiness: self, offer: Offer::new() }
+    fn into_branch(self) -> Self::Branch {
+        OnceBranch::new(self)
     }
 }
 
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct ReadinessBranch {
-    readiness: Readiness,
-    offer: Offer,
-}
-
-// SAFETY: `settle` and `drop` retract the offer.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl Branch for ReadinessBranch {
+// SAFETY: the direction is ready before its waiters are completed. A synchronization that finds it ready no more waits.
+unsafe impl Once for Readiness {
     type Output = io::Result<()>;
-    const SINGLE: bool = true;
+    const WAITING: Waiting = Waiting::Io;
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
-        self.readiness.direction().is_ready()
+    fn waiters(&self) -> &WaitQueue {
+        &self.direction().waiters
     }
-
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
-        let direction = self.readiness.direction();
-        // SAFETY: pinned, and retracted in `drop` at the latest.
-        unsafe { direction.waiters.offer(&self.offer, at, || direction.is_ready()) }
+    fn has_happened(&self) -> bool {
+        self.direction().is_ready()
     }
-
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
-        self.readiness.direction().waiters.retract(&self.offer, winner.is_some());
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> io::Result<()> {
+    fn output(&self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.push_if(self.readiness.direction().is_ready(), Waiting::Io);
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.readiness.direction().waiters.locked(f);
-    }
-}
-
-impl Drop for ReadinessBranch {
-    fn drop(&mut self) {
-        self.readiness.direction().waiters.retract(&self.offer, false);
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::permits::{Attempt, Outcome, Permits};
 use super::waiter_queue::Waiter;
-use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
+use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waits, Wanted};
 
 /// The permits that an [`Acquire`] asks for, and the guard that it yields. Only this crate
@@ -113,7 +113,7 @@ impl<R: Request> AcquireBranch<R> {
         (&mut this.request, &mut this.outcome, &this.waiter)
     }
 
-    fn attempt(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+    fn commit_or_wait(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let (request, outcome, waiter) = self.parts();
         let Some(request) = request else { unreachable!("polled before its end") };
         // SAFETY: the waiter is pinned with the branch, belongs to this lock, and leaves in
@@ -151,50 +151,55 @@ impl<R: Request> AcquireBranch<R> {
 // SAFETY: no offer is ever linked. The waiter is in the lock's wait queue, which it leaves in
 // `settle` or `drop`.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<R: Request> Branch for AcquireBranch<R> {
-    type Output = R::Output;
-    const SINGLE: bool = true;
-    const LEAN: bool = true;
-    const LEAN_LOSER: bool = !std::mem::needs_drop::<R>();
-    const RETRIES: bool = true;
-
+unsafe impl<R: Request> Leaf for AcquireBranch<R> {
     #[inline(always)]
-    fn hints(&self) -> u64 {
-        let may = |request: &R| request.permits().may_grant(request.terms().0);
-        u64::from(self.request.as_ref().is_some_and(may))
+    fn hint(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.permits().may_grant(request.terms().0))
     }
 
     #[inline(always)]
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         let (request, outcome, _) = self.parts();
         *outcome = request.as_ref().and_then(|request| request.permits().try_take(request.terms().0));
         outcome.is_some()
     }
 
     #[inline(always)]
-    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        // A choice has called `try_leaf` already, and must claim its group first.
-        if at.single && self.as_mut().try_leaf(leaf, wakes) {
+    fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+        // A choice has called `attempt` already, and must claim its group first.
+        if at.single && Leaf::attempt(self.as_mut(), wakes) {
             return at.commit_alone();
         }
-        self.attempt(at, wakes)
+        self.commit_or_wait(at, wakes)
     }
 
-    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
-        self.attempt(at, wakes)
+    fn retry(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+        self.commit_or_wait(at, wakes)
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        if winner.is_none() {
+    fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
+        if !won {
             self.leave(wakes);
         }
     }
 
-    fn waits(&self, waits: &mut Waits) {
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         if let Some(request) = &self.request {
             request.permits().waits(request.wanted(), request.terms().0, waits);
         }
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<R: Request> Branch for AcquireBranch<R> {
+    type Output = R::Output;
+    const SHAPE: Shape =
+        Shape { lean: true, lean_loser: !std::mem::needs_drop::<R>(), retries: true, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
 use super::stall_timer::{LazyQueue, Queue};
 use super::waiter_queue::{Stage, Waiter};
-use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
+use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::const_unless_loom;
 
@@ -236,17 +236,13 @@ impl<G: Guard> WaitBranch<'_, G> {
 // SAFETY: no offer is ever linked. The waiter is in a wait queue, which it leaves in `settle` or
 // `drop`. The mutex's branch does the same.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
-    type Output = G;
-    const SINGLE: bool = true;
-    const RETRIES: bool = true;
-
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+unsafe impl<G: Guard> Leaf for WaitBranch<'_, G> {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         // A waiter that has not joined cannot have been notified.
         false
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let waker = copy(at);
         let queue = self.condvar.queue();
         let mut line = queue.lock();
@@ -262,30 +258,40 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
         Offered::Idle
     }
 
-    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+    fn retry(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         if !self.as_mut().is_notified(at) {
             return Offered::Idle;
         }
-        self.lock().retry_leaf(leaf, at, wakes)
+        self.lock().retry(at, wakes)
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
-        self.as_mut().lock().settle(winner, wakes);
+    fn settle(mut self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
+        self.as_mut().lock().settle(won, wakes);
         // SAFETY: the waiter is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if winner.is_some() {
+        if won {
             this.notified = false;
         } else {
             this.give_up(wakes);
         }
     }
 
-    fn waits(&self, waits: &mut Waits) {
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         if self.notified {
-            self.lock.waits(waits);
+            self.lock().report(waits);
         } else {
             waits.push_if(false, Waiting::Other("a condition"));
         }
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
+    type Output = G;
+    const SHAPE: Shape = Shape { retries: true, ..Shape::LEAF };
+
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> G {

@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 
 use super::demand::Demand;
 use crate::channel::place::Demanded;
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
+use crate::event::{
+    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WaitQueue, WakeList, into_future,
+};
 use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Completion, Header, JoinError, Progress, catch_panic};
@@ -296,7 +298,7 @@ unsafe impl<T> Event for Join<T> {
 }
 
 // SAFETY: the branch has one leaf. If its offer was passed over, the thread is complete, and
-// `offer_leaf` commits when it is called again.
+// `offer` commits when it is called again.
 unsafe impl<T> BaseEvent for Join<T> {
     const LASTS: bool = true;
     fn is_last(_: &Self::Branch) -> bool {
@@ -330,17 +332,13 @@ impl<T> JoinBranch<T> {
 
 // SAFETY: `settle` and `drop` retract the offer.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T> Branch for JoinBranch<T> {
-    type Output = Result<T, JoinError>;
-    const SINGLE: bool = true;
-    const LEAN: bool = true;
-
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+unsafe impl<T> Leaf for JoinBranch<T> {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         self.thread.is_determined()
     }
 
     #[inline(always)]
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if self.state().is_fresh() {
             // SAFETY: the handle holds a reference.
             unsafe { demand_by(self.thread.frame, self.steals) };
@@ -359,8 +357,27 @@ unsafe impl<T> Branch for JoinBranch<T> {
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
-        self.retract(winner.is_some());
+    fn settle(self: Pin<&mut Self>, won: bool, _wakes: &mut WakeList) {
+        self.retract(won);
+    }
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        waits.join(self.thread.frame.as_ptr() as usize, self.thread.is_determined());
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.thread.joiners().locked(f);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<T> Branch for JoinBranch<T> {
+    type Output = Result<T, JoinError>;
+    const SHAPE: Shape = Shape { lean: true, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     #[inline(always)]
@@ -370,14 +387,6 @@ unsafe impl<T> Branch for JoinBranch<T> {
         // SAFETY: the handle's reference is given up here, once.
         unsafe { release(self.thread.frame) };
         result
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.join(self.thread.frame.as_ptr() as usize, self.thread.is_determined());
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.thread.joiners().locked(f);
     }
 }
 

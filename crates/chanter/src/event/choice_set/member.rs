@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::Key;
 use super::kept::{Header, Kept};
+use crate::event::leaves::{offer_one, report, settle, try_one};
 use crate::event::{Branch, Event, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
@@ -16,8 +17,8 @@ use crate::frame::report::Waits;
 ///
 /// # Safety
 ///
-/// Implemented by this crate only. The branch has one leaf, which is neither walked nor retried. `offer_leaf` may be
-/// called again when the offer was passed over.
+/// Implemented by this crate only. The branch has one leaf, which is neither walked nor retried. It may be
+/// offered again when the offer was passed over.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a base event: a set cannot keep it",
     note = "put it beside the set: `choose((set.next(), event))`"
@@ -63,7 +64,7 @@ pub(super) trait Member<T> {
     /// Returns the result of the commit.
     fn finish(self: Pin<&mut Self>) -> T;
     /// Adds what the member waits on, for a report.
-    fn waits(&self, waits: &mut Waits);
+    fn report(self: Pin<&mut Self>, waits: &mut Waits);
 }
 
 /// A member, and the function that makes its events.
@@ -87,7 +88,8 @@ unsafe impl<E: Event + Send, F: Send> Send for Source<E, F> {}
 impl<E: BaseEvent, F: FnMut() -> E> Source<E, F> {
     pub(super) fn new(set: *const Kept, key: Key, once: bool, make: F) -> Self {
         const {
-            assert!(E::Branch::SINGLE && !E::Branch::WALKED && !E::Branch::RETRIES, "BaseEvent's contract");
+            let shape = E::Branch::SHAPE;
+            assert!(shape.single && !shape.walked && !shape.retries, "BaseEvent's contract");
         }
         Self { header: Header::new(set, key), make, once, branch: None, done: false, _pinned: PhantomPinned }
     }
@@ -125,9 +127,9 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let (header, mut branch) = self.as_mut().branch();
         let group = &header.group;
         let own = Offering { group, leaf: 0, single: at.single, waker: None, task: None, kept: Some(at) };
-        let offered = branch.as_mut().offer_leaf(0, &own, wakes);
-        if !E::Branch::LEAN && offered == Offered::Committed {
-            branch.settle(Some(0), wakes);
+        let offered = offer_one(branch.as_mut(), own, wakes);
+        if !E::Branch::SHAPE.lean && offered == Offered::Committed {
+            settle(branch, Some(0), wakes);
         }
         offered
     }
@@ -137,9 +139,9 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
             return true;
         }
         let (_, mut branch) = self.as_mut().branch();
-        let committed = branch.as_mut().try_leaf(0, wakes);
+        let committed = try_one(branch.as_mut(), wakes);
         if committed {
-            branch.settle(Some(0), wakes);
+            settle(branch, Some(0), wakes);
         }
         committed
     }
@@ -157,7 +159,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let outcome = self.header.group.outcome();
         debug_assert!(outcome.is_some(), "a partner has won it");
         self.header.group.renew_kept();
-        self.as_mut().branch().1.settle(Some(0), wakes);
+        settle(self.as_mut().branch().1, Some(0), wakes);
     }
 
     fn give_back(mut self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
@@ -169,7 +171,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let outcome = self.header.group.outcome();
         debug_assert!(outcome.is_some(), "a partner has won it");
         self.header.group.renew_kept();
-        self.as_mut().branch().1.settle(None, wakes);
+        settle(self.as_mut().branch().1, None, wakes);
         self.parts().1.set(None);
         false
     }
@@ -196,9 +198,9 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         branch.0.as_mut().as_pin_mut().expect("it has committed").finish(0)
     }
 
-    fn waits(&self, waits: &mut Waits) {
-        if let Some(branch) = &self.branch {
-            branch.waits(waits);
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        if let Some(branch) = self.parts().1.as_pin_mut() {
+            report(branch, waits);
         }
     }
 }

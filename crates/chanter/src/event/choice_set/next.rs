@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{ChoiceSet, Key, member};
-use crate::event::{Branch, Event, Offered, Offering, WakeList, into_future};
+use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::sync::switches::KEPT_OFFERS;
 
@@ -52,19 +52,11 @@ impl<T> fmt::Debug for NextBranch<'_, '_, T> {
 }
 
 // SAFETY: the branch has no offer of its own. The members' offers are in queues. They refer to the synchronization
-// only while the set is live, which ends in `settle`, or when the branch is dropped. `force` and `finish` run user
-// code.
+// only while the set is live, which ends in `settle`, or when the branch is dropped. `begin` runs user code.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T> Branch for NextBranch<'_, '_, T> {
-    type Output = (Key, T);
-    /// True: the group needs no state of its own. The set's lock does what a queue's lock does for a single
-    /// synchronization.
-    const SINGLE: bool = true;
-    const LEAN: bool = true;
-    const LEAN_LOSER: bool = true;
-
+unsafe impl<T> Leaf for NextBranch<'_, '_, T> {
     #[inline]
-    fn force(mut self: Pin<&mut Self>) {
+    fn begin(mut self: Pin<&mut Self>) {
         let set = &mut *self.set;
         if !KEPT_OFFERS {
             set.shun_all();
@@ -84,12 +76,12 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         }
     }
 
-    fn hints(&self) -> u64 {
+    fn hint(&self) -> bool {
         let set = &*self.set;
-        u64::from(set.again.is_some() || !set.ready.is_empty() || set.kept.is_stirred())
+        set.again.is_some() || !set.ready.is_empty() || set.kept.is_stirred()
     }
 
-    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, wakes: &mut WakeList) -> bool {
+    fn attempt(mut self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
         let this = &mut *self;
         let set = &mut *this.set;
         if set.kept.is_stirred() {
@@ -109,12 +101,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     }
 
     #[inline]
-    fn offer_leaf(
-        mut self: Pin<&mut Self>,
-        _leaf: usize,
-        at: &Offering<'_>,
-        wakes: &mut WakeList,
-    ) -> Offered {
+    fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
         let this = &mut *self;
         let set = &mut *this.set;
         loop {
@@ -150,10 +137,10 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     }
 
     #[inline]
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
+    fn settle(mut self: Pin<&mut Self>, has_won: bool, wakes: &mut WakeList) {
         let this = &mut *self;
         let set = &mut *this.set;
-        if winner.is_none() {
+        if !has_won {
             if set.live {
                 set.rest(wakes);
             }
@@ -165,6 +152,30 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
             this.won = Some(won);
             member(&mut set.members, won).expect("members that won are there").settle(wakes);
         }
+    }
+
+    fn report(mut self: Pin<&mut Self>, waits: &mut Waits) {
+        for place in &mut self.set.members {
+            if let Some(member) = &mut place.member {
+                member.as_mut().report(waits);
+            }
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.set.kept.locked(f);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch. The group needs no state of its own: the set's lock does what a
+// queue's lock does for a single synchronization.
+unsafe impl<T> Branch for NextBranch<'_, '_, T> {
+    type Output = (Key, T);
+    const SHAPE: Shape = Shape { lean: true, lean_loser: true, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> (Key, T) {
@@ -180,18 +191,6 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         }
         let mut won = this.set.vacate(key).expect("it was there");
         (key, won.as_mut().finish())
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        for place in &self.set.members {
-            if let Some(member) = &place.member {
-                member.waits(waits);
-            }
-        }
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.set.kept.locked(f);
     }
 }
 

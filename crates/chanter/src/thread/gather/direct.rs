@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::Waker;
 
 use super::shapes::Gathers;
+use crate::event::leaves::{self, offer_one};
 use crate::event::{Branch, GatherLatch, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
@@ -32,9 +33,6 @@ pub unsafe trait Branches {
     /// Returns the results of the branches that have committed. This is the only call.
     #[doc(hidden)]
     fn some(self: Pin<&mut Self>) -> Self::Partial;
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "sealed")]
-    fn waits(&self, waits: &mut Waits);
 }
 
 /// An action on each branch.
@@ -54,9 +52,9 @@ impl Visit for Begin<'_> {
     fn visit<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
         let at: Offering<'_> = self.gather_latch.offering();
         let mut wakes = WakeList::new();
-        let offered = branch.as_mut().offer_leaf(0, &at, &mut wakes);
+        let offered = offer_one(branch.as_mut(), at, &mut wakes);
         debug_assert!(matches!(offered, Offered::Linked | Offered::Committed));
-        self.gather_latch.offered(branch.offer(), offered);
+        self.gather_latch.offered(branch.counted(), offered);
         match self.waker {
             Some(waker) => wakes.deliver(waker),
             None => wakes.queue(),
@@ -69,7 +67,7 @@ struct CountEnded(u32);
 
 impl Visit for CountEnded {
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        self.0 += u32::from(branch.offer().has_ended());
+        self.0 += u32::from(branch.counted().has_ended());
     }
 }
 
@@ -79,7 +77,7 @@ struct AwaitEnd;
 impl Visit for AwaitEnd {
     #[inline(always)]
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        GatherLatch::await_end(branch.offer());
+        GatherLatch::await_end(branch.counted());
     }
 }
 
@@ -88,8 +86,19 @@ struct Retract<'a>(&'a mut WakeList);
 
 impl Visit for Retract<'_> {
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        if !branch.offer().has_ended() {
-            branch.settle(None, self.0);
+        if !branch.counted().has_ended() {
+            leaves::settle(branch, None, self.0);
+        }
+    }
+}
+
+/// Adds what the members wait on that have not ended.
+struct Report<'a>(&'a mut Waits);
+
+impl Visit for Report<'_> {
+    fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        if !branch.counted().has_ended() {
+            leaves::report(branch, self.0);
         }
     }
 }
@@ -186,20 +195,14 @@ impl<P: Gathers> Direct<P> {
         self.split().1.some()
     }
 
-    pub(super) fn waits(&self, waits: &mut Waits) {
-        self.branches.waits(waits);
+    pub(super) fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        self.split().1.visit(&mut Report(waits));
     }
 }
 
 #[inline(always)]
 fn result<B: Branch>(branch: Pin<&mut B>) -> Option<B::Output> {
-    branch.offer().has_ended().then(|| branch.finish(0))
-}
-
-fn wait<B: Branch>(branch: &B, waits: &mut Waits) {
-    if !branch.offer().has_ended() {
-        branch.waits(waits);
-    }
+    branch.counted().has_ended().then(|| branch.finish(0))
 }
 
 /// Branches in a row.
@@ -245,11 +248,6 @@ unsafe impl<B: Branch, const N: usize> Branches for Line<[B; N]> {
     fn some(mut self: Pin<&mut Self>) -> Self::Partial {
         std::array::from_fn(|index| result(self.as_mut().at(index)))
     }
-
-    #[allow(private_interfaces, reason = "sealed")]
-    fn waits(&self, waits: &mut Waits) {
-        self.0.iter().for_each(|branch| wait(branch, waits));
-    }
 }
 
 impl<B> Line<Box<[B]>> {
@@ -280,11 +278,6 @@ unsafe impl<B: Branch> Branches for Line<Box<[B]>> {
 
     fn some(mut self: Pin<&mut Self>) -> Self::Partial {
         (0..self.0.len()).map(|index| result(self.as_mut().at(index))).collect()
-    }
-
-    #[allow(private_interfaces, reason = "sealed")]
-    fn waits(&self, waits: &mut Waits) {
-        self.0.iter().for_each(|branch| wait(branch, waits));
     }
 }
 
@@ -323,11 +316,6 @@ macro_rules! branches {
             fn some(mut self: Pin<&mut Self>) -> Self::Partial {
                 // SAFETY: the branch lies inside the tuple, so it is pinned with the whole.
                 ($(result(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) }),)*)
-            }
-
-            #[allow(private_interfaces, reason = "sealed")]
-            fn waits(&self, waits: &mut Waits) {
-                $(wait(&self.0.$index, waits);)*
             }
         }
     };
@@ -371,10 +359,6 @@ unsafe impl<T, U> Branches for Indirect<T, U> {
         match self.0 {}
     }
     fn some(self: Pin<&mut Self>) -> U {
-        match self.0 {}
-    }
-    #[allow(private_interfaces, reason = "sealed")]
-    fn waits(&self, _waits: &mut Waits) {
         match self.0 {}
     }
 }

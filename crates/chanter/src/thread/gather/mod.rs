@@ -20,6 +20,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
+use std::task::Waker;
 
 pub use first::{Fewer, GatherK, gather_k};
 pub use shapes::{Alone, Gathers};
@@ -30,8 +31,7 @@ pub(crate) use shared::Kind;
 use self::direct::Direct;
 use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
-use crate::event::walk::{Walk, What};
-use crate::event::{Branch, Event, Offer, Offered, Offering, WakeList, into_future};
+use crate::event::{Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Worker;
 use crate::sync::switches::COUNTED_GATHER;
@@ -241,17 +241,12 @@ fn needs_threads(kind: Kind) -> bool {
         || Worker::current().is_some_and(|vp| vp.processor().simulated.is_some())
 }
 
-// SAFETY: `settle` and `drop` retract the owner's offer, and those of the members. User code runs in `force`, `walk`
-// and `finish`. Members without threads begin in `walk` or `try_leaf`, whichever is called first, and there attached
+// SAFETY: `settle` and `drop` retract the owner's offer, and those of the members. User code runs in `begin` and
+// `abandon`. Members without threads begin in `attend` or `attempt`, whichever is called first, and there attached
 // or woken partners may run. No lock is held in any of them.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
-    type Output = P::Output;
-    // Not single without threads: the partner of the last member holds no lock of ours.
-    const SINGLE: bool = !P::DIRECT;
-    const WALKED: bool = true;
-
-    fn force(self: Pin<&mut Self>) {
+unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Leaf for GatherBranch<P, R> {
+    fn begin(self: Pin<&mut Self>) {
         // SAFETY: only `offer` is pinned, and `direct` once it is there, which is not the case yet.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some((events, kind)) = this.events.take() {
@@ -266,7 +261,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         }
     }
 
-    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+    fn attempt(mut self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         if let Some(mut direct) = self.as_mut().direct() {
             direct.as_mut().begin(None);
             return direct.is_over();
@@ -274,9 +269,9 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         self.shared().is_over()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if let Some(direct) = self.direct.get_ref() {
-            // SAFETY: the gathering is pinned and was begun by `walk`. It is stopped or settled in `drop` at the
+            // SAFETY: the gathering is pinned and was begun by `attend`. It is stopped or settled in `drop` at the
             // latest.
             return unsafe { direct.offer(at) };
         }
@@ -286,19 +281,57 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         unsafe { shared.owner.offer(&self.offer, at, || shared.is_over()) }
     }
 
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut WakeList) {
+    fn settle(mut self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
         if let Some(direct) = self.as_mut().direct() {
-            match winner {
-                Some(_) => direct.await_end(),
-                None => direct.stop(wakes),
+            if won {
+                direct.await_end();
+            } else {
+                direct.stop(wakes);
             }
         } else if let Some(shared) = &self.shared {
-            shared.owner.retract(&self.offer, winner.is_some());
+            shared.owner.retract(&self.offer, won);
         } else {
             return;
         }
         // SAFETY: the flag is not pinned, and nothing is moved.
-        unsafe { self.get_unchecked_mut() }.lost = winner.is_none();
+        unsafe { self.get_unchecked_mut() }.lost = !won;
+    }
+
+    fn attend(self: Pin<&mut Self>, waker: &Waker) {
+        if let Some(direct) = self.direct() {
+            direct.begin(Some(waker));
+        }
+    }
+
+    fn abandon(self: Pin<&mut Self>) {
+        if self.lost {
+            self.abort();
+        }
+    }
+
+    fn report(mut self: Pin<&mut Self>, waits: &mut Waits) {
+        if let Some(direct) = self.as_mut().direct() {
+            return direct.report(waits);
+        }
+        let is_over = self.shared.as_ref().is_some_and(|shared| shared.is_over());
+        waits.push_if(is_over, Waiting::Other("a gathering"));
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        // Called for gatherings with threads only. Without threads it is no single offer.
+        self.shared().owner.locked(f);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch.
+unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
+    type Output = P::Output;
+    // Not single without threads: the partner of the last member holds no lock of ours.
+    const SHAPE: Shape = Shape { single: !P::DIRECT, walked: true, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> P::Output {
@@ -318,34 +351,6 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
                 resume_unwind(payload)
             }
         }
-    }
-
-    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        walk.skip(1);
-        match walk.what {
-            What::Attend(waker) => {
-                if let Some(direct) = self.direct() {
-                    direct.begin(Some(waker));
-                }
-            }
-            What::Abort if self.lost => self.as_mut().abort(),
-            _ => (),
-        }
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        match self.direct.get_ref() {
-            Some(direct) => direct.waits(waits),
-            None => {
-                let is_over = self.shared.as_ref().is_some_and(|shared| shared.is_over());
-                waits.push_if(is_over, Waiting::Other("a gathering"));
-            }
-        }
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        // Called for gatherings with threads only. Without threads it is no single offer.
-        self.shared().owner.locked(f);
     }
 }
 

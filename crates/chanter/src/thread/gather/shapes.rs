@@ -138,7 +138,7 @@ where
         Row(self.map(|event| Slot::new(event.sync())))
     }
 
-    const DIRECT: bool = E::Branch::COUNTABLE;
+    const DIRECT: bool = E::Branch::SHAPE.countable;
     type Branches = Line<[E::Branch; N]>;
 
     #[inline(always)]
@@ -165,7 +165,7 @@ where
         Row(self.into_iter().map(|event| Slot::new(event.sync())).collect())
     }
 
-    const DIRECT: bool = E::Branch::COUNTABLE;
+    const DIRECT: bool = E::Branch::SHAPE.countable;
     type Branches = Line<Box<[E::Branch]>>;
 
     unsafe fn put_branches(self, place: *mut Self::Branches) {
@@ -299,7 +299,7 @@ macro_rules! tuple {
                 Each(($(Slot::new(self.$index.sync()),)*))
             }
 
-            const DIRECT: bool = $($event::Branch::COUNTABLE)&&*;
+            const DIRECT: bool = $($event::Branch::SHAPE.countable)&&*;
             type Branches = Tuple<($($event::Branch,)*)>;
 
             unsafe fn put_branches(self, place: *mut Self::Branches) {
