@@ -42,7 +42,7 @@ pub unsafe trait Branch {
     }
 }
 
-/// What is known of a branch when it is compiled.
+/// The properties of a branch that are known when it is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// There is exactly one leaf, so no event state is needed.

@@ -29,7 +29,7 @@ pub unsafe trait Choices {
 /// locks are ever held together.
 ///
 /// A flat choice takes time in proportion to the number of its events. If a choice of two is nested in a choice of
-/// two, and so on, the time is in proportion to the cube of the depth. Give many events as an array or a vector.
+/// two, and so on, the time is in proportion to the square of the depth. Give many events as an array or a vector.
 ///
 /// ```
 /// # use chanter::prelude::*;

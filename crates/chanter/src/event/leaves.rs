@@ -1,8 +1,8 @@
 //! The passes over the leaves of an event. Each loop of the protocol over leaves is here, once.
 //!
 //! A pass is a visitor, which [`Branch::visit`] leads from leaf to leaf. Its [`Cursor`] numbers the leaves. A
-//! combinator that concerns itself with a pass looks at the cursor: a `guard` makes its event when a pass begins the
-//! synchronization, and a nack is enabled when a pass settles it and the winner is not among its leaves.
+//! combinator that has to do with a pass looks at the cursor. A `guard` makes its event in the pass that begins the
+//! synchronization. A nack is enabled in the pass that settles it, if the winner is not among its leaves.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -260,7 +260,7 @@ pub(super) fn begin<B: Branch>(branch: Pin<&mut B>) {
     branch.visit(&mut Begin(Cursor::new(Pass::Begin)));
 }
 
-/// What is known of the leaves before any is tried.
+/// The properties of the leaves before any is tried.
 pub(super) struct Survey {
     pub(super) leaves: usize,
     /// Whether the search for a ready leaf begins with the first leaf. False: it begins anywhere.
