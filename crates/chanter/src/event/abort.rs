@@ -92,7 +92,7 @@ fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
 // settled, or when the branch is dropped undecided: never under a lock.
 unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     type Output = B::Output;
-    const SHAPE: Shape = Shape { walked: true, ..B::SHAPE.wrapped() };
+    const SHAPE: Shape = Shape { begins: true, walked: true, ..B::SHAPE.wrapped() };
 
     fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
         if visit.cursor().pass == Pass::Begin {

@@ -93,7 +93,8 @@ macro_rules! boxed_event {
         // SAFETY: the leaves are the inner branch's, which keeps the contract. They are not known when compiled.
         unsafe impl<T> Branch for $boxed<'_, T> {
             type Output = T;
-            const SHAPE: Shape = Shape { single: false, walked: true, retries: true, ordered: true, ..Shape::LEAF };
+            const SHAPE: Shape =
+                Shape { single: false, begins: true, walked: true, retries: true, ordered: true, ..Shape::LEAF };
 
             #[inline(always)]
             fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {

@@ -57,6 +57,8 @@ pub struct Shape {
     /// The branch may be moved until something has been offered. Until then nothing has to be settled, whichever leaf
     /// wins.
     pub traceless: bool,
+    /// Some leaf or combinator acts when the synchronization begins: [`Leaf::begin`], a guard.
+    pub begins: bool,
     /// Some leaf or combinator has to do with the synchronization before it waits, or after it is settled:
     /// [`Leaf::attend`], [`Leaf::is_ready`], [`Leaf::abandon`], an abort action, a deadline.
     pub walked: bool,
@@ -77,6 +79,7 @@ impl Shape {
         lean_loser: false,
         prompt: false,
         traceless: false,
+        begins: false,
         walked: false,
         retries: false,
         ordered: false,
@@ -96,6 +99,7 @@ impl Shape {
             lean_loser: self.lean_loser && other.lean_loser,
             prompt: false,
             traceless: self.traceless && other.traceless,
+            begins: self.begins || other.begins,
             walked: self.walked || other.walked,
             retries: self.retries || other.retries,
             ordered: self.ordered || other.ordered,

@@ -201,7 +201,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
             if visit.cursor().is_over() {
                 break;
             }
-            self.as_mut().branch(index).visit(visit);
+            leaves::visit_part(self.as_mut().branch(index), visit);
         }
         if B::SHAPE.single {
             visit.cursor().next = first + count;

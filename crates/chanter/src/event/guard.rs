@@ -73,7 +73,7 @@ impl<F, E: Event> fmt::Debug for GuardBranch<F, E> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract. It is made when the synchronization begins.
 unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
-    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
+    const SHAPE: Shape = Shape { begins: true, ..E::Branch::SHAPE.wrapped() };
 
     fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
         if visit.cursor().pass == Pass::Begin {

@@ -3,6 +3,10 @@
 //! A pass is a visitor, which [`Branch::visit`] leads from leaf to leaf. Its [`Cursor`] numbers the leaves. A
 //! combinator that has to do with a pass looks at the cursor. A `guard` makes its event in the pass that begins the
 //! synchronization. A nack is enabled in the pass that settles it, if the winner is not among its leaves.
+//!
+//! The four passes of every choice (survey, try, offer, settle) are compiled for each branch. All others go through
+//! [`Erased`], and so do all passes over a choice within a choice. Code for each pair of a branch and a pass would take
+//! long to compile.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,7 +18,7 @@ use super::{Branch, Leaf, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// A pass over the leaves, in the order of the source.
-pub trait Visit {
+pub trait Visit: Sized {
     /// The cursor of the pass.
     fn cursor(&mut self) -> &mut Cursor;
 
@@ -31,6 +35,12 @@ pub trait Visit {
 
     /// The leaves from `first` to the last one that was visited are tried in this order. It gives the leaf of each turn.
     fn order(&mut self, _first: usize, _order: &[u32]) {}
+
+    /// Erases the type of the pass.
+    #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+    fn erase(&mut self) -> &mut dyn AnyVisit {
+        self
+    }
 }
 
 /// The purpose of a pass, as far as combinators have to know it.
@@ -238,6 +248,25 @@ impl Visit for Erased<'_> {
     fn order(&mut self, first: usize, order: &[u32]) {
         self.0.order(first, order);
     }
+    fn erase(&mut self) -> &mut dyn AnyVisit {
+        self.0
+    }
+}
+
+/// Makes a pass whose type is erased.
+#[inline(never)]
+fn visit_erased<B: Branch>(branch: Pin<&mut B>, visit: &mut dyn AnyVisit) {
+    branch.visit(&mut Erased(visit));
+}
+
+/// Makes a pass over a part of a choice. Only the way to a single leaf is compiled for each pass.
+#[inline(always)]
+pub(super) fn visit_part<B: Branch, V: Visit>(branch: Pin<&mut B>, visit: &mut V) {
+    if B::SHAPE.single {
+        branch.visit(visit);
+    } else {
+        visit_erased(branch, visit.erase());
+    }
 }
 
 struct Begin(Cursor);
@@ -257,7 +286,9 @@ impl Visit for Begin {
 /// Runs guards. Afterwards the leaves are known.
 #[inline(always)]
 pub(super) fn begin<B: Branch>(branch: Pin<&mut B>) {
-    branch.visit(&mut Begin(Cursor::new(Pass::Begin)));
+    if B::SHAPE.begins {
+        visit_part(branch, &mut Begin(Cursor::new(Pass::Begin)));
+    }
 }
 
 /// The properties of the leaves before any is tried.
@@ -289,7 +320,6 @@ impl Visit for Surveyor {
     }
 }
 
-#[inline(always)]
 pub(super) fn survey<B: Branch>(branch: Pin<&mut B>) -> Survey {
     let mut surveyor = Surveyor(Cursor { hints: 0, ..Cursor::new(Pass::Survey) });
     branch.visit(&mut surveyor);
@@ -309,10 +339,9 @@ impl Visit for Count {
 }
 
 /// A survey without hints. The leaves may be settled already.
-#[inline(always)]
 pub(super) fn count<B: Branch>(branch: Pin<&mut B>) -> Survey {
     let mut count = Count(Cursor::new(Pass::Other));
-    branch.visit(&mut count);
+    visit_erased(branch, &mut count);
     count.0.survey()
 }
 
@@ -323,15 +352,14 @@ pub(super) fn number<B: Branch>(branch: Pin<&mut B>) -> usize {
         return 1;
     }
     let mut count = Count(Cursor::new(Pass::Count));
-    branch.visit(&mut count);
+    visit_erased(branch, &mut count);
     count.0.next
 }
 
 /// The leaf that is tried in a turn.
-#[inline(always)]
 fn leaf_of_turn<B: Branch>(branch: Pin<&mut B>, turn: usize) -> usize {
     let mut locate = Count(Cursor { winner: Some(turn), ..Cursor::new(Pass::Locate) });
-    branch.visit(&mut locate);
+    visit_erased(branch, &mut locate);
     locate.0.winner.unwrap_or(turn)
 }
 
@@ -339,7 +367,7 @@ fn leaf_of_turn<B: Branch>(branch: Pin<&mut B>, turn: usize) -> usize {
 #[inline(always)]
 fn in_turn<B: Branch, V: Visit>(branch: &mut Pin<&mut B>, visit: &mut V, first: usize, survey: &Survey) {
     if B::SHAPE.ordered && survey.ordered {
-        return in_order(branch, visit, survey);
+        return in_order(branch, visit.erase(), survey);
     }
     visit.cursor().aim(first, usize::MAX);
     branch.as_mut().visit(visit);
@@ -350,11 +378,11 @@ fn in_turn<B: Branch, V: Visit>(branch: &mut Pin<&mut B>, visit: &mut V, first: 
 }
 
 /// The same for a choice with an order.
-fn in_order<B: Branch, V: Visit>(branch: &mut Pin<&mut B>, visit: &mut V, survey: &Survey) {
+fn in_order<B: Branch>(branch: &mut Pin<&mut B>, visit: &mut dyn AnyVisit, survey: &Survey) {
     for turn in 0..survey.leaves {
         let leaf = leaf_of_turn(branch.as_mut(), turn);
         visit.cursor().aim(leaf, leaf + 1);
-        branch.as_mut().visit(visit);
+        visit_erased(branch.as_mut(), visit);
         if visit.cursor().over {
             return;
         }
@@ -425,18 +453,26 @@ pub(super) fn try_all<B: Branch>(
 }
 
 /// Commits `leaf` if it can commit now. Returns the leaf that has committed.
-#[inline(always)]
 pub(super) fn try_leaf<B: Branch>(branch: Pin<&mut B>, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
     let mut visit = Try::new(wakes);
     visit.cursor.aim(leaf, leaf + 1);
-    branch.visit(&mut visit);
+    visit_erased(branch, &mut visit);
+    visit.cursor.winner
+}
+
+/// Commits the first leaf that can commit now, in the order of the source. Returns its number.
+pub(super) fn try_in_order<B: Branch>(branch: Pin<&mut B>, wakes: &mut WakeList) -> Option<usize> {
+    let mut visit = Try::new(wakes);
+    visit_erased(branch, &mut visit);
     visit.cursor.winner
 }
 
 /// Commits the only leaf if it can commit now.
 #[inline(always)]
 pub(super) fn try_one<B: Branch>(branch: Pin<&mut B>, wakes: &mut WakeList) -> bool {
-    try_leaf(branch, 0, wakes).is_some()
+    let mut visit = Try::new(wakes);
+    branch.visit(&mut visit);
+    visit.cursor.winner.is_some()
 }
 
 /// Offers leaves, or tries those again that retry.
@@ -495,13 +531,24 @@ pub(super) fn offer_all<B: Branch>(
     let task = B::SHAPE.retries.then_some(waker);
     let waker = group.open(waker);
     let at = Offering { group, leaf: 0, single: B::SHAPE.single, waker, task, kept: None };
-    if B::SHAPE.single {
-        return match offer_one(branch.as_mut(), at, wakes) {
-            Offered::Committed => Some(0),
-            Offered::Lost => outcome(group),
-            Offered::Linked | Offered::Idle => None,
-        };
+    if !B::SHAPE.single {
+        return offer_each(branch, at, survey, wakes);
     }
+    match offer_one(branch.as_mut(), at, wakes) {
+        Offered::Committed => Some(0),
+        Offered::Lost => outcome(group),
+        Offered::Linked | Offered::Idle => None,
+    }
+}
+
+#[inline(never)]
+fn offer_each<B: Branch>(
+    branch: &mut Pin<&mut B>,
+    at: Offering<'_>,
+    survey: &Survey,
+    wakes: &mut WakeList,
+) -> Option<usize> {
+    let group = at.group;
     let mut visit = Offers::<false>::new(at, wakes);
     in_turn(branch, &mut visit, 0, survey);
     if visit.last == Offered::Lost { outcome(group) } else { visit.cursor.winner }
@@ -519,7 +566,7 @@ pub(super) fn retry_all<B: Branch>(
     let single = B::SHAPE.single;
     let at = Offering { group, leaf: 0, single, waker: None, task: Some(waker), kept: None };
     let mut visit = Offers::<true>::new(at, wakes);
-    in_turn(branch, &mut visit, first, survey);
+    in_turn(branch, &mut Erased(&mut visit), first, survey);
     if visit.last == Offered::Lost { outcome(group) } else { visit.cursor.winner }
 }
 
@@ -585,6 +632,15 @@ impl Visit for Settle<'_> {
 /// `None` when no leaf will.
 #[inline(always)]
 pub(crate) fn settle<B: Branch>(branch: Pin<&mut B>, winner: Option<usize>, wakes: &mut WakeList) {
+    if B::SHAPE.single {
+        branch.visit(&mut Settle { cursor: Cursor { winner, ..Cursor::new(Pass::Settle) }, wakes });
+    } else {
+        settle_all(branch, winner, wakes);
+    }
+}
+
+#[inline(never)]
+fn settle_all<B: Branch>(branch: Pin<&mut B>, winner: Option<usize>, wakes: &mut WakeList) {
     branch.visit(&mut Settle { cursor: Cursor { winner, ..Cursor::new(Pass::Settle) }, wakes });
 }
 
@@ -653,7 +709,7 @@ impl Visit for Walk<'_> {
 
 fn walk<B: Branch>(branch: Pin<&mut B>, pass: Pass, what: What<'_>) -> Option<usize> {
     let mut walk = Walk { cursor: Cursor::new(pass), what };
-    branch.visit(&mut walk);
+    visit_erased(branch, &mut walk);
     walk.cursor.winner
 }
 
@@ -717,6 +773,6 @@ impl Visit for Dues {
 /// The deadline of each turn: of the leaf, where a branch has no order of its own.
 pub(super) fn dues<B: Branch>(branch: Pin<&mut B>, leaves: usize) -> Vec<Option<Instant>> {
     let mut visit = Dues { cursor: Cursor::new(Pass::Other), dues: vec![None; leaves] };
-    branch.visit(&mut visit);
+    visit_erased(branch, &mut visit);
     visit.dues
 }

@@ -47,7 +47,7 @@ impl<B, O> fmt::Debug for OrderedBranch<B, O> {
 #[allow(private_bounds, reason = "policies are ours")]
 unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     type Output = B::Output;
-    const SHAPE: Shape = Shape { single: false, ordered: true, ..B::SHAPE.wrapped() };
+    const SHAPE: Shape = Shape { single: false, begins: true, ordered: true, ..B::SHAPE.wrapped() };
 
     #[inline(always)]
     fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {

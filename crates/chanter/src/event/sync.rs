@@ -65,7 +65,6 @@ impl<E: Event> Sync<E> {
 
 impl<E, B: Branch> Synchronization<E, B> {
     /// Commits the first leaf that is ready.
-    #[inline(always)]
     fn poll_phase(branch: &mut Pin<&mut B>, survey: &Survey, wakes: &mut WakeList) -> Option<usize> {
         let first = first_leaf(branch, survey);
         leaves::try_all(branch, survey, first, wakes)
@@ -85,6 +84,17 @@ impl<E, B: Branch> Synchronization<E, B> {
             }
             return winner;
         }
+        Self::begin_choice(branch, group, waker, wakes)
+    }
+
+    /// The rest of `begin` for a choice.
+    #[inline(never)]
+    fn begin_choice(
+        branch: &mut Pin<&mut B>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut WakeList,
+    ) -> Option<usize> {
         let survey = leaves::survey(branch.as_mut());
         if let Some(leaf) = Self::poll_phase(branch, &survey, wakes) {
             return Some(leaf);

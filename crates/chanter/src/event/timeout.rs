@@ -72,8 +72,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         limit.visit(visit);
         if visit.cursor().pass == Pass::Try && visit.cursor().winner == Some(timer) {
             // The time is up. The inner leaves may not have been tried yet.
-            let survey = leaves::survey(inner.as_mut());
-            if let Some(leaf) = leaves::try_all(&mut inner, &survey, 0, visit.wakes()) {
+            if let Some(leaf) = leaves::try_in_order(inner, visit.wakes()) {
                 visit.cursor().winner = Some(first + leaf);
             }
         }

@@ -3,7 +3,8 @@
 use std::pin::Pin;
 
 use super::choose::Choices;
-use super::{Branch, Event, Shape, Visit, leaves};
+use super::leaves::{self, visit_part};
+use super::{Branch, Event, Shape, Visit};
 
 #[doc(hidden)]
 #[derive(Debug)]
@@ -37,9 +38,9 @@ macro_rules! tuple {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
-                unsafe { Pin::new_unchecked(&mut this.$first_index) }.visit(visit);
+                visit_part(unsafe { Pin::new_unchecked(&mut this.$first_index) }, visit);
                 // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
-                $(unsafe { Pin::new_unchecked(&mut this.$index) }.visit(visit);)*
+                $(visit_part(unsafe { Pin::new_unchecked(&mut this.$index) }, visit);)*
             }
 
             #[allow(unused_assignments, reason = "the last step of the search")]

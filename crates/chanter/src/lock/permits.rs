@@ -343,6 +343,6 @@ impl Permits {
 /// Clones the waker of the task that synchronizes. This is done before any lock is taken, because a
 /// clone may run user code.
 pub(super) fn copy(at: &Offering<'_>) -> Waker {
-    let task = at.task.expect("a combinator passes on `RETRIES` and `retry_leaf`");
+    let task = at.task.expect("a shape passes on `retries`");
     if sched::is_ours(task) { sched::clone_ours(task) } else { task.clone() }
 }

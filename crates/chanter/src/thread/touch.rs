@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 
 use super::join::{Thread, demand_by};
-use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, WakeList, into_future};
+use crate::event::{
+    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WaitQueue, WakeList, into_future,
+};
 use crate::frame::report::Waits;
 use crate::frame::state::State;
 use crate::frame::{Header, JoinError};
@@ -232,7 +234,7 @@ unsafe impl<'a, T> Event for Touch<'a, T> {
 macro_rules! base_event {
     ([$($generics:tt)*] $event:ty) => {
         // SAFETY: the branch has one leaf. If its offer was passed over, the thread is complete, and
-        // `offer_leaf` commits when it is called again.
+        // `offer` commits when it is called again.
         unsafe impl<$($generics)*> BaseEvent for $event {
             const LASTS: bool = true;
             fn is_last(_: &Self::Branch) -> bool {
@@ -273,12 +275,7 @@ impl<E: AtEnd> EndBranch<E> {
 
 // SAFETY: `settle` and `drop` retract the offer.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<E: AtEnd> Branch for EndBranch<E> {
-    type Output = E::Output;
-    const SINGLE: bool = true;
-    const LEAN: bool = E::LEAN;
-    const PROMPT: bool = E::LEAN;
-
+unsafe impl<E: AtEnd> Leaf for EndBranch<E> {
     #[inline(always)]
     fn at_once(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         // SAFETY: `at_end` keeps the frame.
@@ -286,11 +283,11 @@ unsafe impl<E: AtEnd> Branch for EndBranch<E> {
             || self.at_end.demands() == Some(true) && unsafe { evaluate_to_lend(self.at_end.frame()) }
     }
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut WakeList) -> bool {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
         self.state().is_complete()
     }
 
-    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
         if let Some(steals) = self.at_end.demands().filter(|_| self.state().is_fresh()) {
             // SAFETY: `at_end` keeps the frame.
             unsafe { demand_by(self.at_end.frame(), steals) };
@@ -304,24 +301,35 @@ unsafe impl<E: AtEnd> Branch for EndBranch<E> {
     }
 
     #[inline(always)]
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut WakeList) {
+    fn settle(self: Pin<&mut Self>, won: bool, _wakes: &mut WakeList) {
         if self.offer.was_made() {
-            self.joiners().retract(&self.offer, winner.is_some());
+            self.joiners().retract(&self.offer, won);
         }
+    }
+
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        waits.join(self.at_end.frame().as_ptr() as usize, self.state().is_complete());
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.joiners().locked(f);
+    }
+}
+
+// SAFETY: there is one leaf, which is the branch. It is lean only where the event has nothing to drop.
+unsafe impl<E: AtEnd> Branch for EndBranch<E> {
+    type Output = E::Output;
+    const SHAPE: Shape = Shape { lean: E::LEAN, prompt: E::LEAN, ..Shape::LEAF };
+
+    #[inline(always)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+        visit.leaf(self);
     }
 
     #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> E::Output {
         // SAFETY: only the offer is pinned.
         unsafe { self.get_unchecked_mut() }.at_end.finish()
-    }
-
-    fn waits(&self, waits: &mut Waits) {
-        waits.join(self.at_end.frame().as_ptr() as usize, self.state().is_complete());
-    }
-
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.joiners().locked(f);
     }
 }
 

@@ -171,7 +171,7 @@ unsafe impl<T> Leaf for NextBranch<'_, '_, T> {
 // queue's lock does for a single synchronization.
 unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     type Output = (Key, T);
-    const SHAPE: Shape = Shape { lean: true, lean_loser: true, ..Shape::LEAF };
+    const SHAPE: Shape = Shape { lean: true, lean_loser: true, begins: true, ..Shape::LEAF };
 
     #[inline(always)]
     fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {

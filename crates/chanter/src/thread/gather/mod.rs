@@ -327,7 +327,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Leaf for GatherBranch<P, R> {
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     type Output = P::Output;
     // Not single without threads: the partner of the last member holds no lock of ours.
-    const SHAPE: Shape = Shape { single: !P::DIRECT, walked: true, ..Shape::LEAF };
+    const SHAPE: Shape = Shape { single: !P::DIRECT, begins: true, walked: true, ..Shape::LEAF };
 
     #[inline(always)]
     fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
