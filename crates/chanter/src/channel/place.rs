@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use crate::event::{Branch, Leaf, Offer, OfferList, Offered, Offering, Shape, Verdict, Visit, WakeList};
+use crate::event::{Base, Leaf, Offer, OfferList, Offered, Offering, Shape, Verdict, WakeList};
 use crate::frame::Header;
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::WakePriority;
@@ -448,18 +448,12 @@ unsafe impl<O: Operation> Leaf for PlaceBranch<O> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<O: Operation> Branch for PlaceBranch<O> {
+impl<O: Operation> Base for PlaceBranch<O> {
     type Output = O::Output;
     const SHAPE: Shape = Shape { lean: O::LEAN, prompt: O::PROMPT, ..Shape::LEAF };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
+    fn finish(self: Pin<&mut Self>) -> O::Output {
         // SAFETY: the operation is settled, so the note is ours.
         O::finish(&self.place, unsafe { self.slot.note() })
     }

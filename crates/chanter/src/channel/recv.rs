@@ -10,9 +10,7 @@ use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
 use super::state::End;
 use super::wait::Wait;
-use crate::event::{
-    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WakeList, into_future,
-};
+use crate::event::{Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::sched::budget;
 
@@ -321,19 +319,13 @@ unsafe impl<T, S: Share<T>> Leaf for RecvBranch<T, S> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<T, S: Share<T>> Branch for RecvBranch<T, S> {
+impl<T, S: Share<T>> Base for RecvBranch<T, S> {
     type Output = Result<T, Closed>;
     const SHAPE: Shape =
         Shape { lean: true, lean_loser: true, traceless: !S::OWNED, countable: S::OWNED, ..Shape::LEAF };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, Closed> {
+    fn finish(self: Pin<&mut Self>) -> Result<T, Closed> {
         if self.wait.succeeded() {
             // SAFETY: the branch is settled, so the slot belongs to the owner alone.
             Ok(unsafe { self.wait.take() }.expect("a receive has its message"))

@@ -11,7 +11,7 @@ use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
 use crate::event::{
-    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Verdict, Visit, WakeList, into_future,
+    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, Verdict, WakeList, into_future,
 };
 use crate::frame::report::Waits;
 
@@ -318,8 +318,7 @@ unsafe impl<T, S: Share<T>> Leaf for SendBranch<T, S> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
+impl<T, S: Share<T>> Base for SendBranch<T, S> {
     type Output = Result<(), SendError<T>>;
     const SHAPE: Shape = Shape {
         lean: true,
@@ -330,12 +329,7 @@ unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
     };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<(), SendError<T>> {
+    fn finish(self: Pin<&mut Self>) -> Result<(), SendError<T>> {
         if self.wait.succeeded() {
             return Ok(());
         }

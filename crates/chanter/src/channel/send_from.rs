@@ -43,8 +43,8 @@ use super::error::{Closed, SendError};
 use super::mvar::MVar;
 use super::send::{SendRef, Sender};
 use super::swap::{Swap, SwapChannel};
-use crate::event::leaves::{Pass, settle};
-use crate::event::{Branch, Event, Shape, Visit, WakeList, into_future, never};
+use crate::event::{Base, Branch, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
+use crate::frame::report::{Waiting, Waits};
 
 /// An event that gives a message away.
 ///
@@ -119,6 +119,10 @@ impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
         }
     }
 
+    fn leaf(self: Pin<&mut Self>) -> Option<Pin<&mut <E::Branch as Branch>::Only>> {
+        self.parts().1.map(Branch::only)
+    }
+
     /// Ends an event that has lost, or is dropped, and is settled: INV-PLACED.
     fn restore(self: Pin<&mut Self>) {
         let (place, inner) = self.parts();
@@ -128,25 +132,52 @@ impl<T, E: Giving<T>> GiveFromBranch<'_, T, E> {
     }
 }
 
-// SAFETY: the leaf is the inner branch's, which keeps the contract, or a leaf that never commits.
-unsafe impl<T, E: Giving<T>> Branch for GiveFromBranch<'_, T, E> {
-    type Output = E::Placed;
-    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
+// SAFETY: the inner leaf keeps the contract, and the offer is its own.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T, E: Giving<T>> Leaf for GiveFromBranch<'_, T, E> {
+    fn hint(&self) -> bool {
+        self.inner.is_some()
+    }
 
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        let first = visit.cursor().next;
-        match self.as_mut().parts().1 {
-            Some(inner) => inner.visit(visit),
-            None => visit.leaf(Pin::new(&mut never::<()>())),
+    fn attempt(self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
+        self.leaf().is_some_and(|leaf| leaf.attempt(wakes))
+    }
+
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut WakeList) -> Offered {
+        self.leaf().map_or(Offered::Idle, |leaf| leaf.offer(at, wakes))
+    }
+
+    fn settle(mut self: Pin<&mut Self>, won: bool, wakes: &mut WakeList) {
+        if let Some(leaf) = self.as_mut().leaf() {
+            leaf.settle(won, wakes);
         }
-        if visit.cursor().pass == Pass::Settle && visit.cursor().has_lost(first) {
+        if !won {
             self.restore();
         }
     }
 
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Placed {
+    fn report(self: Pin<&mut Self>, waits: &mut Waits) {
+        match self.leaf() {
+            Some(leaf) => leaf.report(waits),
+            None => waits.push_if(false, Waiting::Never),
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        match self.leaf() {
+            Some(leaf) => leaf.locked(f),
+            None => f(),
+        }
+    }
+}
+
+impl<T, E: Giving<T>> Base for GiveFromBranch<'_, T, E> {
+    type Output = E::Placed;
+    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
+
+    fn finish(self: Pin<&mut Self>) -> E::Placed {
         let (place, inner) = self.parts();
-        E::placed(inner.expect("an empty place gives nothing").finish(leaf), place)
+        E::placed(inner.expect("an empty place gives nothing").finish(0), place)
     }
 }
 
@@ -154,7 +185,7 @@ impl<T, E: Giving<T>> Drop for GiveFromBranch<'_, T, E> {
     fn drop(&mut self) {
         let mut wakes = WakeList::new();
         // SAFETY: the branch stays where it is until it is gone.
-        settle(unsafe { Pin::new_unchecked(self) }, None, &mut wakes);
+        unsafe { Pin::new_unchecked(self) }.settle(false, &mut wakes);
         wakes.queue();
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-use super::leaves::Pass;
-use super::{Branch, Event, Shape, Visit, into_future};
+use super::branch::NoLeaf;
+use super::leaves::{Hook, Leaves};
+use super::{Branch, Event, Shape, WakeList, into_future};
 use crate::frame::JoinError;
 
 /// [`Event::on_abort`] under its name in Concurrent ML.
@@ -35,7 +36,8 @@ unsafe impl<E: Event, F: FnOnce()> Event for OnAbort<E, F> {
     type Branch = OnAbortBranch<E::Branch, F>;
 
     fn into_branch(self) -> Self::Branch {
-        OnAbortBranch { inner: self.event.into_branch(), action: Some(self.action), fate: Fate::Unborn }
+        let abort = Abort { action: Some(self.action), fate: Fate::Unborn };
+        OnAbortBranch { abort, inner: self.event.into_branch() }
     }
 }
 
@@ -54,9 +56,9 @@ enum Fate {
 
 #[doc(hidden)]
 pub struct OnAbortBranch<B, F: FnOnce()> {
+    /// The first field, so that it is dropped first.
+    abort: Abort<F>,
     inner: B,
-    action: Option<F>,
-    fate: Fate,
 }
 
 impl<B, F: FnOnce()> fmt::Debug for OnAbortBranch<B, F> {
@@ -65,62 +67,71 @@ impl<B, F: FnOnce()> fmt::Debug for OnAbortBranch<B, F> {
     }
 }
 
-impl<B, F: FnOnce()> OnAbortBranch<B, F> {
-    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
-        // SAFETY: `inner` is pinned with the whole, and never moves; the other fields are never pinned.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
-    }
+/// An abort action, and whether it is to run.
+struct Abort<F: FnOnce()> {
+    action: Option<F>,
+    fate: Fate,
+}
 
-    fn rest(self: Pin<&mut Self>) -> (&mut Option<F>, &mut Fate) {
-        // SAFETY: neither `action` nor `fate` is pinned, and `inner` is not moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        (&mut this.action, &mut this.fate)
+impl<F: FnOnce()> Abort<F> {
+    /// Runs the action. A panic of it is reported, since no caller could receive it.
+    fn run(&mut self) {
+        self.fate = Fate::Closed;
+        if let Some(action) = self.action.take()
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(action))
+        {
+            JoinError::panicked(payload).report("an abort action");
+        }
     }
 }
 
-/// Runs the action. A panic of it is reported, since no caller could receive it.
-fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
-    *fate = Fate::Closed;
-    if let Some(action) = action.take()
-        && let Err(payload) = catch_unwind(AssertUnwindSafe(action))
-    {
-        JoinError::panicked(payload).report("an abort action");
+impl<F: FnOnce()> Hook for Abort<F> {
+    fn settle(&mut self, won: bool, _wakes: &mut WakeList) {
+        if self.fate == Fate::Open {
+            self.fate = if won { Fate::Closed } else { Fate::Lost };
+        }
+    }
+
+    fn abandon(&mut self) {
+        if self.fate == Fate::Lost {
+            self.run();
+        }
     }
 }
 
-// SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs when the synchronization is
+impl<F: FnOnce()> Drop for Abort<F> {
+    fn drop(&mut self) {
+        // A panic of another part has kept the synchronization from its end.
+        if matches!(self.fate, Fate::Open | Fate::Lost) {
+            self.run();
+        }
+    }
+}
+
+// SAFETY: the leaves are the inner branch's, which keeps the contract. The action runs when the synchronization is
 // settled, or when the branch is dropped undecided: never under a lock.
 unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     type Output = B::Output;
-    const SHAPE: Shape = Shape { begins: true, walked: true, ..B::SHAPE.wrapped() };
+    type Only = NoLeaf;
+    const SHAPE: Shape = Shape { single: false, walked: true, ..B::SHAPE.wrapped() };
 
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        if visit.cursor().pass == Pass::Begin {
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        // SAFETY: `abort` is not pinned. `inner` is pinned with the whole, and never moved.
+        let (abort, inner) = unsafe {
+            let this = self.get_unchecked_mut();
+            (&mut this.abort, Pin::new_unchecked(&mut this.inner))
+        };
+        if leaves.begins() {
             // Set first, so that a guard that panics counts as not chosen.
-            *self.as_mut().rest().1 = Fate::Open;
+            abort.fate = Fate::Open;
         }
-        let first = visit.cursor().next;
-        self.as_mut().inner().visit(visit);
-        let (action, fate) = self.rest();
-        match visit.cursor().pass {
-            Pass::Settle if *fate == Fate::Open => {
-                *fate = if visit.cursor().has_lost(first) { Fate::Lost } else { Fate::Closed };
-            }
-            Pass::Abandon if *fate == Fate::Lost => run(action, fate),
-            _ => (),
-        }
+        let first = leaves.len();
+        inner.list(leaves);
+        leaves.hook(first, abort);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        self.inner().finish(leaf)
-    }
-}
-
-impl<B, F: FnOnce()> Drop for OnAbortBranch<B, F> {
-    fn drop(&mut self) {
-        // A panic of another part has kept the synchronization from its walk.
-        if matches!(self.fate, Fate::Open | Fate::Lost) {
-            run(&mut self.action, &mut self.fate);
-        }
+        // SAFETY: `inner` is pinned with the whole, and never moved.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.finish(leaf)
     }
 }

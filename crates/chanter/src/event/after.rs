@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use super::timer_offer::{TimerOffer, TimerPlace};
-use super::{BaseEvent, Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use super::{Base, BaseEvent, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::clock::{self, now};
 
@@ -169,17 +169,11 @@ unsafe impl Leaf for AfterBranch {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl Branch for AfterBranch {
+impl Base for AfterBranch {
     type Output = ();
     const SHAPE: Shape = Shape::LEAF;
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+    fn finish(self: Pin<&mut Self>) {}
 }
 
 impl Drop for AfterBranch {

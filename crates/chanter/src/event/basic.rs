@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use super::{Base, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that is always ready, with `value`.
@@ -71,17 +71,11 @@ unsafe impl<T> Leaf for AlwaysBranch<T> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<T> Branch for AlwaysBranch<T> {
+impl<T> Base for AlwaysBranch<T> {
     type Output = T;
     const SHAPE: Shape = Shape::LEAF;
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+    fn finish(self: Pin<&mut Self>) -> T {
         // SAFETY: the value is never pinned, so a `&mut` to it may be handed out.
         unsafe { self.get_unchecked_mut() }.value.take().expect("finish is called once")
     }
@@ -139,17 +133,11 @@ unsafe impl<T> Leaf for Never<T> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<T> Branch for Never<T> {
+impl<T> Base for Never<T> {
     type Output = T;
     const SHAPE: Shape = Shape::LEAF;
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+    fn finish(self: Pin<&mut Self>) -> T {
         unreachable!("`never` does not commit")
     }
 }

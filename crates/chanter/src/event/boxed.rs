@@ -3,25 +3,20 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::leaves::{AnyVisit, Erased, Pass};
-use super::{Branch, Event, Shape, Visit, into_future};
+use super::branch::NoLeaf;
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape, into_future};
 
 /// An event of any type that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + Send + 'a>>,
-    walked: bool,
-    /// The number of leaves, once the synchronization has begun.
-    leaves: usize,
 }
 
 /// Like [`BoxEvent`], for an event that need not be `Send`; see [`Event::boxed_local`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct LocalBoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + 'a>>,
-    walked: bool,
-    /// The number of leaves, once the synchronization has begun.
-    leaves: usize,
 }
 
 /// A branch that may be sent when its event may. This is `Event`'s contract.
@@ -36,7 +31,7 @@ impl<'a, T> BoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::SHAPE.walked, leaves: 0 }
+        Self { branch: Box::pin(SendBranch(event.into_branch())) }
     }
 }
 
@@ -45,13 +40,13 @@ impl<'a, T> LocalBoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::SHAPE.walked, leaves: 0 }
+        Self { branch: Box::pin(SendBranch(event.into_branch())) }
     }
 }
 
 /// [`Branch`] as a trait object.
 trait AnyBranch<T> {
-    fn visit(self: Pin<&mut Self>, visit: &mut dyn AnyVisit);
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
 }
 
@@ -63,8 +58,8 @@ impl<B> SendBranch<B> {
 }
 
 impl<B: Branch> AnyBranch<B::Output> for SendBranch<B> {
-    fn visit(self: Pin<&mut Self>, visit: &mut dyn AnyVisit) {
-        self.inner().visit(&mut Erased(visit));
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        self.inner().list(leaves);
     }
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
@@ -93,23 +88,13 @@ macro_rules! boxed_event {
         // SAFETY: the leaves are the inner branch's, which keeps the contract. They are not known when compiled.
         unsafe impl<T> Branch for $boxed<'_, T> {
             type Output = T;
-            const SHAPE: Shape =
-                Shape { single: false, begins: true, walked: true, retries: true, ordered: true, ..Shape::LEAF };
+            type Only = NoLeaf;
+            const SHAPE: Shape = Shape { single: false, walked: true, retries: true, ..Shape::LEAF };
 
-            #[inline(always)]
-            fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-                let cursor = visit.cursor();
-                let (pass, first) = (cursor.pass, cursor.next);
-                match pass {
-                    Pass::Attend | Pass::Abandon if !self.walked => return,
-                    Pass::Count => return cursor.skip(self.leaves),
-                    Pass::Try | Pass::Offer if cursor.misses(self.leaves) => return cursor.skip(self.leaves),
-                    _ => self.branch.as_mut().visit(visit),
-                }
-                if pass == Pass::Begin {
-                    self.leaves = visit.cursor().next - first;
-                }
+            fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+                self.get_mut().branch.as_mut().list(leaves);
             }
+
             fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
                 self.branch.as_mut().finish(leaf)
             }

@@ -1,16 +1,16 @@
 //! `Branch`: the state of one synchronization on an event, and `Leaf`: the part of one base event in it.
 //!
-//! An event is a flat list of leaves, numbered from 0 in the order of the source. A combinator adds no leaf of its own.
-//! It acts on a range of the list: on all leaves that are visited within it.
+//! An event is a flat list of leaves, numbered from 0 in the order of the source: see [`Leaves`]. A combinator
+//! implements [`Branch::list`] and [`Branch::finish`]. A base event implements [`Leaf`] and [`Base`].
 //!
-//! Both traits are in the interface of [`Event`](super::Event), but they are not exported. So no other crate can name
+//! The traits are in the interface of [`Event`](super::Event), but they are not exported. So no other crate can name
 //! them, call them or implement them. Base events of other crates implement
 //! [`Place`](crate::channel::place::Place) and [`Operation`](crate::channel::place::Operation).
 
 use std::pin::Pin;
 use std::task::Waker;
 
-use super::leaves::Visit;
+use super::leaves::Leaves;
 use super::{Offer, Offered, Offering, WakeList};
 use crate::frame::report::{Waiting, Waits};
 
@@ -18,28 +18,103 @@ use crate::frame::report::{Waiting, Waits};
 ///
 /// # Safety
 ///
-/// * `visit` shows the same leaves in the same order each time, from the end of the visit that
-///   [begins](super::leaves::Pass::Begin). The leaves stay pinned with the whole.
-/// * It shows each leaf to the visitor, or skips it by [`Cursor`](super::leaves::Cursor)'s rules.
+/// * `list` lists the same leaves in the same order each time, from the end of the list that
+///   [begins](Leaves::begins) the synchronization. The leaves stay pinned with the whole.
+/// * A branch whose shape is single has one leaf, which `only` returns.
 /// * A flag of `SHAPE` holds if it is set.
 pub unsafe trait Branch {
     /// The result of the synchronization.
     type Output;
 
+    /// The only leaf of a single branch. [`NoLeaf`] for others.
+    type Only: Leaf;
+
     /// The properties that are known when compiled.
     const SHAPE: Shape;
 
-    /// Shows each leaf to the visitor, and acts in the passes that concern this combinator.
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V);
+    /// Lists the leaves, and marks the range on which the combinator acts. The first list begins the synchronization:
+    /// guards run, which are user code.
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>);
 
     /// Returns the result of the committed leaf. Called once, after it was settled. May run user code.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
+
+    /// The leaf of a single branch, by the type that it has. A guard runs in the first call.
+    fn only(self: Pin<&mut Self>) -> Pin<&mut Self::Only> {
+        unreachable!("only single branches are asked")
+    }
+
+    /// Commits a leaf, if that is possible before the leaves are listed. Called only if the branch is
+    /// [traceless](Shape::traceless) and the synchronization begins. `biased`: the outermost choice prefers the first.
+    fn early(self: Pin<&mut Self>, _biased: bool, _wakes: &mut WakeList) -> Option<usize> {
+        None
+    }
 
     /// The only offer of a branch that is [countable](Shape::countable).
     #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
     fn counted(&self) -> &Offer {
         unreachable!("only countable branches are asked")
     }
+}
+
+/// The state of one synchronization on a base event: a leaf that is the whole branch.
+pub trait Base: Leaf {
+    /// The result of the synchronization.
+    type Output;
+
+    /// The properties that are known when compiled.
+    const SHAPE: Shape = Shape::LEAF;
+
+    /// See [`Branch::finish`].
+    fn finish(self: Pin<&mut Self>) -> Self::Output;
+
+    /// See [`Branch::counted`].
+    #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+    fn counted(&self) -> &Offer {
+        unreachable!("only countable branches are asked")
+    }
+}
+
+// SAFETY: the leaf is the branch itself, each time.
+unsafe impl<L: Base> Branch for L {
+    type Output = L::Output;
+    type Only = L;
+    const SHAPE: Shape = L::SHAPE;
+
+    #[inline(always)]
+    fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        if leaves.begins() {
+            self.as_mut().begin();
+        }
+        leaves.push(self);
+    }
+
+    #[inline(always)]
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
+        Base::finish(self)
+    }
+
+    #[inline(always)]
+    fn only(self: Pin<&mut Self>) -> Pin<&mut Self> {
+        self
+    }
+
+    #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+    #[inline(always)]
+    fn counted(&self) -> &Offer {
+        Base::counted(self)
+    }
+}
+
+/// The number of leaves of a branch that has begun.
+#[inline(always)]
+pub(super) fn number<B: Branch>(branch: Pin<&mut B>) -> usize {
+    if B::SHAPE.single {
+        return 1;
+    }
+    let mut leaves = Leaves::new(false);
+    branch.list(&mut leaves);
+    leaves.len()
 }
 
 /// The properties of a branch that are known when it is compiled.
@@ -57,15 +132,11 @@ pub struct Shape {
     /// The branch may be moved until something has been offered. Until then nothing has to be settled, whichever leaf
     /// wins.
     pub traceless: bool,
-    /// Some leaf or combinator acts when the synchronization begins: [`Leaf::begin`], a guard.
-    pub begins: bool,
     /// Some leaf or combinator has to do with the synchronization before it waits, or after it is settled:
-    /// [`Leaf::attend`], [`Leaf::is_ready`], [`Leaf::abandon`], an abort action, a deadline.
+    /// [`Leaf::attend`], [`Leaf::is_ready`], [`Leaf::abandon`], an abort action.
     pub walked: bool,
     /// Some leaf is tried again when the owner is polled again: [`Leaf::retry`].
     pub retries: bool,
-    /// Leaves are tried in an order of their own.
-    pub ordered: bool,
     /// The offer of the only leaf may be [counted](super::GatherLatch). Partners then give up the share that it holds.
     /// A commit leaves nothing else to do, and runs no user code.
     pub countable: bool,
@@ -79,10 +150,8 @@ impl Shape {
         lean_loser: false,
         prompt: false,
         traceless: false,
-        begins: false,
         walked: false,
         retries: false,
-        ordered: false,
         countable: false,
     };
 
@@ -99,10 +168,8 @@ impl Shape {
             lean_loser: self.lean_loser && other.lean_loser,
             prompt: false,
             traceless: self.traceless && other.traceless,
-            begins: self.begins || other.begins,
             walked: self.walked || other.walked,
             retries: self.retries || other.retries,
-            ordered: self.ordered || other.ordered,
             countable: false,
         }
     }
@@ -122,7 +189,7 @@ impl Shape {
 /// * No user code runs under a lock. `begin`, `attend`, `is_ready` and `abandon` may run user code, and so may
 ///   `attempt` of a future that is polled in place. The others do not.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-pub unsafe trait Leaf: Erase {
+pub unsafe trait Leaf {
     /// Prepares the leaf, before anything is tried.
     fn begin(self: Pin<&mut Self>) {}
 
@@ -175,14 +242,21 @@ pub unsafe trait Leaf: Erase {
     }
 }
 
-/// A leaf whose type can be erased: each one.
-pub trait Erase {
-    /// Erases the type.
-    fn erased<'a>(self: Pin<&'a mut Self>) -> Pin<&'a mut (dyn Leaf + 'a)>;
-}
+/// The leaf of a branch that is not single, which is never asked for.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum NoLeaf {}
 
-impl<L: Leaf> Erase for L {
-    fn erased<'a>(self: Pin<&'a mut Self>) -> Pin<&'a mut (dyn Leaf + 'a)> {
-        self
+// SAFETY: there is no value.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl Leaf for NoLeaf {
+    fn attempt(self: Pin<&mut Self>, _wakes: &mut WakeList) -> bool {
+        match *self {}
+    }
+    fn offer(self: Pin<&mut Self>, _at: &Offering<'_>, _wakes: &mut WakeList) -> Offered {
+        match *self {}
+    }
+    fn settle(self: Pin<&mut Self>, _won: bool, _wakes: &mut WakeList) {
+        match *self {}
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::{Branch, Event, Shape, Visit, into_future, leaves};
+use super::branch::{NoLeaf, number};
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape, WakeList, into_future};
 
 /// Several events of one output type: a tuple of up to 12, an array or a vector. An empty vector is
 /// [`never`](super::never()).
@@ -101,12 +103,18 @@ impl<B> ChooseBranch<B> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract.
 unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     type Output = B::Output;
-    const SHAPE: Shape = B::SHAPE;
+    type Only = NoLeaf;
+    const SHAPE: Shape = Shape { single: false, ..B::SHAPE };
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.cursor().prefer(self.biased);
-        self.inner().visit(visit);
+    #[inline]
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        leaves.prefer(self.biased);
+        self.inner().list(leaves);
+    }
+
+    fn early(self: Pin<&mut Self>, biased: bool, wakes: &mut WakeList) -> Option<usize> {
+        let biased = self.biased || biased;
+        self.inner().early(biased, wakes)
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
@@ -183,28 +191,20 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
 // SAFETY: the leaves are those of the branches, which keep the contract and stay pinned in `Stable` storage.
 unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     type Output = B::Output;
+    type Only = NoLeaf;
     const SHAPE: Shape = {
         let each = B::SHAPE.choice();
         let lean_loser = each.lean_loser && B::SHAPE.single && S::INLINE;
         Shape { lean: each.lean && lean_loser, lean_loser, ..each }
     };
 
-    #[inline(always)]
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        let count = self.branches.elements().len();
-        let cursor = visit.cursor();
-        cursor.prefer(false);
-        let first = cursor.next;
-        let part = if B::SHAPE.single { cursor.window(count) } else { 0..count };
-        cursor.skip(part.start);
-        for index in part {
-            if visit.cursor().is_over() {
-                break;
-            }
-            leaves::visit_part(self.as_mut().branch(index), visit);
-        }
-        if B::SHAPE.single {
-            visit.cursor().next = first + count;
+    #[inline]
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        leaves.prefer(false);
+        // SAFETY: `Stable` promises that elements are structurally pinned.
+        for branch in unsafe { self.get_unchecked_mut() }.branches.elements_mut() {
+            // SAFETY: as its storage is pinned, so is the element.
+            unsafe { Pin::new_unchecked(branch) }.list(leaves);
         }
     }
 
@@ -214,7 +214,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
             return self.branch(leaf).finish(0);
         }
         for index in 0..self.branches.elements().len() {
-            let leaves = leaves::number(self.as_mut().branch(index));
+            let leaves = number(self.as_mut().branch(index));
             if leaf < leaves {
                 return self.branch(index).finish(leaf);
             }

@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::pin::Pin;
+use std::time::Instant;
 
-use super::ordered::{Order, OrderedBranch};
-use super::{Branch, Choices, Event, into_future, leaves};
+use super::leaves::Order;
+use super::ordered::OrderedBranch;
+use super::{Choices, Event, into_future};
 
 /// A chooser for loops. It remembers when each branch was taken last.
 ///
@@ -81,11 +82,10 @@ impl Ageing {
 }
 
 impl Order for &mut Ageing {
-    fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>) {
-        let leaves = leaves::number(branch);
-        self.ages.resize(leaves, 0);
+    fn arrange(&mut self, turns: usize, _due: &dyn Fn(usize) -> Option<Instant>) {
+        self.ages.resize(turns, 0);
         self.order.clear();
-        self.order.extend(0..leaves as u32);
+        self.order.extend(0..turns as u32);
         let (ages, patience) = (&self.ages, self.patience);
         self.order.sort_unstable_by_key(|leaf| {
             let age = ages[*leaf as usize];
@@ -97,11 +97,11 @@ impl Order for &mut Ageing {
         &self.order
     }
 
-    fn chosen(&mut self, leaf: usize) {
+    fn chosen(&mut self, turn: usize) {
         for age in &mut self.ages {
             *age = age.saturating_add(1);
         }
-        self.ages[leaf] = 0;
+        self.ages[turn] = 0;
     }
 }
 

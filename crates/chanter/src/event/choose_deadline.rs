@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use super::after::{After, at};
 use super::choose::choose_biased;
-use super::ordered::{Order, OrderedBranch};
-use super::{Branch, Choices, Choose, Event, Shape, Visit, Wrap, into_future, leaves};
+use super::leaves::{Leaves, Order};
+use super::ordered::OrderedBranch;
+use super::{Branch, Choices, Choose, Event, Shape, Wrap, into_future};
 use crate::sync::random::random;
 
 /// The event that commits one of `events`: among ready events, the one that is due first.
@@ -62,18 +63,14 @@ pub struct ByDeadline {
 }
 
 impl Order for ByDeadline {
-    fn arrange<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
-        let leaves = leaves::number(branch.as_mut());
-        let start = if leaves < 2 { 0 } else { random(leaves) };
-        self.order = (0..leaves).map(|leaf| ((leaf + start) % leaves) as u32).collect();
-        if B::SHAPE.walked {
-            let dues = leaves::dues(branch, leaves);
-            // The sort is stable: branches that are due at the same time keep their random order. `None` comes last.
-            self.order.sort_by_key(|leaf| {
-                let due: Option<Instant> = dues[*leaf as usize];
-                (due.is_none(), due)
-            });
-        }
+    fn arrange(&mut self, turns: usize, due: &dyn Fn(usize) -> Option<Instant>) {
+        let start = if turns < 2 { 0 } else { random(turns) };
+        self.order = (0..turns).map(|turn| ((turn + start) % turns) as u32).collect();
+        // The sort is stable: branches that are due at the same time keep their random order. `None` comes last.
+        self.order.sort_by_cached_key(|turn| {
+            let due = due(*turn as usize);
+            (due.is_none(), due)
+        });
     }
 
     fn order(&self) -> &[u32] {
@@ -122,12 +119,17 @@ pub struct DueBranch<B> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract.
 unsafe impl<B: Branch> Branch for DueBranch<B> {
     type Output = B::Output;
-    const SHAPE: Shape = Shape { walked: true, ..B::SHAPE.wrapped() };
+    type Only = B::Only;
+    const SHAPE: Shape = B::SHAPE.wrapped();
 
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        let (first, at) = (visit.cursor().next, self.at);
-        inner(self).visit(visit);
-        visit.due(first, at);
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        let (first, at) = (leaves.len(), self.at);
+        inner(self).list(leaves);
+        leaves.due(first, at);
+    }
+
+    fn only(self: Pin<&mut Self>) -> Pin<&mut B::Only> {
+        inner(self).only()
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {

@@ -8,9 +8,11 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 
+use super::branch::NoLeaf;
 use super::choose::{Choices, ListBranch};
-use super::leaves::Pass;
-use super::{Branch, Event, Shape, Visit};
+use super::leaves::Leaves;
+use super::{Branch, Event, Leaf, Shape, WakeList};
+use crate::sync::random::random;
 
 // SAFETY: the branch of each event is `Send` when the event is, by `Event`'s contract.
 unsafe impl<E: Event> Choices for Vec<E> {
@@ -54,43 +56,19 @@ impl<E: Event> VecBranch<E> {
     const LATE: bool = E::Branch::SHAPE.single && E::Branch::SHAPE.traceless;
 
     #[inline(always)]
-    fn list(self: Pin<&mut Self>) -> Option<Pin<&mut List<E::Branch>>> {
+    fn made(self: Pin<&mut Self>) -> Option<Pin<&mut List<E::Branch>>> {
         // SAFETY: `list` is pinned with the whole once it is made, and is never moved afterwards.
         unsafe { self.map_unchecked_mut(|this| &mut this.list) }.as_pin_mut()
     }
 
-    /// Tries the events that take part.
-    #[inline(always)]
-    fn try_late<V: Visit>(&mut self, visit: &mut V) {
-        let (first, count) = (visit.cursor().next, self.events.len());
-        for index in visit.cursor().window(count) {
-            if !visit.cursor().is_hinted(first + index) {
-                continue;
-            }
-            let tried = self.tried.iter().position(|(at, _)| *at == index);
-            if tried.is_none() && !self.events[index].may_commit() {
-                continue;
-            }
-            match tried {
-                // A time limit tries leaves twice. The one that wins is the last of the list.
-                Some(at) => {
-                    let again = self.tried.remove(at);
-                    self.tried.push(again);
-                }
-                // SAFETY: the event was not tried before, so it is still there.
-                None => self
-                    .tried
-                    .push((index, unsafe { ManuallyDrop::take(&mut self.events[index]) }.into_branch())),
-            }
-            let (_, branch) = self.tried.last_mut().expect("pushed above");
-            visit.cursor().next = first + index;
-            // SAFETY: a traceless branch may move while nothing has been offered, and nothing has.
-            unsafe { Pin::new_unchecked(branch) }.visit(visit);
-            if visit.cursor().is_over() {
-                break;
-            }
-        }
-        visit.cursor().next = first + count;
+    /// Tries an event that may commit, and makes it a branch for that.
+    fn attempt(&mut self, index: usize, wakes: &mut WakeList) -> bool {
+        // SAFETY: each event is tried once, so it is still there.
+        let event = unsafe { ManuallyDrop::take(&mut self.events[index]) };
+        self.tried.push((index, event.into_branch()));
+        let (_, branch) = self.tried.last_mut().expect("pushed above");
+        // SAFETY: a traceless branch may move while nothing has been offered, and nothing has.
+        unsafe { Pin::new_unchecked(branch) }.only().attempt(wakes)
     }
 
     /// Makes branches of all events that are left.
@@ -128,41 +106,54 @@ impl<E: Event> Drop for VecBranch<E> {
 // SAFETY: the leaves are those of the branches, which are in the pinned list before they are offered.
 unsafe impl<E: Event> Branch for VecBranch<E> {
     type Output = E::Output;
+    type Only = NoLeaf;
     const SHAPE: Shape =
         Shape { traceless: E::Branch::SHAPE.traceless, ..E::Branch::SHAPE.choice().wrapped() };
 
-    #[inline(always)]
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        if let Some(list) = self.as_mut().list() {
-            return list.visit(visit);
+    fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        if leaves.begins() && self.list.is_none() {
+            // SAFETY: there is no list, so nothing is pinned yet.
+            unsafe { self.as_mut().get_unchecked_mut() }.make_all();
         }
-        // SAFETY: there is no list, so nothing is pinned yet.
-        let this = unsafe { self.as_mut().get_unchecked_mut() };
-        let count = this.events.len();
-        let cursor = visit.cursor();
-        cursor.prefer(false);
-        match cursor.pass {
-            Pass::Survey if count <= 64 => {
-                if !this.tried.is_empty() {
-                    // A time limit asks once more, after some were tried.
-                    (0..count).for_each(|_| cursor.hint(true));
-                    return;
-                }
-                for event in &this.events {
-                    cursor.hint(event.may_commit());
-                }
-            }
-            Pass::Try => this.try_late(visit),
-            Pass::Offer => {
-                this.make_all();
-                self.list().expect("made above").visit(visit);
-            }
-            _ => cursor.skip(count),
+        if let Some(list) = self.made() {
+            list.list(leaves);
         }
     }
 
+    #[inline]
+    fn early(self: Pin<&mut Self>, biased: bool, wakes: &mut WakeList) -> Option<usize> {
+        if !Self::LATE {
+            return None;
+        }
+        // SAFETY: there is no list, so nothing is pinned yet.
+        let this = unsafe { self.get_unchecked_mut() };
+        let count = this.events.len();
+        let first = if biased || count < 2 { 0 } else { random(count) };
+        // The first 64 are asked at once, so that the processor need not predict branches through those that are not
+        // ready.
+        let asked = this.events.iter().take(64).enumerate();
+        let hints = asked.fold(0, |hints, (index, event)| hints | u64::from(event.may_commit()) << index);
+        if count <= 64 {
+            let mut ready = hints;
+            while ready != 0 {
+                let behind = ready & (u64::MAX << first);
+                let index = if behind != 0 { behind } else { ready }.trailing_zeros();
+                ready &= !(1 << index);
+                if this.attempt(index as usize, wakes) {
+                    return Some(index as usize);
+                }
+            }
+            return None;
+        }
+        (first..count).chain(0..first).find(|index| {
+            let may_commit =
+                if *index < 64 { hints >> *index & 1 != 0 } else { this.events[*index].may_commit() };
+            may_commit && this.attempt(*index, wakes)
+        })
+    }
+
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> E::Output {
-        if let Some(list) = self.as_mut().list() {
+        if let Some(list) = self.as_mut().made() {
             return list.finish(leaf);
         }
         // SAFETY: there is no list, so nothing was offered and nothing is pinned.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use super::{Base, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 
 /// The event that commits when `future` is ready, and yields its output. The future is polled in place.
@@ -249,16 +249,12 @@ unsafe impl<P: Place> Leaf for FutureBranch<P> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch. The shape is not single: it commits by its owner's claim.
-unsafe impl<P: Place> Branch for FutureBranch<P> {
+// The shape is not single: it commits by its owner's claim.
+impl<P: Place> Base for FutureBranch<P> {
     type Output = <P::Future as Future>::Output;
     const SHAPE: Shape = Shape { single: false, walked: true, ..Shape::LEAF };
 
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
+    fn finish(self: Pin<&mut Self>) -> Self::Output {
         // SAFETY: `place` is pinned with the whole, and never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.place) }.resumable().take()
     }

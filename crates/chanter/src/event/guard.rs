@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::leaves::Pass;
-use super::{Branch, Event, Shape, Visit, into_future};
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape, into_future};
 
 /// The event that `make` returns, made anew by each synchronization.
 ///
@@ -73,23 +73,37 @@ impl<F, E: Event> fmt::Debug for GuardBranch<F, E> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract. It is made when the synchronization begins.
 unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
-    const SHAPE: Shape = Shape { begins: true, ..E::Branch::SHAPE.wrapped() };
+    type Only = <E::Branch as Branch>::Only;
+    const SHAPE: Shape = E::Branch::SHAPE.wrapped();
 
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        if visit.cursor().pass == Pass::Begin {
-            // SAFETY: `make` is not pinned, and `inner` is written before anything pins it.
-            let this = unsafe { self.as_mut().get_unchecked_mut() };
-            if let Some(make) = this.make.take() {
-                this.inner = Some(make().into_branch());
-            }
+    fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        if leaves.begins() {
+            self.as_mut().make();
         }
         if let Some(inner) = inner(self) {
-            inner.visit(visit);
+            inner.list(leaves);
         }
+    }
+
+    fn only(mut self: Pin<&mut Self>) -> Pin<&mut Self::Only> {
+        self.as_mut().make();
+        inner(self).expect("made above").only()
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         inner(self).expect("begun before").finish(leaf)
+    }
+}
+
+impl<F: FnOnce() -> E, E: Event> GuardBranch<F, E> {
+    /// Makes the event, in the first call.
+    #[inline(always)]
+    fn make(self: Pin<&mut Self>) {
+        // SAFETY: `make` is not pinned, and `inner` is written before anything pins it.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(make) = this.make.take() {
+            this.inner = Some(make().into_branch());
+        }
     }
 }
 

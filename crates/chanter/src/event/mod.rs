@@ -64,9 +64,8 @@ pub(crate) use crate::sched::WakeList;
 pub(crate) use blocking::block_on_thread;
 #[cfg(feature = "tokio")]
 pub(crate) use blocking::is_blocked;
-pub(crate) use branch::{Branch, Leaf, Shape};
+pub(crate) use branch::{Base, Branch, Leaf, Shape};
 pub(crate) use gather_latch::GatherLatch;
-pub(crate) use leaves::Visit;
 pub(crate) use offering::{Offered, Offering};
 pub(crate) use once::{Once, OnceBranch};
 pub(crate) use protocol::{Offer, OfferList, Verdict};

@@ -4,9 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::leaves::Pass;
+use super::branch::NoLeaf;
+use super::leaves::{Hook, Leaves};
 use super::once::{Once, OnceBranch};
-use super::{Branch, Event, Shape, Visit, WaitQueue, WakeList, into_future};
+use super::{Branch, Event, Shape, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waiting;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
@@ -123,15 +124,14 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Event for WithNack<F, E> {
     type Branch = WithNackBranch<F, E>;
 
     fn into_branch(self) -> Self::Branch {
-        WithNackBranch { make: Some(self.make), nack: None, inner: None }
+        WithNackBranch { make: Some(self.make), undecided: Undecided(None), inner: None }
     }
 }
 
 #[doc(hidden)]
 pub struct WithNackBranch<F, E: Event> {
     make: Option<F>,
-    /// The nack, made by `force`. It is taken out once the choice is decided.
-    nack: Option<Nack>,
+    undecided: Undecided,
     inner: Option<E::Branch>,
 }
 
@@ -144,32 +144,26 @@ impl<F, E: Event> fmt::Debug for WithNackBranch<F, E> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract. It is made when the synchronization begins.
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
-    const SHAPE: Shape = Shape { begins: true, ..E::Branch::SHAPE.wrapped() };
+    type Only = NoLeaf;
+    const SHAPE: Shape = Shape { single: false, ..E::Branch::SHAPE.wrapped() };
 
-    fn visit<V: Visit>(mut self: Pin<&mut Self>, visit: &mut V) {
-        if visit.cursor().pass == Pass::Begin {
-            // SAFETY: `make` and `nack` are not pinned, and `inner` is written before anything pins it.
-            let this = unsafe { self.as_mut().get_unchecked_mut() };
-            if let Some(make) = this.make.take() {
-                let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
-                let nack = Nack { cell: Arc::new(cell) };
-                this.nack = Some(nack.clone());
-                this.inner = Some(make(nack).into_branch());
-            }
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        // SAFETY: `make` and `undecided` are not pinned. `inner` is written before anything pins it, and never moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if leaves.begins()
+            && let Some(make) = this.make.take()
+        {
+            let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
+            let nack = Nack { cell: Arc::new(cell) };
+            this.undecided = Undecided(Some(nack.clone()));
+            this.inner = Some(make(nack).into_branch());
         }
-        let first = visit.cursor().next;
-        if let Some(inner) = inner(self.as_mut()) {
-            inner.visit(visit);
+        let first = leaves.len();
+        // SAFETY: `inner` is pinned with the whole, and never moved.
+        if let Some(inner) = unsafe { Pin::new_unchecked(&mut this.inner) }.as_pin_mut() {
+            inner.list(leaves);
         }
-        if visit.cursor().pass == Pass::Settle {
-            // SAFETY: `nack` is not pinned, and `inner` is not moved.
-            let nack = unsafe { self.get_unchecked_mut() }.nack.take();
-            if let Some(nack) = nack
-                && visit.cursor().has_lost(first)
-            {
-                nack.enable(visit.wakes());
-            }
-        }
+        leaves.hook(first, &mut this.undecided);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
@@ -182,10 +176,23 @@ fn inner<F, E: Event>(branch: Pin<&mut WithNackBranch<F, E>>) -> Option<Pin<&mut
     unsafe { branch.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
 }
 
-impl<F, E: Event> Drop for WithNackBranch<F, E> {
+/// The nack of a branch. It is taken out once the choice is decided.
+struct Undecided(Option<Nack>);
+
+impl Hook for Undecided {
+    fn settle(&mut self, won: bool, wakes: &mut WakeList) {
+        if let Some(nack) = self.0.take()
+            && !won
+        {
+            nack.enable(wakes);
+        }
+    }
+}
+
+impl Drop for Undecided {
     fn drop(&mut self) {
         // Still undecided: a guard panicked before the choice began.
-        if let Some(nack) = self.nack.take() {
+        if let Some(nack) = self.0.take() {
             let mut wakes = WakeList::new();
             nack.enable(&mut wakes);
             wakes.queue();

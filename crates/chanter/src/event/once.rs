@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::{Branch, Leaf, Offer, Offered, Offering, Shape, Visit, WaitQueue, WakeList};
+use super::{Base, Leaf, Offer, Offered, Offering, Shape, WaitQueue, WakeList};
 use crate::frame::report::{Waiting, Waits};
 
 /// Something that happens, and that any number of threads wait for.
@@ -69,17 +69,11 @@ unsafe impl<O: Once> Leaf for OnceBranch<O> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<O: Once> Branch for OnceBranch<O> {
+impl<O: Once> Base for OnceBranch<O> {
     type Output = O::Output;
     const SHAPE: Shape = Shape::LEAF;
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
+    fn finish(self: Pin<&mut Self>) -> O::Output {
         self.once.output()
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::{Branch, Event, Shape, Visit, into_future};
+use super::branch::NoLeaf;
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape, into_future};
 
 /// Returns `event` if there is one, else [`never`](super::never()). It is a branch of a choice that can be switched
 /// on and off.
@@ -55,11 +57,12 @@ pub struct OptionalBranch<B> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract. The shape is not single: there may be no leaf.
 unsafe impl<B: Branch> Branch for OptionalBranch<B> {
     type Output = B::Output;
+    type Only = NoLeaf;
     const SHAPE: Shape = Shape { single: false, ..B::SHAPE.wrapped() };
 
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
         if let Some(inner) = inner(self) {
-            inner.visit(visit);
+            inner.list(leaves);
         }
     }
 

@@ -3,18 +3,9 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::leaves::Pass;
-use super::{Branch, Shape, Visit};
-
-/// A choice policy: the order in which the leaves are tried.
-pub(super) trait Order {
-    /// Makes the order of all leaves. Guards have run.
-    fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>);
-    /// Returns the leaf of each turn.
-    fn order(&self) -> &[u32];
-    /// Records that `leaf` has committed.
-    fn chosen(&mut self, _leaf: usize) {}
-}
+use super::branch::NoLeaf;
+use super::leaves::{Leaves, Order};
+use super::{Branch, Shape};
 
 /// A branch whose leaves are tried in an order.
 #[doc(hidden)]
@@ -47,28 +38,15 @@ impl<B, O> fmt::Debug for OrderedBranch<B, O> {
 #[allow(private_bounds, reason = "policies are ours")]
 unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     type Output = B::Output;
-    const SHAPE: Shape = Shape { single: false, begins: true, ordered: true, ..B::SHAPE.wrapped() };
+    type Only = NoLeaf;
+    const SHAPE: Shape = Shape { single: false, ..B::SHAPE.wrapped() };
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        let (mut inner, order) = self.parts();
-        let cursor = visit.cursor();
-        let (pass, first) = (cursor.pass, cursor.next);
-        cursor.reorder(order.order());
-        if pass == Pass::Locate && !B::SHAPE.ordered {
-            return cursor.skip(order.order().len());
-        }
-        inner.as_mut().visit(visit);
-        match (pass, visit.cursor().winner) {
-            (Pass::Begin, _) => order.arrange(inner),
-            (Pass::Settle, Some(leaf)) if !visit.cursor().has_lost(first) => {
-                order.chosen(leaf - first);
-                // An outer order is one of turns.
-                let turn = order.order().iter().position(|at| *at as usize == leaf - first);
-                visit.cursor().winner = turn.map(|turn| first + turn);
-            }
-            _ => visit.order(first, order.order()),
-        }
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        let (inner, order) = self.parts();
+        leaves.prefer(true);
+        let first = leaves.len();
+        inner.list(leaves);
+        leaves.reorder(first, order);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {

@@ -9,9 +9,9 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::leaves::{self, Survey};
+use super::leaves::{Leaves, outcome};
 use super::protocol::{Group, Phase};
-use super::{Branch, Event, WakeList};
+use super::{Branch, Event, Leaf, Offered, Offering, Shape, WakeList};
 use crate::frame::report::{Place, Waits};
 use crate::sched::simulate::Simulate;
 use crate::sched::{self, Worker, budget};
@@ -63,100 +63,135 @@ impl<E: Event> Sync<E> {
     }
 }
 
-impl<E, B: Branch> Synchronization<E, B> {
-    /// Commits the first leaf that is ready.
-    fn poll_phase(branch: &mut Pin<&mut B>, survey: &Survey, wakes: &mut WakeList) -> Option<usize> {
-        let first = first_leaf(branch, survey);
-        leaves::try_all(branch, survey, first, wakes)
-    }
+/// One poll of a synchronization by the list of its leaves. It is the same code for all events.
+struct Round<'a, 'g> {
+    leaves: Leaves<'a>,
+    group: &'g Group,
+    shape: &'static Shape,
+    /// The place of the await, if it is known.
+    place: Option<Place>,
+}
 
-    /// The first poll that the budget allows: runs guards, then the poll and block phases.
-    #[inline(always)]
-    fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
-        leaves::begin(branch.as_mut());
-        // After the guards, which may have made futures.
-        leaves::attend(branch.as_mut(), waker);
-        if B::SHAPE.single {
-            // A single leaf is tried and offered under one lock.
-            let winner = leaves::offer_all(branch, group, waker, &Survey::SINGLE, wakes);
-            if winner.is_none() {
-                group.phase.set(Phase::Offered);
+impl Round<'_, '_> {
+    /// Advances the synchronization. Returns the leaf that has committed, which is settled then. `watched`: an
+    /// explorer may watch.
+    fn poll(&mut self, cx: &mut Context<'_>, watched: bool) -> Poll<usize> {
+        let mut wakes = WakeList::new();
+        let begins = self.leaves.begins();
+        if self.shape.walked {
+            // After the guards, which may have made futures.
+            self.leaves.attend(cx.waker());
+        }
+        let winner = if begins {
+            if watched {
+                self.begin_watched(cx.waker(), &mut wakes)
+            } else {
+                self.begin(cx.waker(), &mut wakes)
             }
-            return winner;
-        }
-        Self::begin_choice(branch, group, waker, wakes)
-    }
-
-    /// The rest of `begin` for a choice.
-    #[inline(never)]
-    fn begin_choice(
-        branch: &mut Pin<&mut B>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut WakeList,
-    ) -> Option<usize> {
-        let survey = leaves::survey(branch.as_mut());
-        if let Some(leaf) = Self::poll_phase(branch, &survey, wakes) {
-            return Some(leaf);
-        }
-        group.phase.set(Phase::Offered);
-        leaves::offer_all(branch, group, waker, &survey, wakes)
-    }
-
-    /// Like `begin`, on a simulated machine. The machine decides which leaf commits, and is told what happens.
-    #[cold]
-    #[inline(never)]
-    fn begin_simulated(
-        branch: &mut Pin<&mut B>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut WakeList,
-        place: Option<Place>,
-    ) -> Option<usize> {
-        let Some((vp, simulated)) =
-            Worker::current().and_then(|vp| Some((vp, vp.processor().simulated.as_ref()?)))
-        else {
-            return Self::begin(branch, group, waker, wakes);
+        } else {
+            outcome(self.group).or_else(|| self.wait_on(cx.waker(), &mut wakes))
         };
-        leaves::begin(branch.as_mut());
-        leaves::attend(branch.as_mut(), waker);
-        let mut waits = Waits::default();
-        if !B::SHAPE.single || simulated.takes_notes() {
-            leaves::report(branch.as_mut(), &mut waits);
+        let Some(leaf) = winner else {
+            // Partners that were found on the way (on a closed channel, for instance) are woken.
+            wakes.queue();
+            return Poll::Pending;
+        };
+        let leaf = if self.shape.single { 0 } else { leaf };
+        let unoffered = self.group.phase.get() == Phase::New;
+        self.group.phase.set(Phase::Over);
+        if !(begins && self.shape.single && self.shape.lean || self.shape.traceless && unoffered) {
+            self.leaves.settle(Some(leaf), &mut wakes);
         }
-        let mut winner = None;
-        let mut survey = Survey::SINGLE;
-        if !B::SHAPE.single {
-            survey = leaves::survey(branch.as_mut());
-            winner = Self::explored_phase(branch, &survey, &**simulated, &waits, wakes);
+        wakes.deliver(cx.waker());
+        if self.shape.walked {
+            self.leaves.abandon();
         }
+        Poll::Ready(leaf)
+    }
+
+    /// The poll and block phases. Guards have run.
+    #[inline]
+    fn begin(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
+        if !self.shape.single {
+            let hints = self.leaves.hints();
+            let winner = self.try_all(hints, wakes);
+            if winner.is_some() {
+                return winner;
+            }
+        }
+        self.offer_all(waker, wakes)
+    }
+
+    /// Offers every leaf. A single leaf is tried and offered under one lock.
+    fn offer_all(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
+        if !self.shape.single {
+            self.group.phase.set(Phase::Offered);
+        }
+        let task = self.shape.retries.then_some(waker);
+        let waker = self.group.open(waker);
+        let at = Offering { group: self.group, leaf: 0, single: self.shape.single, waker, task, kept: None };
+        let winner = self.leaves.offer_all(at, wakes);
         if winner.is_none() {
-            if !B::SHAPE.single {
-                group.phase.set(Phase::Offered);
-            }
-            winner = leaves::offer_all(branch, group, waker, &survey, wakes);
-            if winner.is_none() {
-                group.phase.set(Phase::Offered);
-            }
+            self.group.phase.set(Phase::Offered);
         }
-        simulated.note_synchronization(vp, waits, winner, place);
         winner
     }
 
-    /// Like `poll_phase`, but the explorer decides among the leaves that may commit. It is told of leaves that turn
-    /// out not to be ready, since they were no alternatives.
-    fn explored_phase(
-        branch: &mut Pin<&mut B>,
-        survey: &Survey,
+    /// Commits the first leaf that is ready.
+    #[inline]
+    fn try_all(&mut self, hints: u64, wakes: &mut WakeList) -> Option<usize> {
+        let first = self.first_turn();
+        self.leaves.try_all(hints, first, wakes)
+    }
+
+    /// Returns the turn at which the search begins: a random one for fair choices, the first for biased ones.
+    #[inline]
+    fn first_turn(&mut self) -> usize {
+        let leaves = self.leaves.len();
+        if self.shape.single || leaves < 2 || self.leaves.is_biased() {
+            0
+        } else {
+            random_one_of(leaves, || prospects(&mut self.leaves))
+        }
+    }
+
+    /// Like `begin`, where an explorer may watch. It decides which leaf commits, and is told what happens.
+    #[cold]
+    fn begin_watched(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
+        let Some((vp, simulated)) =
+            Worker::current().and_then(|vp| Some((vp, vp.processor().simulated.as_ref()?)))
+        else {
+            return self.begin(waker, wakes);
+        };
+        let mut waits = Waits::default();
+        if !self.shape.single || simulated.takes_notes() {
+            self.leaves.report(&mut waits);
+        }
+        let mut winner = None;
+        if !self.shape.single {
+            winner = self.try_explored(&**simulated, &waits, wakes);
+        }
+        if winner.is_none() {
+            winner = self.offer_all(waker, wakes);
+        }
+        simulated.note_synchronization(vp, waits, winner, self.place);
+        winner
+    }
+
+    /// Like `try_all`, but the explorer decides among the leaves that may commit. It is told of leaves that turn out
+    /// not to be ready, since they were no alternatives.
+    fn try_explored(
+        &mut self,
         simulated: &dyn Simulate,
         waits: &Waits,
         wakes: &mut WakeList,
     ) -> Option<usize> {
-        let leaves = survey.leaves;
-        if leaves == 0 || leaves > 64 || survey.biased {
-            return Self::poll_phase(branch, survey, wakes);
+        let leaves = self.leaves.len();
+        let hints = self.leaves.hints();
+        if leaves == 0 || leaves > 64 || self.leaves.is_biased() {
+            return self.try_all(hints, wakes);
         }
-        let mut open = survey.hints;
+        let mut open = hints;
         let mut unsure = 0;
         if waits.list.len() == leaves {
             open &= !bits(&waits.shut);
@@ -167,9 +202,8 @@ impl<E, B: Branch> Synchronization<E, B> {
         let order: Vec<usize> = each(open & unsure).chain(each(open & !unsure)).collect();
         let first = if order.len() < 2 { 0 } else { simulated.choose(order.len()) };
         let choices = simulated.choices();
-        let tried = (first..order.len()).chain(0..first);
-        let mut tried = tried.into_iter();
-        let winner = tried.find_map(|at| Some((at, leaves::try_leaf(branch.as_mut(), order[at], wakes)?)));
+        let mut tried = (first..order.len()).chain(0..first);
+        let winner = tried.find_map(|at| Some((at, self.leaves.attempt(order[at], wakes)?)));
         let came_to = winner.map(|(at, _)| at);
         // (A leaf that is tried may have made choices, too.)
         if order.len() > 1 && came_to != Some(first) && choices == simulated.choices() {
@@ -178,52 +212,47 @@ impl<E, B: Branch> Synchronization<E, B> {
         winner.map(|(_, leaf)| leaf)
     }
 
-    /// A further poll, while offers wait: a spurious wake-up, another task, or a leaf that retries.
+    /// A further poll, while offers wait: a spurious wake-up, another task, a leaf that retries, or a future.
     #[cold]
-    #[inline(never)]
-    fn wait_on(
-        branch: &mut Pin<&mut B>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut WakeList,
-        place: Option<Place>,
-    ) -> Option<usize> {
+    fn wait_on(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         // A report may be asking for the waits of this thread.
         if let Some(vp) = Worker::current() {
             vp.answer(|waits| {
-                waits.place = place.filter(is_of_user).or(waits.place);
-                leaves::report(branch.as_mut(), waits);
+                waits.place = self.place.filter(is_of_user).or(waits.place);
+                self.leaves.report(waits);
             });
         }
         let unmasked = sched::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner that would wake it.
-        if !(B::SHAPE.single && B::SHAPE.retries) {
-            drop(group.renew(waker, |f| leaves::locked(branch.as_mut(), f)));
-            let outcome = outcome(group);
-            if outcome.is_some() || !B::SHAPE.retries {
-                return outcome;
+        if !(self.shape.single && self.shape.retries) {
+            drop(self.group.renew(waker, |f| self.leaves.locked(f)));
+            if let Some(leaf) = outcome(self.group) {
+                return Some(leaf);
             }
         }
-        let count = leaves::count(branch.as_mut());
-        let first = first_leaf(branch, &count);
-        leaves::retry_all(branch, group, waker, first, &count, wakes)
+        let mut winner = None;
+        if self.shape.retries {
+            let first = self.first_turn();
+            let (group, single) = (self.group, self.shape.single);
+            let at = Offering { group, leaf: 0, single, waker: None, task: Some(waker), kept: None };
+            winner = self.leaves.retry_all(at, first, wakes);
+        }
+        if self.shape.walked && winner.is_none() {
+            winner = self.poll_futures();
+        }
+        winner
     }
 
     /// Polls the leaves that are futures. One that is ready commits, unless a partner has been faster.
-    #[cold]
-    fn poll_futures(branch: &mut Pin<&mut B>, group: &Group) -> Option<usize> {
-        if let Some(leaf) = leaves::poll(branch.as_mut())
-            && group.claim()
+    fn poll_futures(&mut self) -> Option<usize> {
+        if let Some(leaf) = self.leaves.poll()
+            && self.group.claim()
         {
-            group.commit(leaf as u32);
+            self.group.commit(leaf as u32);
         }
-        outcome(group)
+        outcome(self.group)
     }
-}
-
-fn outcome(group: &Group) -> Option<usize> {
-    group.outcome().map(|leaf| leaf as usize)
 }
 
 /// Whether a place is in a program rather than in this library. The library's own futures await too, and its trait
@@ -234,25 +263,14 @@ pub(crate) fn is_of_user(place: &Place) -> bool {
     !place.file().starts_with(&own[..sources])
 }
 
-/// Returns the turn at which the search begins: a random one for fair choices, the first for biased ones.
-#[inline(always)]
-fn first_leaf<B: Branch>(branch: &mut Pin<&mut B>, survey: &Survey) -> usize {
-    if B::SHAPE.single || survey.leaves < 2 || survey.biased {
-        0
-    } else {
-        random_one_of(survey.leaves, || prospects(branch))
-    }
-}
-
-/// The hints of a branch for an explorer. They also exclude leaves that the branch itself does not check, because
-/// that would take time.
+/// The hints of a choice for an explorer. They also exclude leaves that do not check themselves, because that would
+/// take time.
 #[cold]
-fn prospects<B: Branch>(branch: &mut Pin<&mut B>) -> u64 {
-    let survey = leaves::survey(branch.as_mut());
+fn prospects(leaves: &mut Leaves<'_>) -> u64 {
     let mut waits = Waits::default();
-    leaves::report(branch.as_mut(), &mut waits);
-    let is_told = survey.leaves <= 64 && waits.list.len() == survey.leaves;
-    survey.hints & if is_told { !bits(&waits.shut) } else { u64::MAX }
+    leaves.report(&mut waits);
+    let is_told = leaves.len() <= 64 && waits.list.len() == leaves.len();
+    leaves.hints() & if is_told { !bits(&waits.shut) } else { u64::MAX }
 }
 
 fn bits(leaves: &[usize]) -> u64 {
@@ -260,55 +278,88 @@ fn bits(leaves: &[usize]) -> u64 {
 }
 
 impl<E, B: Branch> Synchronization<E, B> {
+    /// Advances a synchronization on a single leaf, whose type is known.
     #[inline(always)]
-    fn advance<const SIMULATED: bool>(
-        &mut self,
-        cx: &mut Context<'_>,
-        place: Option<Place>,
-    ) -> Poll<B::Output> {
+    fn advance_one(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
         // SAFETY: `branch` stays pinned, and `group` is not moved.
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
         let group = &self.group.0;
         let mut wakes = WakeList::new();
-        let (winner, settled) = match group.phase.get() {
+        match group.phase.get() {
             Phase::New => {
-                if !SIMULATED && !budget::pay() {
+                if !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                let winner = if B::SHAPE.prompt && !SIMULATED && leaves::at_once(branch.as_mut(), &mut wakes)
+                if !(B::SHAPE.prompt && branch.as_mut().only().at_once(&mut wakes))
+                    && !Self::offer_one(branch.as_mut(), group, cx.waker(), &mut wakes)
                 {
-                    Some(0)
-                } else if SIMULATED {
-                    Self::begin_simulated(&mut branch, group, cx.waker(), &mut wakes, place)
-                } else {
-                    Self::begin(&mut branch, group, cx.waker(), &mut wakes)
-                };
-                let unoffered = group.phase.get() == Phase::New;
-                (winner, B::SHAPE.single && B::SHAPE.lean || B::SHAPE.traceless && unoffered)
-            }
-            Phase::Offered => {
-                leaves::attend(branch.as_mut(), cx.waker());
-                let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes, place);
-                let mut winner = outcome(group).or_else(wait_on);
-                if B::SHAPE.walked && winner.is_none() {
-                    winner = Self::poll_futures(&mut branch, group);
+                    group.phase.set(Phase::Offered);
+                    // Partners that were found on the way (on a closed channel, for instance) are woken.
+                    wakes.queue();
+                    return Poll::Pending;
                 }
-                (winner.map(|leaf| if B::SHAPE.single { 0 } else { leaf }), false)
+                if !B::SHAPE.lean {
+                    branch.as_mut().only().settle(true, &mut wakes);
+                }
             }
+            Phase::Offered if group.outcome().is_some() => branch.as_mut().only().settle(true, &mut wakes),
+            _ => return self.advance_listed(cx, place, false),
+        }
+        group.phase.set(Phase::Over);
+        wakes.deliver(cx.waker());
+        if B::SHAPE.walked {
+            branch.as_mut().only().abandon();
+        }
+        Poll::Ready(branch.finish(0))
+    }
+
+    /// Begins with the only leaf, and offers it. Returns whether it has committed.
+    #[inline(always)]
+    fn offer_one(mut branch: Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> bool {
+        branch.as_mut().only().begin();
+        if B::SHAPE.walked {
+            branch.as_mut().only().attend(waker);
+        }
+        let task = B::SHAPE.retries.then_some(waker);
+        let waker = group.open(waker);
+        let at = Offering { group, leaf: 0, single: true, waker, task, kept: None };
+        match branch.only().offer(&at, wakes) {
+            Offered::Committed => true,
+            Offered::Lost => group.outcome().is_some(),
+            Offered::Linked | Offered::Idle => false,
+        }
+    }
+
+    /// Advances a synchronization by the list of its leaves.
+    fn advance_listed(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: Option<Place>,
+        watched: bool,
+    ) -> Poll<B::Output> {
+        // SAFETY: `branch` stays pinned, and `group` is not moved.
+        let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
+        let group = &self.group.0;
+        let begins = match group.phase.get() {
+            Phase::New => true,
+            Phase::Offered => false,
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
-        let Some(leaf) = winner else {
-            // Partners that were found on the way (on a closed channel, for instance) are woken.
+        if B::SHAPE.traceless && begins && !watched {
+            let mut wakes = WakeList::new();
+            if let Some(leaf) = branch.as_mut().early(false, &mut wakes) {
+                group.phase.set(Phase::Over);
+                wakes.deliver(cx.waker());
+                return Poll::Ready(branch.finish(leaf));
+            }
             wakes.queue();
-            return Poll::Pending;
-        };
-        group.phase.set(Phase::Over);
-        if !settled {
-            leaves::settle(branch.as_mut(), Some(leaf), &mut wakes);
         }
-        wakes.deliver(cx.waker());
-        leaves::abandon(branch.as_mut());
-        Poll::Ready(branch.finish(leaf))
+        let mut leaves = Leaves::new(begins);
+        branch.as_mut().list(&mut leaves);
+        let mut round = Round { leaves, group, shape: const { &B::SHAPE }, place };
+        let polled = round.poll(cx, watched);
+        drop(round);
+        polled.map(|leaf| branch.finish(leaf))
     }
 
     /// The budget is spent, or an explorer watches, which may let the operation go ahead. This is a function of its
@@ -316,17 +367,18 @@ impl<E, B: Branch> Synchronization<E, B> {
     #[cold]
     #[inline(never)]
     fn advance_unpaid(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
-        if budget::is_refused(cx) { Poll::Pending } else { self.advance::<true>(cx, place) }
+        if budget::is_refused(cx) { Poll::Pending } else { self.advance_listed(cx, place, true) }
     }
 
     #[inline(never)]
-    fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
-        self.advance::<false>(cx, None)
-    }
-
-    #[inline(never)]
-    fn advance_choice_at(&mut self, cx: &mut Context<'_>, place: Place) -> Poll<B::Output> {
-        self.advance::<false>(cx, Some(place))
+    fn advance_choice(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
+        if B::SHAPE.single {
+            return self.advance_one(cx, place);
+        }
+        if self.group.0.phase.get() == Phase::New && !budget::pay() {
+            return self.advance_unpaid(cx, place);
+        }
+        self.advance_listed(cx, place, false)
     }
 }
 
@@ -341,11 +393,9 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         if B::SHAPE.single && B::SHAPE.lean {
-            this.advance::<false>(cx, Some(Location::caller()))
-        } else if cfg!(debug_assertions) {
-            this.advance_choice_at(cx, Location::caller())
+            this.advance_one(cx, Some(Location::caller()))
         } else {
-            this.advance_choice(cx)
+            this.advance_choice(cx, if cfg!(debug_assertions) { Some(Location::caller()) } else { None })
         }
     }
 }
@@ -383,10 +433,12 @@ unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
         }
         let mut wakes = WakeList::new();
         // SAFETY: the branch stays where it is until it is dropped.
-        let mut branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
-        leaves::settle(branch.as_mut(), None, &mut wakes);
+        let branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
+        let mut leaves = Leaves::new(false);
+        branch.list(&mut leaves);
+        leaves.settle(None, &mut wakes);
         wakes.queue();
-        leaves::abandon(branch);
+        leaves.abandon();
     }
     drop(branch);
 }
@@ -400,12 +452,17 @@ impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
 /// Runs one poll phase, and never waits.
 pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut branch = std::pin::pin!(event.into_branch());
+    let group = Group::new();
     let mut wakes = WakeList::new();
-    leaves::begin(branch.as_mut());
-    let survey = leaves::survey(branch.as_mut());
-    let winner = Sync::<E>::poll_phase(&mut branch, &survey, &mut wakes);
-    leaves::settle(branch.as_mut(), winner, &mut wakes);
+    let mut leaves = Leaves::new(true);
+    branch.as_mut().list(&mut leaves);
+    let mut round =
+        Round { leaves, group: &group, shape: const { &<E::Branch as Branch>::SHAPE }, place: None };
+    let hints = round.leaves.hints();
+    let winner = round.try_all(hints, &mut wakes);
+    round.leaves.settle(winner, &mut wakes);
     wakes.queue();
-    leaves::abandon(branch.as_mut());
+    round.leaves.abandon();
+    drop(round);
     winner.map(|leaf| branch.finish(leaf))
 }

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::after::{After, after};
-use super::leaves::{self, Pass};
-use super::{Branch, Event, Shape, Visit, into_future};
+use super::branch::{NoLeaf, number};
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape, into_future};
 
 /// An event with a time limit; see [`Event::timeout`].
 #[derive(Clone)]
@@ -61,25 +62,19 @@ impl<B: Branch> TimeoutBranch<B> {
 // SAFETY: the leaves are the inner branch's and the timer's, which keep the contract.
 unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     type Output = Option<B::Output>;
+    type Only = NoLeaf;
     const SHAPE: Shape = Shape { single: false, ..B::SHAPE.wrapped() };
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        let (mut inner, limit) = self.parts();
-        let first = visit.cursor().next;
-        inner.as_mut().visit(visit);
-        let timer = visit.cursor().next;
-        limit.visit(visit);
-        if visit.cursor().pass == Pass::Try && visit.cursor().winner == Some(timer) {
-            // The time is up. The inner leaves may not have been tried yet.
-            if let Some(leaf) = leaves::try_in_order(inner, visit.wakes()) {
-                visit.cursor().winner = Some(first + leaf);
-            }
-        }
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        let (inner, limit) = self.parts();
+        let first = leaves.len();
+        inner.list(leaves);
+        limit.list(leaves);
+        leaves.limit(first);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output {
         let (mut inner, _) = self.parts();
-        (leaf < leaves::number(inner.as_mut())).then(|| inner.finish(leaf))
+        (leaf < number(inner.as_mut())).then(|| inner.finish(leaf))
     }
 }

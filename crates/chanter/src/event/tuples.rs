@@ -2,9 +2,10 @@
 
 use std::pin::Pin;
 
+use super::branch::{NoLeaf, number};
 use super::choose::Choices;
-use super::leaves::{self, visit_part};
-use super::{Branch, Event, Shape, Visit};
+use super::leaves::Leaves;
+use super::{Branch, Event, Shape};
 
 #[doc(hidden)]
 #[derive(Debug)]
@@ -30,17 +31,17 @@ macro_rules! tuple {
             for TupleBranch<($first, $($rest,)*)>
         {
             type Output = $first::Output;
+            type Only = NoLeaf;
             const SHAPE: Shape = $first::SHAPE.choice()$(.or($rest::SHAPE.choice()))*;
 
-            #[inline(always)]
-            fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-                visit.cursor().prefer(false);
+            fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+                leaves.prefer(false);
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
-                visit_part(unsafe { Pin::new_unchecked(&mut this.$first_index) }, visit);
+                unsafe { Pin::new_unchecked(&mut this.$first_index) }.list(leaves);
                 // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
-                $(visit_part(unsafe { Pin::new_unchecked(&mut this.$index) }, visit);)*
+                $(unsafe { Pin::new_unchecked(&mut this.$index) }.list(leaves);)*
             }
 
             #[allow(unused_assignments, reason = "the last step of the search")]
@@ -56,7 +57,7 @@ macro_rules! tuple {
         $({
             // SAFETY: `$this` comes from a pinned reference, and the field is structurally pinned.
             let mut branch = unsafe { Pin::new_unchecked(&mut $this.$index) };
-            let leaves = leaves::number(branch.as_mut());
+            let leaves = number(branch.as_mut());
             if $leaf < leaves {
                 return branch.finish($leaf);
             }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::{BaseEvent, Branch, Event, Shape, Visit, into_future};
+use super::leaves::Leaves;
+use super::{BaseEvent, Branch, Event, Shape, WakeList, into_future};
 
 /// An event with an action after its commit; see [`Event::wrap`].
 #[derive(Clone)]
@@ -71,6 +72,7 @@ impl<B, F> WrapBranch<B, F> {
 // SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `finish` only.
 unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F> {
     type Output = U;
+    type Only = B::Only;
     const SHAPE: Shape = Shape {
         lean_loser: B::SHAPE.lean_loser && !std::mem::needs_drop::<F>(),
         prompt: false,
@@ -79,8 +81,17 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        self.inner().visit(visit);
+    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        self.inner().list(leaves);
+    }
+
+    #[inline(always)]
+    fn only(self: Pin<&mut Self>) -> Pin<&mut B::Only> {
+        self.inner().only()
+    }
+
+    fn early(self: Pin<&mut Self>, biased: bool, wakes: &mut WakeList) -> Option<usize> {
+        self.inner().early(biased, wakes)
     }
 
     #[inline(always)]

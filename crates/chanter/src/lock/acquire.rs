@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::permits::{Attempt, Outcome, Permits};
 use super::waiter_queue::Waiter;
-use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use crate::event::{Base, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waits, Wanted};
 
 /// The permits that an [`Acquire`] asks for, and the guard that it yields. Only this crate
@@ -191,19 +191,13 @@ unsafe impl<R: Request> Leaf for AcquireBranch<R> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<R: Request> Branch for AcquireBranch<R> {
+impl<R: Request> Base for AcquireBranch<R> {
     type Output = R::Output;
     const SHAPE: Shape =
         Shape { lean: true, lean_loser: !std::mem::needs_drop::<R>(), retries: true, ..Shape::LEAF };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> R::Output {
+    fn finish(self: Pin<&mut Self>) -> R::Output {
         let (request, outcome, _) = self.parts();
         match (request.take(), outcome.take()) {
             (Some(request), Some(outcome)) => request.hand_out(outcome),

@@ -9,7 +9,7 @@ use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
 use super::stall_timer::{LazyQueue, Queue};
 use super::waiter_queue::{Stage, Waiter};
-use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use crate::event::{Base, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sync::const_unless_loom;
 
@@ -285,17 +285,12 @@ unsafe impl<G: Guard> Leaf for WaitBranch<'_, G> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
+impl<G: Guard> Base for WaitBranch<'_, G> {
     type Output = G;
     const SHAPE: Shape = Shape { retries: true, ..Shape::LEAF };
 
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> G {
-        self.lock().finish(leaf)
+    fn finish(self: Pin<&mut Self>) -> G {
+        self.lock().finish()
     }
 }
 

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use super::demand::Demand;
 use crate::channel::place::Demanded;
 use crate::event::{
-    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WaitQueue, WakeList, into_future,
+    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WaitQueue, WakeList, into_future,
 };
 use crate::frame::report::Waits;
 use crate::frame::state::State;
@@ -370,18 +370,12 @@ unsafe impl<T> Leaf for JoinBranch<T> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<T> Branch for JoinBranch<T> {
+impl<T> Base for JoinBranch<T> {
     type Output = Result<T, JoinError>;
     const SHAPE: Shape = Shape { lean: true, ..Shape::LEAF };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, JoinError> {
+    fn finish(self: Pin<&mut Self>) -> Result<T, JoinError> {
         let result = self.thread.take();
         self.offer.parted.set(true);
         // SAFETY: the handle's reference is given up here, once.

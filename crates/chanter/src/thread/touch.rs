@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use super::join::{Thread, demand_by};
 use crate::event::{
-    BaseEvent, Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WaitQueue, WakeList, into_future,
+    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WaitQueue, WakeList, into_future,
 };
 use crate::frame::report::Waits;
 use crate::frame::state::State;
@@ -316,18 +316,13 @@ unsafe impl<E: AtEnd> Leaf for EndBranch<E> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch. It is lean only where the event has nothing to drop.
-unsafe impl<E: AtEnd> Branch for EndBranch<E> {
+// It is lean only where the event has nothing to drop.
+impl<E: AtEnd> Base for EndBranch<E> {
     type Output = E::Output;
     const SHAPE: Shape = Shape { lean: E::LEAN, prompt: E::LEAN, ..Shape::LEAF };
 
     #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    #[inline(always)]
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> E::Output {
+    fn finish(self: Pin<&mut Self>) -> E::Output {
         // SAFETY: only the offer is pinned.
         unsafe { self.get_unchecked_mut() }.at_end.finish()
     }

@@ -5,8 +5,7 @@ use std::pin::Pin;
 
 use super::Key;
 use super::kept::{Header, Kept};
-use crate::event::leaves::{offer_one, report, settle, try_one};
-use crate::event::{Branch, Event, Offered, Offering, WakeList};
+use crate::event::{Branch, Event, Leaf, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or one with a [`wrap`](Event::wrap).
@@ -127,9 +126,9 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let (header, mut branch) = self.as_mut().branch();
         let group = &header.group;
         let own = Offering { group, leaf: 0, single: at.single, waker: None, task: None, kept: Some(at) };
-        let offered = offer_one(branch.as_mut(), own, wakes);
+        let offered = branch.as_mut().only().offer(&own, wakes);
         if !E::Branch::SHAPE.lean && offered == Offered::Committed {
-            settle(branch, Some(0), wakes);
+            branch.only().settle(true, wakes);
         }
         offered
     }
@@ -139,9 +138,9 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
             return true;
         }
         let (_, mut branch) = self.as_mut().branch();
-        let committed = try_one(branch.as_mut(), wakes);
+        let committed = branch.as_mut().only().attempt(wakes);
         if committed {
-            settle(branch, Some(0), wakes);
+            branch.only().settle(true, wakes);
         }
         committed
     }
@@ -159,7 +158,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let outcome = self.header.group.outcome();
         debug_assert!(outcome.is_some(), "a partner has won it");
         self.header.group.renew_kept();
-        settle(self.as_mut().branch().1, Some(0), wakes);
+        self.as_mut().branch().1.only().settle(true, wakes);
     }
 
     fn give_back(mut self: Pin<&mut Self>, wakes: &mut WakeList) -> bool {
@@ -171,7 +170,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
         let outcome = self.header.group.outcome();
         debug_assert!(outcome.is_some(), "a partner has won it");
         self.header.group.renew_kept();
-        settle(self.as_mut().branch().1, None, wakes);
+        self.as_mut().branch().1.only().settle(false, wakes);
         self.parts().1.set(None);
         false
     }
@@ -200,7 +199,7 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
 
     fn report(self: Pin<&mut Self>, waits: &mut Waits) {
         if let Some(branch) = self.parts().1.as_pin_mut() {
-            report(branch, waits);
+            branch.only().report(waits);
         }
     }
 }

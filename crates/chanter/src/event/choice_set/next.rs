@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{ChoiceSet, Key, member};
-use crate::event::{Branch, Event, Leaf, Offered, Offering, Shape, Visit, WakeList, into_future};
+use crate::event::{Base, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::Waits;
 use crate::sync::switches::KEPT_OFFERS;
 
@@ -167,18 +167,13 @@ unsafe impl<T> Leaf for NextBranch<'_, '_, T> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch. The group needs no state of its own: the set's lock does what a
+// The group needs no state of its own: the set's lock does what a
 // queue's lock does for a single synchronization.
-unsafe impl<T> Branch for NextBranch<'_, '_, T> {
+impl<T> Base for NextBranch<'_, '_, T> {
     type Output = (Key, T);
-    const SHAPE: Shape = Shape { lean: true, lean_loser: true, begins: true, ..Shape::LEAF };
+    const SHAPE: Shape = Shape { lean: true, lean_loser: true, ..Shape::LEAF };
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> (Key, T) {
+    fn finish(mut self: Pin<&mut Self>) -> (Key, T) {
         let this = &mut *self;
         let key = this.won.take().expect("settled");
         let mut won = member(&mut this.set.members, key).expect("members that won are there");

@@ -8,8 +8,7 @@ use std::pin::Pin;
 use std::task::Waker;
 
 use super::shapes::Gathers;
-use crate::event::leaves::{self, offer_one};
-use crate::event::{Branch, GatherLatch, Offered, Offering, WakeList};
+use crate::event::{Branch, GatherLatch, Leaf, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
 
 /// The branches of the gathered events, in the shape of the events.
@@ -52,7 +51,7 @@ impl Visit for Begin<'_> {
     fn visit<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
         let at: Offering<'_> = self.gather_latch.offering();
         let mut wakes = WakeList::new();
-        let offered = offer_one(branch.as_mut(), at, &mut wakes);
+        let offered = branch.as_mut().only().offer(&at, &mut wakes);
         debug_assert!(matches!(offered, Offered::Linked | Offered::Committed));
         self.gather_latch.offered(branch.counted(), offered);
         match self.waker {
@@ -87,7 +86,7 @@ struct Retract<'a>(&'a mut WakeList);
 impl Visit for Retract<'_> {
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
         if !branch.counted().has_ended() {
-            leaves::settle(branch, None, self.0);
+            branch.only().settle(false, self.0);
         }
     }
 }
@@ -98,7 +97,7 @@ struct Report<'a>(&'a mut Waits);
 impl Visit for Report<'_> {
     fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
         if !branch.counted().has_ended() {
-            leaves::report(branch, self.0);
+            branch.only().report(self.0);
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use shared::Kind;
 use self::direct::Direct;
 use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
-use crate::event::{Branch, Event, Leaf, Offer, Offered, Offering, Shape, Visit, WakeList, into_future};
+use crate::event::{Base, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
 use crate::sched::Worker;
 use crate::sync::switches::COUNTED_GATHER;
@@ -323,18 +323,12 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Leaf for GatherBranch<P, R> {
     }
 }
 
-// SAFETY: there is one leaf, which is the branch.
-unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
+impl<P: Gathers, R: Reclaim<P::Partial>> Base for GatherBranch<P, R> {
     type Output = P::Output;
     // Not single without threads: the partner of the last member holds no lock of ours.
-    const SHAPE: Shape = Shape { single: !P::DIRECT, begins: true, walked: true, ..Shape::LEAF };
+    const SHAPE: Shape = Shape { single: !P::DIRECT, walked: true, ..Shape::LEAF };
 
-    #[inline(always)]
-    fn visit<V: Visit>(self: Pin<&mut Self>, visit: &mut V) {
-        visit.leaf(self);
-    }
-
-    fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> P::Output {
+    fn finish(mut self: Pin<&mut Self>) -> P::Output {
         if let Some(direct) = self.as_mut().direct() {
             let output = direct.all();
             // SAFETY: settled, so no partner refers to the members. They are dropped in place.
