@@ -44,8 +44,21 @@ pub unsafe trait Branch {
         unreachable!("only single branches are asked")
     }
 
-    /// Commits a leaf, if that is possible before the leaves are listed. Called only if the branch is
-    /// [traceless](Shape::traceless) and the synchronization begins. `biased`: the outermost choice prefers the first.
+    /// What is known of a single branch, or a [flat](Shape::flat) one, before any leaf is tried.
+    #[inline(always)]
+    fn survey(&self) -> Survey {
+        Survey { leaves: 1, biased: true }
+    }
+
+    /// Acts on a leaf of a single or a flat branch, by the type that it has.
+    #[inline(always)]
+    fn at<A: Action>(self: Pin<&mut Self>, _leaf: usize, action: A) -> A::Outcome {
+        action.on(self.only())
+    }
+
+    /// Commits a leaf, if that is possible before the leaves are listed. The synchronization begins. `biased`: the
+    /// outermost choice prefers the first.
+    #[inline(always)]
     fn early(self: Pin<&mut Self>, _biased: bool, _wakes: &mut WakeList) -> Option<usize> {
         None
     }
@@ -55,6 +68,23 @@ pub unsafe trait Branch {
     fn counted(&self) -> &Offer {
         unreachable!("only countable branches are asked")
     }
+}
+
+/// What is known of a branch before any leaf is tried.
+#[derive(Debug)]
+pub struct Survey {
+    /// The number of leaves.
+    pub leaves: usize,
+    /// Whether the search for a ready leaf begins with the first leaf. False: it begins anywhere.
+    pub biased: bool,
+}
+
+/// An action on one leaf, which is compiled for each type of leaf.
+pub trait Action {
+    /// The outcome of the action.
+    type Outcome;
+    /// Acts on a leaf.
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> Self::Outcome;
 }
 
 /// The state of one synchronization on a base event: a leaf that is the whole branch.
@@ -109,8 +139,8 @@ unsafe impl<L: Base> Branch for L {
 /// The number of leaves of a branch that has begun.
 #[inline(always)]
 pub(super) fn number<B: Branch>(branch: Pin<&mut B>) -> usize {
-    if B::SHAPE.single {
-        return 1;
+    if B::SHAPE.single || B::SHAPE.flat {
+        return branch.survey().leaves;
     }
     let mut leaves = Leaves::new(false);
     branch.list(&mut leaves);
@@ -122,6 +152,9 @@ pub(super) fn number<B: Branch>(branch: Pin<&mut B>) -> usize {
 pub struct Shape {
     /// There is exactly one leaf, so no event state is needed.
     pub single: bool,
+    /// It is a choice whose leaves can be reached by their numbers: [`Branch::at`]. No combinator in it marks a range,
+    /// and no leaf is walked.
+    pub flat: bool,
     /// Nothing is left to drop after `settle` and `finish`, if one of the leaves has won. If the only leaf has
     /// committed in `offer`, there is nothing to settle.
     pub lean: bool,
@@ -146,6 +179,7 @@ impl Shape {
     /// The shape of one leaf.
     pub const LEAF: Self = Self {
         single: true,
+        flat: false,
         lean: false,
         lean_loser: false,
         prompt: false,
@@ -157,13 +191,22 @@ impl Shape {
 
     /// The shape of a combinator with state that has to be dropped.
     pub const fn wrapped(self) -> Self {
-        Self { lean: false, lean_loser: false, prompt: false, traceless: false, countable: false, ..self }
+        Self {
+            flat: false,
+            lean: false,
+            lean_loser: false,
+            prompt: false,
+            traceless: false,
+            countable: false,
+            ..self
+        }
     }
 
     /// The shape of a choice of two.
     pub const fn or(self, other: Self) -> Self {
         Self {
             single: false,
+            flat: self.flat && other.flat,
             lean: self.lean && other.lean,
             lean_loser: self.lean_loser && other.lean_loser,
             prompt: false,
@@ -176,7 +219,8 @@ impl Shape {
 
     /// The shape of a choice whose branches have this shape in common.
     pub const fn choice(self) -> Self {
-        Self { lean: self.lean && self.lean_loser, ..self.or(self) }
+        let flat = (self.single || self.flat) && !self.walked;
+        Self { flat, lean: self.lean && self.lean_loser, ..self.or(self) }
     }
 }
 

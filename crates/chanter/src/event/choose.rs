@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::branch::{NoLeaf, number};
+use super::branch::{Action, NoLeaf, Survey, number};
 use super::leaves::Leaves;
 use super::{Branch, Event, Shape, WakeList, into_future};
 
@@ -112,6 +112,17 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
         self.inner().list(leaves);
     }
 
+    #[inline(always)]
+    fn survey(&self) -> Survey {
+        Survey { biased: self.biased, ..self.inner.survey() }
+    }
+
+    #[inline(always)]
+    fn at<A: Action>(self: Pin<&mut Self>, leaf: usize, action: A) -> A::Outcome {
+        self.inner().at(leaf, action)
+    }
+
+    #[inline(always)]
     fn early(self: Pin<&mut Self>, biased: bool, wakes: &mut WakeList) -> Option<usize> {
         let biased = self.biased || biased;
         self.inner().early(biased, wakes)
@@ -186,6 +197,22 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
         // SAFETY: `Stable` promises that elements are structurally pinned.
         unsafe { self.map_unchecked_mut(|this| &mut this.branches.elements_mut()[index]) }
     }
+
+    /// The branch of a leaf, and its number there.
+    #[inline(always)]
+    fn find(mut self: Pin<&mut Self>, mut leaf: usize) -> (Pin<&mut B>, usize) {
+        if B::SHAPE.single {
+            return (self.branch(leaf), 0);
+        }
+        for index in 0..self.branches.elements().len() {
+            let leaves = number(self.as_mut().branch(index));
+            if leaf < leaves {
+                return (self.branch(index), leaf);
+            }
+            leaf -= leaves;
+        }
+        unreachable!("no such leaf")
+    }
 }
 
 // SAFETY: the leaves are those of the branches, which keep the contract and stay pinned in `Stable` storage.
@@ -209,17 +236,25 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     }
 
     #[inline(always)]
-    fn finish(mut self: Pin<&mut Self>, mut leaf: usize) -> B::Output {
-        if B::SHAPE.single {
-            return self.branch(leaf).finish(0);
-        }
-        for index in 0..self.branches.elements().len() {
-            let leaves = number(self.as_mut().branch(index));
-            if leaf < leaves {
-                return self.branch(index).finish(leaf);
-            }
-            leaf -= leaves;
-        }
-        unreachable!("no such leaf")
+    fn survey(&self) -> Survey {
+        let branches = self.branches.elements();
+        let leaves = if B::SHAPE.single {
+            branches.len()
+        } else {
+            branches.iter().map(|each| each.survey().leaves).sum()
+        };
+        Survey { leaves, biased: false }
+    }
+
+    #[inline(always)]
+    fn at<A: Action>(self: Pin<&mut Self>, leaf: usize, action: A) -> A::Outcome {
+        let (branch, leaf) = self.find(leaf);
+        branch.at(leaf, action)
+    }
+
+    #[inline(always)]
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        let (branch, leaf) = self.find(leaf);
+        branch.finish(leaf)
     }
 }

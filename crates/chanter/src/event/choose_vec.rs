@@ -8,9 +8,9 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 
-use super::branch::NoLeaf;
+use super::branch::{Action, NoLeaf, Survey};
 use super::choose::{Choices, ListBranch};
-use super::leaves::Leaves;
+use super::leaves::{Leaves, search};
 use super::{Branch, Event, Leaf, Shape, WakeList};
 use crate::sync::random::random;
 
@@ -107,8 +107,10 @@ impl<E: Event> Drop for VecBranch<E> {
 unsafe impl<E: Event> Branch for VecBranch<E> {
     type Output = E::Output;
     type Only = NoLeaf;
-    const SHAPE: Shape =
-        Shape { traceless: E::Branch::SHAPE.traceless, ..E::Branch::SHAPE.choice().wrapped() };
+    const SHAPE: Shape = {
+        let choice = E::Branch::SHAPE.choice();
+        Shape { flat: choice.flat, traceless: E::Branch::SHAPE.traceless, ..choice.wrapped() }
+    };
 
     fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
         if leaves.begins() && self.list.is_none() {
@@ -118,6 +120,16 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         if let Some(list) = self.made() {
             list.list(leaves);
         }
+    }
+
+    #[inline(always)]
+    fn survey(&self) -> Survey {
+        self.list.as_ref().expect("made before").survey()
+    }
+
+    #[inline(always)]
+    fn at<A: Action>(self: Pin<&mut Self>, leaf: usize, action: A) -> A::Outcome {
+        self.made().expect("made before").at(leaf, action)
     }
 
     #[inline]
@@ -133,23 +145,14 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         // ready.
         let asked = this.events.iter().take(64).enumerate();
         let hints = asked.fold(0, |hints, (index, event)| hints | u64::from(event.may_commit()) << index);
-        if count <= 64 {
-            let mut ready = hints;
-            while ready != 0 {
-                let behind = ready & (u64::MAX << first);
-                let index = if behind != 0 { behind } else { ready }.trailing_zeros();
-                ready &= !(1 << index);
-                if this.attempt(index as usize, wakes) {
-                    return Some(index as usize);
-                }
-            }
-            return None;
+        let winner = search(count, first, hints, |index| {
+            (index < 64 || this.events[index].may_commit()) && this.attempt(index, wakes)
+        });
+        if winner.is_some() {
+            return winner;
         }
-        (first..count).chain(0..first).find(|index| {
-            let may_commit =
-                if *index < 64 { hints >> *index & 1 != 0 } else { this.events[*index].may_commit() };
-            may_commit && this.attempt(*index, wakes)
-        })
+        this.make_all();
+        None
     }
 
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> E::Output {

@@ -22,7 +22,7 @@ pub struct Leaves<'a> {
     list: SmallVec<[Pin<&'a mut (dyn Leaf + 'a)>; 64]>,
     /// Combinators that act on a range. An inner one comes before those around it.
     marks: SmallVec<[Mark<'a>; 4]>,
-    /// The leaf of each turn. Empty if each leaf has its own number's turn.
+    /// The leaf of each turn. Those behind the end have their own number's turn.
     turns: Vec<u32>,
     /// Whether the outermost choice prefers the first leaf, once it is known.
     biased: Option<bool>,
@@ -87,9 +87,6 @@ impl<'a> Leaves<'a> {
     /// Lists the next leaf.
     #[inline(always)]
     pub(crate) fn push(&mut self, leaf: Pin<&'a mut (dyn Leaf + 'a)>) {
-        if !self.turns.is_empty() {
-            self.turns.push(self.list.len() as u32);
-        }
         self.list.push(leaf);
     }
 
@@ -121,9 +118,8 @@ impl<'a> Leaves<'a> {
     /// Has the leaves from `first` on tried in an order. The order is made when the synchronization begins.
     pub(super) fn reorder(&mut self, first: usize, order: &'a mut (dyn Order + 'a)) {
         let count = self.list.len() - first;
-        if self.turns.is_empty() {
-            self.turns = (0..self.list.len() as u32).collect();
-        }
+        // Leaves behind those that have an order have their own number's turn.
+        self.turns.extend(self.turns.len() as u32..self.list.len() as u32);
         let turns = self.turns[first..].to_vec();
         if self.begins {
             order.arrange(count, &|turn| self.due_of(turns[turn] as usize));
@@ -156,7 +152,7 @@ impl<'a> Leaves<'a> {
 
     /// A bit for each of the first 64 leaves: 0 if it cannot commit now. A hint: a leaf that is ruled out is checked
     /// again when it is offered.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hints(&self) -> u64 {
         let hints = self.list.iter().take(64).enumerate();
         hints.fold(0, |hints, (number, leaf)| hints | u64::from(leaf.hint()) << number)
@@ -182,32 +178,27 @@ impl<'a> Leaves<'a> {
     }
 
     /// Commits the first leaf that is ready, from turn `first` on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_all(&mut self, hints: u64, first: usize, wakes: &mut WakeList) -> Option<usize> {
-        let turns = self.len();
-        if turns > 64 || !self.turns.is_empty() {
-            return (first..turns).chain(0..first).find_map(|turn| {
-                let leaf = self.leaf_of(turn);
-                if leaf >= 64 || hints >> leaf & 1 != 0 { self.attempt(leaf, wakes) } else { None }
+        let mut winner = None;
+        if self.turns.is_empty() {
+            search(self.len(), first, hints, |leaf| {
+                winner = self.attempt(leaf, wakes);
+                winner.is_some()
             });
-        }
-        // All hints were taken at once, so that the processor need not predict branches through leaves that are not
-        // ready.
-        let mut ready = hints;
-        while ready != 0 {
-            let behind = ready & (u64::MAX << first);
-            let leaf = if behind != 0 { behind } else { ready }.trailing_zeros();
-            ready &= !(1 << leaf);
-            let winner = self.attempt(leaf as usize, wakes);
-            if winner.is_some() {
-                return winner;
+        } else {
+            for turn in 0..self.len() {
+                let leaf = self.leaf_of(turn);
+                if winner.is_none() && (leaf >= 64 || hints >> leaf & 1 != 0) {
+                    winner = self.attempt(leaf, wakes);
+                }
             }
         }
-        None
+        winner
     }
 
     /// Offers every leaf, until one commits. Returns the leaf that has committed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn offer_all(&mut self, mut at: Offering<'_>, wakes: &mut WakeList) -> Option<usize> {
         for turn in 0..self.len() {
             let leaf = self.leaf_of(turn);
@@ -244,6 +235,7 @@ impl<'a> Leaves<'a> {
 
     /// Retracts all leaves except `winner`, and tells the combinators. `winner` has committed, or is `None` when no
     /// leaf will.
+    #[inline(always)]
     pub(super) fn settle(&mut self, winner: Option<usize>, wakes: &mut WakeList) {
         for (number, leaf) in self.list.iter_mut().enumerate() {
             leaf.as_mut().settle(winner == Some(number), wakes);
@@ -315,4 +307,30 @@ impl Mark<'_> {
 #[inline(always)]
 pub(super) fn outcome(group: &Group) -> Option<usize> {
     group.outcome().map(|leaf| leaf as usize)
+}
+
+/// Attempts leaves that might commit, from `first` on, until one does. `hints` has a bit for each of the first 64.
+#[inline(always)]
+pub(super) fn search(
+    leaves: usize,
+    first: usize,
+    hints: u64,
+    mut attempt: impl FnMut(usize) -> bool,
+) -> Option<usize> {
+    if leaves > 64 {
+        let mut hinted =
+            (first..leaves).chain(0..first).filter(|leaf| *leaf >= 64 || hints >> *leaf & 1 != 0);
+        return hinted.find(|leaf| attempt(*leaf));
+    }
+    // All hints were taken at once, so that the processor need not predict branches through leaves that are not ready.
+    let mut ready = hints;
+    while ready != 0 {
+        let behind = ready & (u64::MAX << first);
+        let leaf = if behind != 0 { behind } else { ready }.trailing_zeros();
+        ready &= !(1 << leaf);
+        if attempt(leaf as usize) {
+            return Some(leaf as usize);
+        }
+    }
+    None
 }

@@ -9,13 +9,14 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::leaves::{Leaves, outcome};
+use super::branch::{Action, Survey};
+use super::leaves::{Leaves, outcome, search};
 use super::protocol::{Group, Phase};
 use super::{Branch, Event, Leaf, Offered, Offering, Shape, WakeList};
 use crate::frame::report::{Place, Waits};
 use crate::sched::simulate::Simulate;
 use crate::sched::{self, Worker, budget};
-use crate::sync::random::random_one_of;
+use crate::sync::random::{random, random_one_of};
 
 /// The future of one synchronization. Made by `.await` or [`Event::sync`].
 ///
@@ -64,15 +65,15 @@ impl<E: Event> Sync<E> {
 }
 
 /// One poll of a synchronization by the list of its leaves. It is the same code for all events.
-struct Round<'a, 'g> {
-    leaves: Leaves<'a>,
+struct Round<'r, 'a, 'g> {
+    leaves: &'r mut Leaves<'a>,
     group: &'g Group,
     shape: &'static Shape,
     /// The place of the await, if it is known.
     place: Option<Place>,
 }
 
-impl Round<'_, '_> {
+impl Round<'_, '_, '_> {
     /// Advances the synchronization. Returns the leaf that has committed, which is settled then. `watched`: an
     /// explorer may watch.
     fn poll(&mut self, cx: &mut Context<'_>, watched: bool) -> Poll<usize> {
@@ -110,7 +111,7 @@ impl Round<'_, '_> {
     }
 
     /// The poll and block phases. Guards have run.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         if !self.shape.single {
             let hints = self.leaves.hints();
@@ -123,6 +124,7 @@ impl Round<'_, '_> {
     }
 
     /// Offers every leaf. A single leaf is tried and offered under one lock.
+    #[inline(always)]
     fn offer_all(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         if !self.shape.single {
             self.group.phase.set(Phase::Offered);
@@ -138,25 +140,26 @@ impl Round<'_, '_> {
     }
 
     /// Commits the first leaf that is ready.
-    #[inline]
+    #[inline(always)]
     fn try_all(&mut self, hints: u64, wakes: &mut WakeList) -> Option<usize> {
         let first = self.first_turn();
         self.leaves.try_all(hints, first, wakes)
     }
 
     /// Returns the turn at which the search begins: a random one for fair choices, the first for biased ones.
-    #[inline]
+    #[inline(always)]
     fn first_turn(&mut self) -> usize {
         let leaves = self.leaves.len();
         if self.shape.single || leaves < 2 || self.leaves.is_biased() {
             0
         } else {
-            random_one_of(leaves, || prospects(&mut self.leaves))
+            random_one_of(leaves, || prospects(self.leaves))
         }
     }
 
     /// Like `begin`, where an explorer may watch. It decides which leaf commits, and is told what happens.
     #[cold]
+    #[inline(never)]
     fn begin_watched(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         let Some((vp, simulated)) =
             Worker::current().and_then(|vp| Some((vp, vp.processor().simulated.as_ref()?)))
@@ -214,6 +217,7 @@ impl Round<'_, '_> {
 
     /// A further poll, while offers wait: a spurious wake-up, another task, a leaf that retries, or a future.
     #[cold]
+    #[inline(never)]
     fn wait_on(&mut self, waker: &Waker, wakes: &mut WakeList) -> Option<usize> {
         // A report may be asking for the waits of this thread.
         if let Some(vp) = Worker::current() {
@@ -345,20 +349,11 @@ impl<E, B: Branch> Synchronization<E, B> {
             Phase::Offered => false,
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
-        if B::SHAPE.traceless && begins && !watched {
-            let mut wakes = WakeList::new();
-            if let Some(leaf) = branch.as_mut().early(false, &mut wakes) {
-                group.phase.set(Phase::Over);
-                wakes.deliver(cx.waker());
-                return Poll::Ready(branch.finish(leaf));
-            }
-            wakes.queue();
-        }
         let mut leaves = Leaves::new(begins);
         branch.as_mut().list(&mut leaves);
-        let mut round = Round { leaves, group, shape: const { &B::SHAPE }, place };
-        let polled = round.poll(cx, watched);
-        drop(round);
+        let shape = const { &B::SHAPE };
+        let polled = Round { leaves: &mut leaves, group, shape, place }.poll(cx, watched);
+        drop(leaves);
         polled.map(|leaf| branch.finish(leaf))
     }
 
@@ -370,15 +365,153 @@ impl<E, B: Branch> Synchronization<E, B> {
         if budget::is_refused(cx) { Poll::Pending } else { self.advance_listed(cx, place, true) }
     }
 
+    /// Advances a synchronization on a flat choice, whose leaves have known types.
+    #[inline(always)]
+    fn advance_flat(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
+        // SAFETY: `branch` stays pinned, and `group` is not moved.
+        let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
+        let group = &self.group.0;
+        let mut wakes = WakeList::new();
+        let winner = match group.phase.get() {
+            Phase::New => {
+                if !budget::pay() {
+                    return self.advance_unpaid(cx, place);
+                }
+                let Some(leaf) = Self::begin_flat(branch.as_mut(), group, cx.waker(), &mut wakes) else {
+                    // Partners that were found on the way (on a closed channel, for instance) are woken.
+                    wakes.queue();
+                    return Poll::Pending;
+                };
+                leaf
+            }
+            _ => match outcome(group) {
+                Some(leaf) if group.phase.get() == Phase::Offered => leaf,
+                _ => return self.advance_listed(cx, place, false),
+            },
+        };
+        let unoffered = group.phase.get() == Phase::New;
+        group.phase.set(Phase::Over);
+        if !(B::SHAPE.traceless && unoffered) {
+            for leaf in 0..branch.survey().leaves {
+                branch.as_mut().at(leaf, Settle { won: leaf == winner, wakes: &mut wakes });
+            }
+        }
+        wakes.deliver(cx.waker());
+        Poll::Ready(branch.finish(winner))
+    }
+
+    /// The poll and block phases of a flat choice.
+    #[inline(always)]
+    fn begin_flat(
+        mut branch: Pin<&mut B>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut WakeList,
+    ) -> Option<usize> {
+        let early = branch.as_mut().early(false, wakes);
+        if early.is_some() {
+            return early;
+        }
+        let Survey { leaves, biased } = branch.survey();
+        let mut hints = 0;
+        for leaf in 0..leaves {
+            branch.as_mut().at(leaf, Begin);
+        }
+        for leaf in 0..leaves.min(64) {
+            hints |= u64::from(branch.as_mut().at(leaf, Hint)) << leaf;
+        }
+        let first = if leaves < 2 || biased { 0 } else { random(leaves) };
+        let ready = search(leaves, first, hints, |leaf| branch.as_mut().at(leaf, Attempt { wakes }));
+        if ready.is_some() {
+            return ready;
+        }
+        group.phase.set(Phase::Offered);
+        let task = B::SHAPE.retries.then_some(waker);
+        let waker = group.open(waker);
+        let mut at = Offering { group, leaf: 0, single: false, waker, task, kept: None };
+        for leaf in 0..leaves {
+            at.leaf = leaf as u32;
+            match branch.as_mut().at(leaf, Offer { at: &at, wakes }) {
+                // The group has a copy of the waker now.
+                Offered::Linked => at.waker = None,
+                Offered::Idle => (),
+                Offered::Committed => return Some(leaf),
+                Offered::Lost => return outcome(group),
+            }
+        }
+        None
+    }
+
     #[inline(never)]
     fn advance_choice(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
         if B::SHAPE.single {
             return self.advance_one(cx, place);
         }
+        if B::SHAPE.flat {
+            return self.advance_flat(cx, place);
+        }
         if self.group.0.phase.get() == Phase::New && !budget::pay() {
             return self.advance_unpaid(cx, place);
         }
         self.advance_listed(cx, place, false)
+    }
+}
+
+struct Begin;
+
+impl Action for Begin {
+    type Outcome = ();
+    #[inline(always)]
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) {
+        leaf.begin();
+    }
+}
+
+struct Hint;
+
+impl Action for Hint {
+    type Outcome = bool;
+    #[inline(always)]
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> bool {
+        leaf.hint()
+    }
+}
+
+struct Attempt<'a> {
+    wakes: &'a mut WakeList,
+}
+
+impl Action for Attempt<'_> {
+    type Outcome = bool;
+    #[inline(always)]
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> bool {
+        leaf.attempt(self.wakes)
+    }
+}
+
+struct Offer<'a> {
+    at: &'a Offering<'a>,
+    wakes: &'a mut WakeList,
+}
+
+impl Action for Offer<'_> {
+    type Outcome = Offered;
+    #[inline(always)]
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> Offered {
+        leaf.offer(self.at, self.wakes)
+    }
+}
+
+struct Settle<'a> {
+    won: bool,
+    wakes: &'a mut WakeList,
+}
+
+impl Action for Settle<'_> {
+    type Outcome = ();
+    #[inline(always)]
+    fn on<L: Leaf>(self, leaf: Pin<&mut L>) {
+        leaf.settle(self.won, self.wakes);
     }
 }
 
@@ -456,13 +589,12 @@ pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut wakes = WakeList::new();
     let mut leaves = Leaves::new(true);
     branch.as_mut().list(&mut leaves);
-    let mut round =
-        Round { leaves, group: &group, shape: const { &<E::Branch as Branch>::SHAPE }, place: None };
-    let hints = round.leaves.hints();
-    let winner = round.try_all(hints, &mut wakes);
-    round.leaves.settle(winner, &mut wakes);
+    let shape = const { &<E::Branch as Branch>::SHAPE };
+    let hints = leaves.hints();
+    let winner = Round { leaves: &mut leaves, group: &group, shape, place: None }.try_all(hints, &mut wakes);
+    leaves.settle(winner, &mut wakes);
     wakes.queue();
-    round.leaves.abandon();
-    drop(round);
+    leaves.abandon();
+    drop(leaves);
     winner.map(|leaf| branch.finish(leaf))
 }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use super::branch::{NoLeaf, number};
+use super::branch::{Action, NoLeaf, Survey, number};
 use super::choose::Choices;
 use super::leaves::Leaves;
 use super::{Branch, Event, Shape};
@@ -44,22 +44,37 @@ macro_rules! tuple {
                 $(unsafe { Pin::new_unchecked(&mut this.$index) }.list(leaves);)*
             }
 
+            #[inline(always)]
+            fn survey(&self) -> Survey {
+                let leaves = self.0.$first_index.survey().leaves $(+ self.0.$index.survey().leaves)*;
+                Survey { leaves, biased: false }
+            }
+
+            #[inline(always)]
+            #[allow(unused_assignments, reason = "the last step of the search")]
+            fn at<Act: Action>(self: Pin<&mut Self>, mut leaf: usize, action: Act) -> Act::Outcome {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                tuple!(@find this, leaf, |branch| branch.at(leaf, action); $first_index $(, $index)*);
+                unreachable!("no such leaf")
+            }
+
             #[allow(unused_assignments, reason = "the last step of the search")]
             fn finish(self: Pin<&mut Self>, mut leaf: usize) -> Self::Output {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
-                tuple!(@find this, leaf; $first_index $(, $index)*);
+                tuple!(@find this, leaf, |branch| branch.finish(leaf); $first_index $(, $index)*);
                 unreachable!("no such leaf")
             }
         }
     };
-    (@find $this:ident, $leaf:ident; $($index:tt),*) => {
+    (@find $this:ident, $leaf:ident, |$branch:ident| $found:expr; $($index:tt),*) => {
         $({
             // SAFETY: `$this` comes from a pinned reference, and the field is structurally pinned.
-            let mut branch = unsafe { Pin::new_unchecked(&mut $this.$index) };
-            let leaves = number(branch.as_mut());
+            let mut $branch = unsafe { Pin::new_unchecked(&mut $this.$index) };
+            let leaves = number($branch.as_mut());
             if $leaf < leaves {
-                return branch.finish($leaf);
+                return $found;
             }
             $leaf -= leaves;
         })*

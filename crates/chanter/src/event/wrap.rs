@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use super::branch::{Action, Survey};
 use super::leaves::Leaves;
 use super::{BaseEvent, Branch, Event, Shape, WakeList, into_future};
 
@@ -88,6 +89,16 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     #[inline(always)]
     fn only(self: Pin<&mut Self>) -> Pin<&mut B::Only> {
         self.inner().only()
+    }
+
+    #[inline(always)]
+    fn survey(&self) -> Survey {
+        self.inner.survey()
+    }
+
+    #[inline(always)]
+    fn at<A: Action>(self: Pin<&mut Self>, leaf: usize, action: A) -> A::Outcome {
+        self.inner().at(leaf, action)
     }
 
     fn early(self: Pin<&mut Self>, biased: bool, wakes: &mut WakeList) -> Option<usize> {
