@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::{Hook, Leaves};
@@ -67,6 +68,16 @@ impl<B, F: FnOnce()> fmt::Debug for OnAbortBranch<B, F> {
     }
 }
 
+impl<B, F: FnOnce()> OnAbortBranch<B, F> {
+    fn parts(self: Pin<&mut Self>) -> (&mut Abort<F>, Pin<&mut B>) {
+        // SAFETY: `abort` is not pinned. `inner` is pinned with the whole, and never moved.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (&mut this.abort, Pin::new_unchecked(&mut this.inner))
+        }
+    }
+}
+
 /// An abort action, and whether it is to run.
 struct Abort<F: FnOnce()> {
     action: Option<F>,
@@ -116,11 +127,7 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     const SHAPE: Shape = Shape { single: false, walked: true, ..B::SHAPE.wrapped() };
 
     fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
-        // SAFETY: `abort` is not pinned. `inner` is pinned with the whole, and never moved.
-        let (abort, inner) = unsafe {
-            let this = self.get_unchecked_mut();
-            (&mut this.abort, Pin::new_unchecked(&mut this.inner))
-        };
+        let (abort, inner) = self.parts();
         if leaves.begins() {
             // Set first, so that a guard that panics counts as not chosen.
             abort.fate = Fate::Open;
@@ -131,7 +138,16 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        // SAFETY: `inner` is pinned with the whole, and never moved.
-        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.finish(leaf)
+        self.parts().1.finish(leaf)
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let (abort, inner) = self.parts();
+        abort.fate = Fate::Open;
+        inner.poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        self.parts().1.poll_finish(leaf, cx)
     }
 }

@@ -93,9 +93,10 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Blocks until `future` has ended. On a processor, other threads run meanwhile.
+///
 /// Inlined, because each function that a fiber returns from after it was suspended costs a mispredicted return.
 #[inline]
-pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
-    let sync = event.sync();
-    if sched::Worker::current().is_some() { sched::block_here(sync) } else { block_on_thread(sync) }
+pub(super) fn block<F: Future>(future: F) -> F::Output {
+    if sched::Worker::current().is_some() { sched::block_here(future) } else { block_on_thread(future) }
 }

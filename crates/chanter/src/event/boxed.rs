@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::Leaves;
@@ -11,12 +12,16 @@ use super::{Branch, Event, Shape, into_future};
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + Send + 'a>>,
+    /// Whether the branch is [deferred](Shape::deferred).
+    deferred: bool,
 }
 
 /// Like [`BoxEvent`], for an event that need not be `Send`; see [`Event::boxed_local`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct LocalBoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + 'a>>,
+    /// Whether the branch is [deferred](Shape::deferred).
+    deferred: bool,
 }
 
 /// A branch that may be sent when its event may. This is `Event`'s contract.
@@ -31,7 +36,7 @@ impl<'a, T> BoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())) }
+        Self { branch: Box::pin(SendBranch(event.into_branch())), deferred: E::Branch::SHAPE.deferred }
     }
 }
 
@@ -40,14 +45,15 @@ impl<'a, T> LocalBoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())) }
+        Self { branch: Box::pin(SendBranch(event.into_branch())), deferred: E::Branch::SHAPE.deferred }
     }
 }
 
 /// [`Branch`] as a trait object.
 trait AnyBranch<T> {
     fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>);
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<T>;
 }
 
 impl<B> SendBranch<B> {
@@ -61,8 +67,11 @@ impl<B: Branch> AnyBranch<B::Output> for SendBranch<B> {
     fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
         self.inner().list(leaves);
     }
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
-        self.inner().finish(leaf)
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner().poll_begin(cx)
+    }
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        self.inner().poll_finish(leaf, cx)
     }
 }
 
@@ -89,14 +98,22 @@ macro_rules! boxed_event {
         unsafe impl<T> Branch for $boxed<'_, T> {
             type Output = T;
             type Only = NoLeaf;
-            const SHAPE: Shape = Shape { single: false, walked: true, retries: true, ..Shape::LEAF };
+            const SHAPE: Shape = Shape { walked: true, retries: true, ..Shape::LEAF.deferred() };
 
             fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
                 self.get_mut().branch.as_mut().list(leaves);
             }
 
-            fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
-                self.branch.as_mut().finish(leaf)
+            fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+                if self.deferred { self.branch.as_mut().poll_begin(cx) } else { Poll::Ready(()) }
+            }
+
+            fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+                unreachable!("a deferred branch is polled")
+            }
+
+            fn poll_finish(mut self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<T> {
+                self.branch.as_mut().poll_finish(leaf, cx)
             }
         }
     };

@@ -8,7 +8,7 @@
 //! [`Place`](crate::channel::place::Place) and [`Operation`](crate::channel::place::Operation).
 
 use std::pin::Pin;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use super::leaves::Leaves;
 use super::{Offer, Offered, Offering, WakeList};
@@ -39,6 +39,18 @@ pub unsafe trait Branch {
     /// Returns the result of the committed leaf. Called once, after it was settled. May run user code.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
 
+    /// Polls guards that communicate, until all have made their events. Called before the first list, if the branch is
+    /// [deferred](Shape::deferred). Once it is ready, it is ready at once.
+    fn poll_begin(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    /// Like [`finish`](Branch::finish), for a branch that is deferred: polls actions that communicate.
+    #[inline(always)]
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, _cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(self.finish(leaf))
+    }
+
     /// The leaf of a single branch, by the type that it has. A guard runs in the first call.
     fn only(self: Pin<&mut Self>) -> Pin<&mut Self::Only> {
         unreachable!("only single branches are asked")
@@ -46,7 +58,7 @@ pub unsafe trait Branch {
 
     /// What is known of a single branch, or a [flat](Shape::flat) one, before any leaf is tried.
     #[inline(always)]
-    fn survey(&self) -> Survey {
+    fn survey(self: Pin<&mut Self>) -> Survey {
         Survey { leaves: 1, biased: true }
     }
 
@@ -168,6 +180,8 @@ pub struct Shape {
     /// Some leaf or combinator has to do with the synchronization before it waits, or after it is settled:
     /// [`Leaf::attend`], [`Leaf::is_ready`], [`Leaf::abandon`], an abort action.
     pub walked: bool,
+    /// Some guard, or some action after the commit, communicates: [`Branch::poll_begin`], [`Branch::poll_finish`].
+    pub deferred: bool,
     /// Some leaf is tried again when the owner is polled again: [`Leaf::retry`].
     pub retries: bool,
     /// The offer of the only leaf may be [counted](super::GatherLatch). Partners then give up the share that it holds.
@@ -185,6 +199,7 @@ impl Shape {
         prompt: false,
         traceless: false,
         walked: false,
+        deferred: false,
         retries: false,
         countable: false,
     };
@@ -202,6 +217,11 @@ impl Shape {
         }
     }
 
+    /// The shape of a combinator whose function communicates.
+    pub const fn deferred(self) -> Self {
+        Self { single: false, deferred: true, ..self.wrapped() }
+    }
+
     /// The shape of a choice of two.
     pub const fn or(self, other: Self) -> Self {
         Self {
@@ -212,6 +232,7 @@ impl Shape {
             prompt: false,
             traceless: self.traceless && other.traceless,
             walked: self.walked || other.walked,
+            deferred: self.deferred || other.deferred,
             retries: self.retries || other.retries,
             countable: false,
         }
@@ -219,7 +240,7 @@ impl Shape {
 
     /// The shape of a choice whose branches have this shape in common.
     pub const fn choice(self) -> Self {
-        let flat = (self.single || self.flat) && !self.walked;
+        let flat = (self.single || self.flat) && !self.walked && !self.deferred;
         Self { flat, lean: self.lean && self.lean_loser, ..self.or(self) }
     }
 }

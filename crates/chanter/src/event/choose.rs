@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use super::branch::{Action, NoLeaf, Survey, number};
 use super::leaves::Leaves;
@@ -113,8 +114,8 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     }
 
     #[inline(always)]
-    fn survey(&self) -> Survey {
-        Survey { biased: self.biased, ..self.inner.survey() }
+    fn survey(self: Pin<&mut Self>) -> Survey {
+        Survey { biased: self.biased, ..self.inner().survey() }
     }
 
     #[inline(always)]
@@ -130,6 +131,14 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner().poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        self.inner().poll_finish(leaf, cx)
     }
 }
 
@@ -236,12 +245,12 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     }
 
     #[inline(always)]
-    fn survey(&self) -> Survey {
-        let branches = self.branches.elements();
+    fn survey(mut self: Pin<&mut Self>) -> Survey {
+        let count = self.branches.elements().len();
         let leaves = if B::SHAPE.single {
-            branches.len()
+            count
         } else {
-            branches.iter().map(|each| each.survey().leaves).sum()
+            (0..count).map(|index| self.as_mut().branch(index).survey().leaves).sum()
         };
         Survey { leaves, biased: false }
     }
@@ -256,5 +265,17 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         let (branch, leaf) = self.find(leaf);
         branch.finish(leaf)
+    }
+
+    fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        for index in 0..self.branches.elements().len() {
+            ready!(self.as_mut().branch(index).poll_begin(cx));
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        let (branch, leaf) = self.find(leaf);
+        branch.poll_finish(leaf, cx)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::after::{After, at};
@@ -134,6 +135,14 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         inner(self).finish(leaf)
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        inner(self).poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        inner(self).poll_finish(leaf, cx)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::{Action, NoLeaf, Survey};
 use super::choose::{Choices, ListBranch};
@@ -71,6 +72,15 @@ impl<E: Event> VecBranch<E> {
         unsafe { Pin::new_unchecked(branch) }.only().attempt(wakes)
     }
 
+    /// Makes the list, if that has not been done.
+    #[inline(always)]
+    fn make_list(self: Pin<&mut Self>) {
+        if self.list.is_none() {
+            // SAFETY: there is no list, so nothing is pinned yet.
+            unsafe { self.get_unchecked_mut() }.make_all();
+        }
+    }
+
     /// Makes branches of all events that are left.
     #[cold]
     fn make_all(&mut self) {
@@ -113,9 +123,8 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
     };
 
     fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
-        if leaves.begins() && self.list.is_none() {
-            // SAFETY: there is no list, so nothing is pinned yet.
-            unsafe { self.as_mut().get_unchecked_mut() }.make_all();
+        if leaves.begins() {
+            self.as_mut().make_list();
         }
         if let Some(list) = self.made() {
             list.list(leaves);
@@ -123,8 +132,9 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
     }
 
     #[inline(always)]
-    fn survey(&self) -> Survey {
-        self.list.as_ref().expect("made before").survey()
+    fn survey(mut self: Pin<&mut Self>) -> Survey {
+        self.as_mut().make_list();
+        self.made().expect("made above").survey()
     }
 
     #[inline(always)]
@@ -151,7 +161,6 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         if winner.is_some() {
             return winner;
         }
-        this.make_all();
         None
     }
 
@@ -164,5 +173,16 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         let (_, branch) = this.tried.last_mut().expect("the last that was tried has won");
         // SAFETY: a traceless branch may move while nothing has been offered, and nothing was.
         unsafe { Pin::new_unchecked(branch) }.finish(0)
+    }
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Events whose branches are made late are not deferred.
+        self.made().map_or(Poll::Ready(()), |list| list.poll_begin(cx))
+    }
+
+    fn poll_finish(mut self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<E::Output> {
+        match self.as_mut().made() {
+            Some(list) => list.poll_finish(leaf, cx),
+            None => Poll::Ready(self.finish(leaf)),
+        }
     }
 }

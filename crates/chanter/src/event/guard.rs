@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::leaves::Leaves;
 use super::{Branch, Event, Shape, into_future};
@@ -92,6 +93,15 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         inner(self).expect("begun before").finish(leaf)
+    }
+
+    fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.as_mut().make();
+        inner(self).expect("made above").poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<E::Output> {
+        inner(self).expect("begun before").poll_finish(leaf, cx)
     }
 }
 

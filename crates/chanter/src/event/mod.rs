@@ -18,6 +18,7 @@ mod choose_vec;
 mod future;
 mod gather_latch;
 mod guard;
+mod guard_async;
 pub(crate) mod leaves;
 mod nack;
 mod offering;
@@ -27,6 +28,7 @@ mod ordered;
 pub(crate) mod protocol;
 mod stream;
 mod sync;
+mod then;
 mod timeout;
 mod timer_offer;
 mod tuples;
@@ -53,10 +55,12 @@ pub use choose_ageing::{Aged, Ageing};
 pub use choose_deadline::{By, Due, Earliest, choose_earliest};
 pub use future::{FromCancelSafe, Resumable, Resume, from_cancel_safe, resumable};
 pub use guard::{Guard, guard};
+pub use guard_async::{GuardAsync, guard_async, with_nack_async};
 pub use nack::{Nack, WithNack, with_nack};
 pub use optional::{Optional, optional};
 pub use stream::{Repeat, repeat};
 pub use sync::{Sync, Synchronization};
+pub use then::Then;
 pub use timeout::Timeout;
 pub use wrap::Wrap;
 
@@ -122,6 +126,39 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         F: FnOnce(Self::Output) -> U,
     {
         Wrap::new(self, f)
+    }
+
+    /// The event whose result is that of `f`'s future, for an `f` that communicates.
+    ///
+    /// `f` is given the result of this event after the commit, as the function of [`wrap`](Event::wrap) is. Its future
+    /// runs as a part of the synchronization, on the thread that synchronizes. It may block. Time limits and other
+    /// branches of a choice do not end it, since the choice is made.
+    ///
+    /// If the synchronization is dropped after the commit, so is the future, wherever it is.
+    /// [`try_sync`](Event::try_sync) blocks until the future has ended.
+    ///
+    /// Law: synchronizing on `e.then(f)` is `f(e.await).await`.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # block_on(async {
+    /// let (orders, taken) = channel::<(u32, Sender<u32>)>();
+    /// let server = async move {
+    ///     let (order, reply) = taken.recv().await.unwrap();
+    ///     reply.send(order + 1).await.unwrap();
+    /// };
+    /// drop(spawn(server));
+    /// let (reply, replies) = channel();
+    /// let answer = orders.send((41, reply)).then(|_| async { replies.recv().await.unwrap() });
+    /// assert_eq!(choose((answer, never())).await, 42);
+    /// # });
+    /// ```
+    fn then<F, A>(self, f: F) -> Then<Self, F, A>
+    where
+        F: FnOnce(Self::Output) -> A,
+        A: std::future::Future,
+    {
+        Then::new(self, f)
     }
 
     /// The same event, with an action for the case that it is *not* chosen. That is the case if another branch of the
@@ -209,7 +246,7 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// Panics if a virtual processor's stack is nearly used up by threads that are nested in this way.
     #[inline]
     fn sync_blocking(self) -> Self::Output {
-        blocking::sync_blocking(self)
+        blocking::block(self.sync())
     }
 
     /// Synchronizes only if the event can commit at once. Never blocks.

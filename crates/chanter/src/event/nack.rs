@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::{Hook, Leaves};
@@ -147,17 +148,12 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Only = NoLeaf;
     const SHAPE: Shape = Shape { single: false, ..E::Branch::SHAPE.wrapped() };
 
-    fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
-        // SAFETY: `make` and `undecided` are not pinned. `inner` is written before anything pins it, and never moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        if leaves.begins()
-            && let Some(make) = this.make.take()
-        {
-            let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
-            let nack = Nack { cell: Arc::new(cell) };
-            this.undecided = Undecided(Some(nack.clone()));
-            this.inner = Some(make(nack).into_branch());
+    fn list<'a>(mut self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
+        if leaves.begins() {
+            self.as_mut().make();
         }
+        // SAFETY: `undecided` is not pinned, and `inner` is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
         let first = leaves.len();
         // SAFETY: `inner` is pinned with the whole, and never moved.
         if let Some(inner) = unsafe { Pin::new_unchecked(&mut this.inner) }.as_pin_mut() {
@@ -168,6 +164,29 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         inner(self).expect("begun before").finish(leaf)
+    }
+
+    fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.as_mut().make();
+        inner(self).expect("made above").poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<E::Output> {
+        inner(self).expect("begun before").poll_finish(leaf, cx)
+    }
+}
+
+impl<F: FnOnce(Nack) -> E, E: Event> WithNackBranch<F, E> {
+    /// Makes the event, in the first call.
+    fn make(self: Pin<&mut Self>) {
+        // SAFETY: `make` and `undecided` are not pinned, and `inner` is written before anything pins it.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(make) = this.make.take() {
+            let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
+            let nack = Nack { cell: Arc::new(cell) };
+            this.undecided = Undecided(Some(nack.clone()));
+            this.inner = Some(make(nack).into_branch());
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::Leaves;
@@ -68,6 +69,14 @@ unsafe impl<B: Branch> Branch for OptionalBranch<B> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         inner(self).expect("nothing has no leaves").finish(leaf)
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        inner(self).map_or(Poll::Ready(()), |inner| inner.poll_begin(cx))
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        inner(self).expect("nothing has no leaves").poll_finish(leaf, cx)
     }
 }
 

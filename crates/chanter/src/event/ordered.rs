@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::{Leaves, Order};
@@ -51,5 +52,13 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.parts().0.finish(leaf)
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.parts().0.poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<B::Output> {
+        self.parts().0.poll_finish(leaf, cx)
     }
 }

@@ -115,6 +115,8 @@ pub(super) enum Phase {
     New,
     /// Offers may be in queues.
     Offered,
+    /// The choice is made, and an action that communicates has not ended. The winner is in `winner`.
+    Finishing,
     /// The result has been taken, or a wrap panicked.
     Over,
 }
@@ -392,6 +394,17 @@ impl Group {
             return self.outcome();
         }
         if self.leave_waiting(DONE) { None } else { self.outcome() }
+    }
+
+    /// Keeps the leaf that has won for the owner, while an action that communicates goes on.
+    pub(super) fn keep_winner(&self, leaf: usize) {
+        self.winner.set(leaf as u32);
+        self.phase.set(Phase::Finishing);
+    }
+
+    /// The leaf that [`keep_winner`](Self::keep_winner) was given.
+    pub(super) fn kept_winner(&self) -> usize {
+        self.winner.get() as usize
     }
 
     /// Replaces the waker by `waker`, if the old one would wake another task. Called when the owner is polled again.

@@ -2,13 +2,14 @@
 //! (section 5), as a future.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::{PhantomData, PhantomPinned};
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
+use super::blocking::block;
 use super::branch::{Action, Survey};
 use super::leaves::{Leaves, outcome, search};
 use super::protocol::{Group, Phase};
@@ -347,14 +348,38 @@ impl<E, B: Branch> Synchronization<E, B> {
         let begins = match group.phase.get() {
             Phase::New => true,
             Phase::Offered => false,
+            Phase::Finishing => return Self::finish_deferred(branch, group, group.kept_winner(), cx),
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
+        if B::SHAPE.deferred && begins {
+            ready!(branch.as_mut().poll_begin(cx));
+        }
         let mut leaves = Leaves::new(begins);
         branch.as_mut().list(&mut leaves);
         let shape = const { &B::SHAPE };
         let polled = Round { leaves: &mut leaves, group, shape, place }.poll(cx, watched);
         drop(leaves);
-        polled.map(|leaf| branch.finish(leaf))
+        let leaf = ready!(polled);
+        if B::SHAPE.deferred {
+            return Self::finish_deferred(branch, group, leaf, cx);
+        }
+        Poll::Ready(branch.finish(leaf))
+    }
+
+    /// Polls an action that communicates.
+    fn finish_deferred(
+        branch: Pin<&mut B>,
+        group: &Group,
+        leaf: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<B::Output> {
+        // A panic ends the synchronization.
+        group.phase.set(Phase::Over);
+        let polled = branch.poll_finish(leaf, cx);
+        if polled.is_pending() {
+            group.keep_winner(leaf);
+        }
+        polled
     }
 
     /// The budget is spent, or an explorer watches, which may let the operation go ahead. This is a function of its
@@ -392,7 +417,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         let unoffered = group.phase.get() == Phase::New;
         group.phase.set(Phase::Over);
         if !(B::SHAPE.traceless && unoffered) {
-            for leaf in 0..branch.survey().leaves {
+            for leaf in 0..branch.as_mut().survey().leaves {
                 branch.as_mut().at(leaf, Settle { won: leaf == winner, wakes: &mut wakes });
             }
         }
@@ -412,7 +437,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         if early.is_some() {
             return early;
         }
-        let Survey { leaves, biased } = branch.survey();
+        let Survey { leaves, biased } = branch.as_mut().survey();
         let mut hints = 0;
         for leaf in 0..leaves {
             branch.as_mut().at(leaf, Begin);
@@ -558,7 +583,7 @@ unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
         }
     }
     let branch = Bury(branch);
-    if group.phase.get() != Phase::Over {
+    if matches!(group.phase.get(), Phase::New | Phase::Offered) {
         if group.phase.get() == Phase::Offered {
             // No partner commits after this. The leaves' own destructors unlink them, and give back messages that
             // were committed but never taken.
@@ -582,19 +607,26 @@ impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
     }
 }
 
-/// Runs one poll phase, and never waits.
+/// Runs one poll phase. Only guards and actions that communicate wait.
 pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let mut branch = std::pin::pin!(event.into_branch());
     let group = Group::new();
     let mut wakes = WakeList::new();
+    let shape = const { &<E::Branch as Branch>::SHAPE };
+    if shape.deferred {
+        block(poll_fn(|cx| branch.as_mut().poll_begin(cx)));
+    }
     let mut leaves = Leaves::new(true);
     branch.as_mut().list(&mut leaves);
-    let shape = const { &<E::Branch as Branch>::SHAPE };
     let hints = leaves.hints();
     let winner = Round { leaves: &mut leaves, group: &group, shape, place: None }.try_all(hints, &mut wakes);
     leaves.settle(winner, &mut wakes);
     wakes.queue();
     leaves.abandon();
     drop(leaves);
-    winner.map(|leaf| branch.finish(leaf))
+    let leaf = winner?;
+    if shape.deferred {
+        return Some(block(poll_fn(|cx| branch.as_mut().poll_finish(leaf, cx))));
+    }
+    Some(branch.finish(leaf))
 }

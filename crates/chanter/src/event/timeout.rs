@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::after::{After, after};
@@ -76,5 +77,14 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output {
         let (mut inner, _) = self.parts();
         (leaf < number(inner.as_mut())).then(|| inner.finish(leaf))
+    }
+
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.parts().0.poll_begin(cx)
+    }
+
+    fn poll_finish(self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (mut inner, _) = self.parts();
+        if leaf < number(inner.as_mut()) { inner.poll_finish(leaf, cx).map(Some) } else { Poll::Ready(None) }
     }
 }

@@ -1,6 +1,7 @@
 //! Choices over tuples of events.
 
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use super::branch::{Action, NoLeaf, Survey, number};
 use super::choose::Choices;
@@ -45,8 +46,13 @@ macro_rules! tuple {
             }
 
             #[inline(always)]
-            fn survey(&self) -> Survey {
-                let leaves = self.0.$first_index.survey().leaves $(+ self.0.$index.survey().leaves)*;
+            fn survey(self: Pin<&mut Self>) -> Survey {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
+                let leaves = unsafe { Pin::new_unchecked(&mut this.$first_index) }.survey().leaves;
+                // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
+                $(let leaves = leaves + unsafe { Pin::new_unchecked(&mut this.$index) }.survey().leaves;)*
                 Survey { leaves, biased: false }
             }
 
@@ -56,6 +62,28 @@ macro_rules! tuple {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 tuple!(@find this, leaf, |branch| branch.at(leaf, action); $first_index $(, $index)*);
+                unreachable!("no such leaf")
+            }
+
+            fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
+                ready!(unsafe { Pin::new_unchecked(&mut this.$first_index) }.poll_begin(cx));
+                // SAFETY: `this` comes from a pinned reference, and the field is structurally pinned.
+                $(ready!(unsafe { Pin::new_unchecked(&mut this.$index) }.poll_begin(cx));)*
+                Poll::Ready(())
+            }
+
+            #[allow(unused_assignments, reason = "the last step of the search")]
+            fn poll_finish(
+                self: Pin<&mut Self>,
+                mut leaf: usize,
+                cx: &mut Context<'_>,
+            ) -> Poll<Self::Output> {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                tuple!(@find this, leaf, |branch| branch.poll_finish(leaf, cx); $first_index $(, $index)*);
                 unreachable!("no such leaf")
             }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::branch::{Action, Survey};
 use super::leaves::Leaves;
@@ -68,6 +69,16 @@ impl<B, F> WrapBranch<B, F> {
         // SAFETY: `inner` is pinned with the whole, and `action` never is.
         unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
     }
+
+    #[inline(always)]
+    fn act<T, U>(self: Pin<&mut Self>, value: T) -> U
+    where
+        F: FnOnce(T) -> U,
+    {
+        // SAFETY: `action` is not pinned, and `inner` is not moved.
+        let action = unsafe { self.get_unchecked_mut() }.action.take();
+        action.expect("finish is called once")(value)
+    }
 }
 
 // SAFETY: the leaves are the inner branch's, which keeps the contract. `action` runs in `finish` only.
@@ -92,8 +103,8 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     }
 
     #[inline(always)]
-    fn survey(&self) -> Survey {
-        self.inner.survey()
+    fn survey(self: Pin<&mut Self>) -> Survey {
+        self.inner().survey()
     }
 
     #[inline(always)]
@@ -105,11 +116,17 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
         self.inner().early(biased, wakes)
     }
 
+    fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner().poll_begin(cx)
+    }
+
     #[inline(always)]
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> U {
         let value = self.as_mut().inner().finish(leaf);
-        // SAFETY: `action` is not pinned, and `inner` is not moved.
-        let action = unsafe { self.get_unchecked_mut() }.action.take();
-        action.expect("finish is called once")(value)
+        self.act(value)
+    }
+
+    fn poll_finish(mut self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<U> {
+        self.as_mut().inner().poll_finish(leaf, cx).map(|value| self.act(value))
     }
 }
