@@ -6,6 +6,7 @@ mod both_directions;
 mod choice;
 mod choice_policies;
 mod choice_sets;
+mod communicating;
 mod dangling;
 mod drops;
 mod elsewhere;
