@@ -56,7 +56,7 @@ pub unsafe trait Branch {
         unreachable!("only single branches are asked")
     }
 
-    /// What is known of a single branch, or a [flat](Shape::flat) one, before any leaf is tried.
+    /// The number of leaves of a single or a [flat](Shape::flat) branch, and where the search for a ready one begins.
     #[inline(always)]
     fn survey(self: Pin<&mut Self>) -> Survey {
         Survey { leaves: 1, biased: true }
@@ -82,7 +82,7 @@ pub unsafe trait Branch {
     }
 }
 
-/// What is known of a branch before any leaf is tried.
+/// The facts about a branch that the search for a ready leaf needs.
 #[derive(Debug)]
 pub struct Survey {
     /// The number of leaves.

@@ -155,13 +155,12 @@ unsafe impl<F: FnOnce() -> M, M: Future<Output: Event>> Branch for GuardAsyncBra
     }
 
     fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: `make` is not pinned. `making` is pinned from its first poll on, and never moved. `inner` is written
-        // before anything pins it.
+        // SAFETY: `make` is not pinned, `making` is not moved, and `inner` is written before anything pins it.
         let this = unsafe { self.as_mut().get_unchecked_mut() };
         if let Some(make) = this.make.take() {
             this.making = Some(make());
         }
-        // SAFETY: as above.
+        // SAFETY: `making` is pinned from its first poll on, and never moved.
         let mut making = unsafe { Pin::new_unchecked(&mut this.making) };
         if let Some(future) = making.as_mut().as_pin_mut() {
             let event = ready!(future.poll(cx));

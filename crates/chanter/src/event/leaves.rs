@@ -57,7 +57,7 @@ pub(crate) trait Hook {
 
 /// A choice policy: the order in which the leaves of a choice are tried.
 pub(crate) trait Order {
-    /// Makes the order of so many turns of the inner event. `due` says when the leaf of a turn is due.
+    /// Makes an order of the inner event's turns. `due` says when the leaf of a turn is due.
     fn arrange(&mut self, turns: usize, due: &dyn Fn(usize) -> Option<Instant>);
     /// Returns the inner event's turn for each turn.
     fn order(&self) -> &[u32];
@@ -158,8 +158,8 @@ impl<'a> Leaves<'a> {
         hints.fold(0, |hints, (number, leaf)| hints | u64::from(leaf.hint()) << number)
     }
 
-    /// Commits `leaf` if it can commit now. Returns the leaf that has committed: before a time limit that is over, the
-    /// leaves that it limits are tried once more.
+    /// Commits `leaf` if it can commit now. Returns the leaf that has committed. A time limit that is over comes behind
+    /// the leaves that it limits, which are tried once more.
     #[inline(always)]
     pub(super) fn attempt(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
         if !self.marks.is_empty()
