@@ -121,3 +121,55 @@ macro_rules! boxed_event {
 
 boxed_event!(BoxEvent);
 boxed_event!(LocalBoxEvent);
+
+/// An event of any type that yields `T`, and that can be cloned: see [`Event::boxed_clone`].
+///
+/// An abstract event of a library can so be synchronized on many times, as in Concurrent ML.
+#[must_use = "events do nothing unless synchronized"]
+pub struct BoxCloneEvent<'a, T> {
+    event: Box<dyn CloneEvent<'a, T> + 'a>,
+}
+
+impl<'a, T: 'a> BoxCloneEvent<'a, T> {
+    pub(crate) fn new<E: Event + IntoFuture<Output = T> + Clone + Send + 'a>(event: E) -> Self {
+        Self { event: Box::new(event) }
+    }
+}
+
+/// An event that can be cloned, as a trait object.
+trait CloneEvent<'a, T>: Send {
+    fn again(&self) -> Box<dyn CloneEvent<'a, T> + 'a>;
+    fn into_boxed(self: Box<Self>) -> BoxEvent<'a, T>;
+}
+
+impl<'a, T: 'a, E: Event + IntoFuture<Output = T> + Clone + Send + 'a> CloneEvent<'a, T> for E {
+    fn again(&self) -> Box<dyn CloneEvent<'a, T> + 'a> {
+        Box::new(self.clone())
+    }
+    fn into_boxed(self: Box<Self>) -> BoxEvent<'a, T> {
+        BoxEvent::new(*self)
+    }
+}
+
+impl<T> Clone for BoxCloneEvent<'_, T> {
+    fn clone(&self) -> Self {
+        Self { event: self.event.again() }
+    }
+}
+
+impl<T> fmt::Debug for BoxCloneEvent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxCloneEvent(..)")
+    }
+}
+
+into_future!(['a, T] BoxCloneEvent<'a, T>, T);
+
+// SAFETY: the branch is that of a boxed event, and the event is `Send`.
+unsafe impl<'a, T> Event for BoxCloneEvent<'a, T> {
+    type Branch = BoxEvent<'a, T>;
+
+    fn into_branch(self) -> Self::Branch {
+        self.event.into_boxed()
+    }
+}

@@ -1,12 +1,11 @@
 //! `Ageing`: choices that pass over a ready branch only a bounded number of times.
 
 use std::cmp::Reverse;
-use std::fmt;
 use std::time::Instant;
 
+use super::Choices;
 use super::leaves::Order;
-use super::ordered::OrderedBranch;
-use super::{Choices, Event, into_future};
+use super::ordered::Ordered;
 
 /// A chooser for loops. It remembers when each branch was taken last.
 ///
@@ -77,7 +76,7 @@ impl Ageing {
     ///
     /// Law: `ageing.choose((a, b))` allows what `choose((a, b))` allows.
     pub fn choose<C: Choices>(&mut self, events: C) -> Aged<'_, C> {
-        Aged { events, ageing: self }
+        Ordered::new(events, self)
     }
 }
 
@@ -106,26 +105,4 @@ impl Order for &mut Ageing {
 }
 
 /// The event of [`Ageing::choose`].
-#[must_use = "events do nothing unless synchronized"]
-pub struct Aged<'a, C> {
-    events: C,
-    ageing: &'a mut Ageing,
-}
-
-impl<C> fmt::Debug for Aged<'_, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aged").field("ageing", &self.ageing).finish_non_exhaustive()
-    }
-}
-
-into_future!(['a, C: Choices] Aged<'a, C>, C::Output);
-
-// SAFETY: the branch holds the branches of the events, which are `Send` when the events are, and the chooser, which
-// is always `Send`.
-unsafe impl<'a, C: Choices> Event for Aged<'a, C> {
-    type Branch = OrderedBranch<C::Branch, &'a mut Ageing>;
-
-    fn into_branch(self) -> Self::Branch {
-        OrderedBranch::new(self.events.into_branch(), self.ageing)
-    }
-}
+pub type Aged<'a, C> = Ordered<C, &'a mut Ageing>;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::after::{After, at};
 use super::choose::choose_biased;
 use super::leaves::{Leaves, Order};
-use super::ordered::OrderedBranch;
+use super::ordered::Ordered;
 use super::{Branch, Choices, Choose, Event, Shape, Wrap, into_future};
 use crate::sync::random::random;
 
@@ -30,35 +30,14 @@ use crate::sync::random::random;
 /// assert_eq!(first.sync_blocking(), 2);
 /// ```
 pub fn choose_earliest<C: Choices>(events: C) -> Earliest<C> {
-    Earliest { events }
+    Ordered::new(events, ByDeadline { order: Vec::new() })
 }
 
 /// The event of [`choose_earliest`].
-#[derive(Clone)]
-#[must_use = "events do nothing unless synchronized"]
-pub struct Earliest<C> {
-    events: C,
-}
-
-impl<C> fmt::Debug for Earliest<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Earliest(..)")
-    }
-}
-
-into_future!([C: Choices] Earliest<C>, C::Output);
-
-// SAFETY: the branch holds numbers, and the branches of the events, which are `Send` when the events are.
-unsafe impl<C: Choices> Event for Earliest<C> {
-    type Branch = OrderedBranch<C::Branch, ByDeadline>;
-
-    fn into_branch(self) -> Self::Branch {
-        OrderedBranch::new(self.events.into_branch(), ByDeadline { order: Vec::new() })
-    }
-}
+pub type Earliest<C> = Ordered<C, ByDeadline>;
 
 #[doc(hidden)]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ByDeadline {
     order: Vec<u32>,
 }

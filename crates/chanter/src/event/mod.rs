@@ -48,7 +48,7 @@ use std::time::Instant;
 pub use abort::{OnAbort, wrap_abort};
 pub(crate) use alarm::Alarm;
 pub use basic::{Always, Never, always, never};
-pub use boxed::{BoxEvent, LocalBoxEvent};
+pub use boxed::{BoxCloneEvent, BoxEvent, LocalBoxEvent};
 pub use choice_set::{BaseEvent, ChoiceSet, Key, Next};
 pub use choose::{Choices, Choose, choose, choose_biased};
 pub use choose_ageing::{Aged, Ageing};
@@ -58,6 +58,7 @@ pub use guard::{Guard, guard};
 pub use guard_async::{GuardAsync, guard_async, with_nack_async};
 pub use nack::{Nack, WithNack, with_nack};
 pub use optional::{Optional, optional};
+pub use ordered::Ordered;
 pub use stream::{Repeat, repeat};
 pub use sync::{Sync, Synchronization};
 pub use then::Then;
@@ -281,6 +282,26 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Self: Send + 'a,
     {
         BoxEvent::new(self)
+    }
+
+    /// Like [`boxed`](Self::boxed), for an event that can be cloned. The result can be cloned, too, and so synchronized on
+    /// many times. It takes one allocation, and each clone and each synchronization takes another one.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use chanter::event::BoxCloneEvent;
+    /// let (tx, rx) = mailbox();
+    /// let next: BoxCloneEvent<'_, u32> = rx.recv().wrap(Result::unwrap).boxed_clone();
+    /// (1..=3).for_each(|n| tx.try_send(n).unwrap());
+    /// let sum: u32 = (0..3).map(|_| next.clone().sync_blocking()).sum();
+    /// assert_eq!(sum, 6);
+    /// ```
+    fn boxed_clone<'a>(self) -> BoxCloneEvent<'a, Self::Output>
+    where
+        Self: Clone + Send + 'a,
+        Self::Output: 'a,
+    {
+        BoxCloneEvent::new(self)
     }
 
     /// Like [`boxed`](Self::boxed), for an event that is not `Send`, such as one whose `wrap` owns an `Rc`. A future

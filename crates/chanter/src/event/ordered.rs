@@ -6,7 +6,39 @@ use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
 use super::leaves::{Leaves, Order};
-use super::{Branch, Shape};
+use super::{Branch, Choices, Event, Shape, into_future};
+
+/// A choice with an order: see [`Ageing`](super::Ageing) and [`choose_earliest`](super::choose_earliest).
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Ordered<C, O> {
+    events: C,
+    order: O,
+}
+
+impl<C, O> Ordered<C, O> {
+    pub(super) fn new(events: C, order: O) -> Self {
+        Self { events, order }
+    }
+}
+
+impl<C, O: fmt::Debug> fmt::Debug for Ordered<C, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ordered").field("order", &self.order).finish_non_exhaustive()
+    }
+}
+
+into_future!([C: Choices, O: Order] Ordered<C, O>, C::Output);
+
+// SAFETY: the branch holds the order, and the branches of the events, which are `Send` when the events are.
+#[allow(private_bounds, reason = "policies are ours")]
+unsafe impl<C: Choices, O: Order> Event for Ordered<C, O> {
+    type Branch = OrderedBranch<C::Branch, O>;
+
+    fn into_branch(self) -> Self::Branch {
+        OrderedBranch { inner: self.events.into_branch(), order: self.order }
+    }
+}
 
 /// A branch whose leaves are tried in an order.
 #[doc(hidden)]
@@ -16,10 +48,6 @@ pub struct OrderedBranch<B, O> {
 }
 
 impl<B, O> OrderedBranch<B, O> {
-    pub(super) fn new(inner: B, order: O) -> Self {
-        Self { inner, order }
-    }
-
     fn parts(self: Pin<&mut Self>) -> (Pin<&mut B>, &mut O) {
         // SAFETY: `inner` is pinned with the whole; the order never is.
         unsafe {

@@ -87,10 +87,12 @@ fn an_event_with_a_guard_is_synchronized_many_times() {
     machine(1).block_on(async {
         let (ask, answered, _) = server(|| always(()).boxed());
         let call = rpc(&ask, 21);
+        let erased = call.clone().boxed_clone();
         for _ in 0..10 {
             assert_eq!(call.clone().await, 42);
+            assert_eq!(choose([erased.clone(), erased.clone()]).await, 42);
         }
-        until(&answered, 10).await;
+        until(&answered, 20).await;
     });
 }
 
