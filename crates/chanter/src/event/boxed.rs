@@ -12,16 +12,12 @@ use super::{Branch, Event, Shape, into_future};
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + Send + 'a>>,
-    /// Whether the branch is [deferred](Shape::deferred).
-    deferred: bool,
 }
 
 /// Like [`BoxEvent`], for an event that need not be `Send`; see [`Event::boxed_local`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct LocalBoxEvent<'a, T> {
     branch: Pin<Box<dyn AnyBranch<T> + 'a>>,
-    /// Whether the branch is [deferred](Shape::deferred).
-    deferred: bool,
 }
 
 /// A branch that may be sent when its event may. This is `Event`'s contract.
@@ -36,7 +32,7 @@ impl<'a, T> BoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), deferred: E::Branch::SHAPE.deferred }
+        Self { branch: Box::pin(SendBranch(event.into_branch())) }
     }
 }
 
@@ -45,7 +41,7 @@ impl<'a, T> LocalBoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())), deferred: E::Branch::SHAPE.deferred }
+        Self { branch: Box::pin(SendBranch(event.into_branch())) }
     }
 }
 
@@ -105,7 +101,7 @@ macro_rules! boxed_event {
             }
 
             fn poll_begin(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-                if self.deferred { self.branch.as_mut().poll_begin(cx) } else { Poll::Ready(()) }
+                self.branch.as_mut().poll_begin(cx)
             }
 
             fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
