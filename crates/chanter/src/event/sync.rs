@@ -295,9 +295,8 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                if !(B::SHAPE.prompt && branch.as_mut().only().at_once(&mut wakes))
-                    && !Self::offer_one(branch.as_mut(), group, cx.waker(), &mut wakes)
-                {
+                let at_once = B::SHAPE.prompt && branch.as_mut().only().at_once(&mut wakes);
+                if !at_once && !Self::offer_one(branch.as_mut(), group, cx.waker(), &mut wakes) {
                     group.phase.set(Phase::Offered);
                     // Partners that were found on the way (on a closed channel, for instance) are woken.
                     wakes.queue();
