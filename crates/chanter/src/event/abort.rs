@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
-use super::leaves::{Hook, Leaves};
+use super::leaves::{Hook, Leaves, What};
 use super::{Branch, Event, Shape, WakeList, into_future};
 use crate::frame::JoinError;
 
@@ -134,7 +134,7 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
         }
         let first = leaves.len();
         inner.list(leaves);
-        leaves.hook(first, abort);
+        leaves.mark(first, What::Hook(abort));
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {

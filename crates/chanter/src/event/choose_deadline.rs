@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::after::{After, at};
 use super::choose::choose_biased;
-use super::leaves::{Leaves, Order};
+use super::leaves::{Leaves, Order, What};
 use super::ordered::Ordered;
 use super::{Branch, Choices, Choose, Event, Shape, Wrap, into_future};
 use crate::sync::random::random;
@@ -105,7 +105,7 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
     fn list<'a>(self: Pin<&'a mut Self>, leaves: &mut Leaves<'a>) {
         let (first, at) = (leaves.len(), self.at);
         inner(self).list(leaves);
-        leaves.due(first, at);
+        leaves.mark(first, What::Due(at));
     }
 
     fn only(self: Pin<&mut Self>) -> Pin<&mut B::Only> {

@@ -62,7 +62,7 @@ impl<E: Event> VecBranch<E> {
         unsafe { self.map_unchecked_mut(|this| &mut this.list) }.as_pin_mut()
     }
 
-    /// Tries an event that may commit, and makes it a branch for that.
+    /// Makes a branch of an event that may commit, and tries it.
     fn attempt(&mut self, index: usize, wakes: &mut WakeList) -> bool {
         // SAFETY: each event is tried once, so it is still there.
         let event = unsafe { ManuallyDrop::take(&mut self.events[index]) };

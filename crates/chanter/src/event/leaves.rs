@@ -36,8 +36,9 @@ struct Mark<'a> {
     what: What<'a>,
 }
 
-enum What<'a> {
-    /// An action at the end.
+/// The part of a combinator in a synchronization, for a range of leaves.
+pub(crate) enum What<'a> {
+    /// An action when the synchronization is decided.
     Hook(&'a mut (dyn Hook + 'a)),
     /// The last leaf is the time limit of the others.
     Limit,
@@ -96,23 +97,9 @@ impl<'a> Leaves<'a> {
         self.biased.get_or_insert(biased);
     }
 
-    fn mark(&mut self, first: usize, what: What<'a>) {
+    /// Marks the leaves from `first` on.
+    pub(crate) fn mark(&mut self, first: usize, what: What<'a>) {
         self.marks.push(Mark { first, end: self.list.len(), what });
-    }
-
-    /// Adds an action for the end, of a combinator whose leaves are those from `first` on.
-    pub(crate) fn hook(&mut self, first: usize, hook: &'a mut (dyn Hook + 'a)) {
-        self.mark(first, What::Hook(hook));
-    }
-
-    /// Makes the last leaf the time limit of those from `first` on.
-    pub(super) fn limit(&mut self, first: usize) {
-        self.mark(first, What::Limit);
-    }
-
-    /// States that the leaves from `first` on are due at this time, if not earlier.
-    pub(super) fn due(&mut self, first: usize, at: Instant) {
-        self.mark(first, What::Due(at));
     }
 
     /// Has the leaves from `first` on tried in an order. The order is made when the synchronization begins.
@@ -158,8 +145,8 @@ impl<'a> Leaves<'a> {
         hints.fold(0, |hints, (number, leaf)| hints | u64::from(leaf.hint()) << number)
     }
 
-    /// Commits `leaf` if it can commit now. Returns the leaf that has committed. A time limit that is over comes behind
-    /// the leaves that it limits, which are tried once more.
+    /// Commits `leaf` if it can commit now. Returns the leaf that has committed. The leaves of a time limit that is over
+    /// are tried once more before it.
     #[inline(always)]
     pub(super) fn attempt(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
         if !self.marks.is_empty()
@@ -197,36 +184,25 @@ impl<'a> Leaves<'a> {
         winner
     }
 
-    /// Offers every leaf, until one commits. Returns the leaf that has committed.
+    /// Offers every leaf from turn `first` on, until one commits. Returns the leaf that has committed. `again`: the
+    /// leaves were offered before, and those that retry are tried again.
     #[inline(always)]
-    pub(super) fn offer_all(&mut self, mut at: Offering<'_>, wakes: &mut WakeList) -> Option<usize> {
-        for turn in 0..self.len() {
-            let leaf = self.leaf_of(turn);
-            at.leaf = leaf as u32;
-            match self.list[leaf].as_mut().offer(&at, wakes) {
-                // The group has a copy of the waker now.
-                Offered::Linked => at.waker = None,
-                Offered::Idle => (),
-                Offered::Committed => return Some(leaf),
-                Offered::Lost => return outcome(at.group),
-            }
-        }
-        None
-    }
-
-    /// Tries the leaves that retry, from turn `first` on. Returns the leaf that has committed.
-    pub(super) fn retry_all(
+    pub(super) fn offer_all(
         &mut self,
         mut at: Offering<'_>,
         first: usize,
+        again: bool,
         wakes: &mut WakeList,
     ) -> Option<usize> {
         for turn in (first..self.len()).chain(0..first) {
-            let leaf = self.leaf_of(turn);
-            at.leaf = leaf as u32;
-            match self.list[leaf].as_mut().retry(&at, wakes) {
-                Offered::Linked | Offered::Idle => (),
-                Offered::Committed => return Some(leaf),
+            let number = self.leaf_of(turn);
+            at.leaf = number as u32;
+            let leaf = self.list[number].as_mut();
+            match if again { leaf.retry(&at, wakes) } else { leaf.offer(&at, wakes) } {
+                // The group has a copy of the waker now.
+                Offered::Linked => at.waker = None,
+                Offered::Idle => (),
+                Offered::Committed => return Some(number),
                 Offered::Lost => return outcome(at.group),
             }
         }

@@ -26,6 +26,7 @@ mod once;
 mod optional;
 mod ordered;
 pub(crate) mod protocol;
+mod round;
 mod stream;
 mod sync;
 mod then;
@@ -129,7 +130,7 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Wrap::new(self, f)
     }
 
-    /// The event whose result is that of `f`'s future, for an `f` that communicates.
+    /// The event whose result is that of `f`'s future. So `f` may communicate.
     ///
     /// `f` is given the result of this event after the commit, as the function of [`wrap`](Event::wrap) is. Its future
     /// runs as a part of the synchronization, on the thread that synchronizes. It may block. Time limits and other

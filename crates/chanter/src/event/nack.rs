@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::branch::NoLeaf;
-use super::leaves::{Hook, Leaves};
+use super::leaves::{Hook, Leaves, What};
 use super::once::{Once, OnceBranch};
 use super::{Branch, Event, Shape, WaitQueue, WakeList, into_future};
 use crate::frame::report::Waiting;
@@ -159,7 +159,7 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
         if let Some(inner) = unsafe { Pin::new_unchecked(&mut this.inner) }.as_pin_mut() {
             inner.list(leaves);
         }
-        leaves.hook(first, &mut this.undecided);
+        leaves.mark(first, What::Hook(&mut this.undecided));
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {

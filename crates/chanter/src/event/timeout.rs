@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::after::{After, after};
 use super::branch::{NoLeaf, number};
-use super::leaves::Leaves;
+use super::leaves::{Leaves, What};
 use super::{Branch, Event, Shape, into_future};
 
 /// An event with a time limit; see [`Event::timeout`].
@@ -71,7 +71,7 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         let first = leaves.len();
         inner.list(leaves);
         limit.list(leaves);
-        leaves.limit(first);
+        leaves.mark(first, What::Limit);
     }
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output {

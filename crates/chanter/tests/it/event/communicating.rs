@@ -336,15 +336,14 @@ fn panics_in_them_end_the_synchronization() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let aborts = AtomicUsize::new(0);
     let abort = || bump(&aborts);
-    let guard_panics = guard_async(async || {
-        let () = panic!("on purpose");
-        #[expect(unreachable_code)]
-        always(1)
-    });
+    async fn panics<T>() -> T {
+        panic!("on purpose")
+    }
+    let guard_panics = guard_async(panics::<chanter::event::Always<i32>>);
     let choice = choose((always(2).on_abort(abort), guard_panics));
     assert!(catch_unwind(AssertUnwindSafe(|| choice.sync_blocking())).is_err());
     // The choice had not begun: nobody had lost.
-    let action_panics = always(1).then(async |_: i32| panic!("on purpose"));
+    let action_panics = always(1).then(|_| panics::<i32>());
     let choice = choose((action_panics, never().on_abort(abort)));
     assert!(catch_unwind(AssertUnwindSafe(|| choice.sync_blocking())).is_err());
     assert!(aborts.load(Ordering::SeqCst) >= 1);
