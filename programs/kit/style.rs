@@ -32,7 +32,7 @@ impl Style for Synchronous {
     }
 
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
-        drop(to.send_ref(message).await);
+        drop(to.send(message).await);
     }
 }
 
@@ -114,7 +114,7 @@ where
 /// If it has ended without one.
 #[inline]
 pub async fn answer<T: Send + 'static>(from: Receiver<T>) -> T {
-    from.recv_ref().await.expect("a call answers")
+    from.recv().await.expect("a call answers")
 }
 
 /// A number of messages, as they come.

@@ -25,7 +25,7 @@ pub(super) async fn product<S: Style>(factors: Arc<Factors>) -> Matrix {
     }
     drop(to);
     let mut product = Matrix::zero(side);
-    while let Ok((row, column, value)) = elements.recv_ref().await {
+    while let Ok((row, column, value)) = elements.recv().await {
         product.set(row, column, value);
     }
     product

@@ -51,7 +51,7 @@ fn half<S: Style>(numbers: Vec<u32>) -> Receiver<Few> {
 async fn whole(from: Receiver<Few>, count: usize) -> Vec<u32> {
     let mut numbers = vec![0; count];
     for _ in 0..count.div_ceil(EACH) {
-        let few = from.recv_ref().await.expect("a half sends all its numbers");
+        let few = from.recv().await.expect("a half sends all its numbers");
         let count = few.count as usize;
         numbers[few.at as usize..][..count].copy_from_slice(&few.numbers[..count]);
     }

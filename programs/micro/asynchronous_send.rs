@@ -61,7 +61,7 @@ async fn by_parasites(tx: Sender<u64>, messages: u64) {
 /// The same, by the combinator that makes any event asynchronous.
 async fn as_events(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
-        asynchronously(tx.send(value)).async_sync().await;
+        asynchronously(tx.clone().into_send(value)).async_sync().await;
         breathe(value).await;
     }
 }

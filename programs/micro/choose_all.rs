@@ -64,7 +64,7 @@ fn consume<const N: usize>(work: Work, hosts: bool) -> Result<Measured, Failure>
         let receivers = producers::<N>(each);
         let mut sum = 0;
         for _ in 0..each {
-            let receives = receivers.each_ref().map(Receiver::recv);
+            let receives = receivers.each_ref().map(|receiver| receiver.clone().into_recv());
             let all = if hosts { gather_on_hosts(receives).await } else { gather(receives).await };
             sum += all.into_iter().flatten().sum::<u64>();
         }

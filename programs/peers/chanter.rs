@@ -105,7 +105,7 @@ async fn parasites(threads: u64) -> u64 {
             spawn_parasite(async move { to.asend(work::square(i)).expect("the spawner waits for all") });
         }
         for _ in numbers {
-            sum += values.recv_ref().await.unwrap_or(0);
+            sum += values.recv().await.unwrap_or(0);
         }
     }
     sum
@@ -115,18 +115,18 @@ async fn pair(trips: u64) -> u64 {
     let (ping, pings) = channel();
     let (pong, pongs) = channel();
     drop(spawn(async move {
-        while let Ok(value) = pings.recv_ref().await {
-            if pong.send_ref(value + 1).await.is_err() {
+        while let Ok(value) = pings.recv().await {
+            if pong.send(value + 1).await.is_err() {
                 break;
             }
         }
     }));
     let mut sum = 0;
     for value in 0..trips {
-        if ping.send_ref(value).await.is_err() {
+        if ping.send(value).await.is_err() {
             break;
         }
-        sum += pongs.recv_ref().await.unwrap_or(0);
+        sum += pongs.recv().await.unwrap_or(0);
     }
     sum
 }
@@ -144,13 +144,13 @@ async fn send(messages: u64) -> u64 {
     let (to, numbers) = mailbox();
     drop(spawn(async move {
         for value in 0..messages {
-            if to.send_ref(value).await.is_err() {
+            if to.send(value).await.is_err() {
                 break;
             }
         }
     }));
     let mut sum = 0;
-    while let Ok(value) = numbers.recv_ref().await {
+    while let Ok(value) = numbers.recv().await {
         sum += value;
     }
     work::low(sum)
@@ -164,7 +164,7 @@ fn producers(messages: u64) -> ([Receiver<u64>; PRODUCERS], Vec<Thread<Sender<u6
         let (to, numbers) = channel();
         threads.push(spawn(async move {
             for value in 0..messages / work::PRODUCERS {
-                if to.send_ref(value).await.is_err() {
+                if to.send(value).await.is_err() {
                     break;
                 }
             }
@@ -182,7 +182,7 @@ async fn choose_anew(messages: u64) -> u64 {
     let (receivers, _producers) = producers(messages);
     let mut sum = 0;
     for _ in 0..messages {
-        sum += choose(receivers.each_ref().map(Receiver::recv_ref)).await.unwrap_or(0);
+        sum += choose(receivers.each_ref().map(Receiver::recv)).await.unwrap_or(0);
     }
     work::low(sum)
 }
@@ -192,7 +192,7 @@ async fn choose_from_a_set(messages: u64) -> u64 {
     let (receivers, _producers) = producers(messages);
     let mut set = ChoiceSet::new();
     for numbers in &receivers {
-        set.insert(move || numbers.recv_ref());
+        set.insert(move || numbers.recv());
     }
     let mut sum = 0;
     for _ in 0..messages {
@@ -205,21 +205,21 @@ async fn sieve(primes: u64) -> u64 {
     let (to, mut numbers) = channel();
     drop(spawn(async move {
         let mut number = 2;
-        while to.send_ref(number).await.is_ok() {
+        while to.send(number).await.is_ok() {
             number += 1;
         }
     }));
     for _ in 1..primes {
-        let prime = numbers.recv_ref().await.unwrap_or(0);
+        let prime = numbers.recv().await.unwrap_or(0);
         let (to, next) = channel();
         drop(spawn(filter(prime, std::mem::replace(&mut numbers, next), to)));
     }
-    numbers.recv_ref().await.unwrap_or(0)
+    numbers.recv().await.unwrap_or(0)
 }
 
 async fn filter(prime: u64, numbers: Receiver<u64>, to: Sender<u64>) {
-    while let Ok(number) = numbers.recv_ref().await {
-        if number % prime != 0 && to.send_ref(number).await.is_err() {
+    while let Ok(number) = numbers.recv().await {
+        if number % prime != 0 && to.send(number).await.is_err() {
             break;
         }
     }

@@ -13,14 +13,14 @@ async fn pair<S: Style>(trips: u64) -> u64 {
     let (ping, pings) = channel();
     let (pong, pongs) = channel();
     S::start(async move {
-        while let Ok(value) = pings.recv_ref().await {
+        while let Ok(value) = pings.recv().await {
             S::send(&pong, value + 1).await;
         }
     });
     let mut sum = 0;
     for value in 0..trips {
         S::send(&ping, value).await;
-        sum += pongs.recv_ref().await.unwrap_or(0);
+        sum += pongs.recv().await.unwrap_or(0);
     }
     sum
 }
@@ -39,7 +39,7 @@ pub(super) fn pairs<S: Style>(machine: &Machine, pairs: u64, trips: u64) -> Ran 
         }
         drop(to);
         let mut sum = 0;
-        while let Ok(one) = sums.recv_ref().await {
+        while let Ok(one) = sums.recv().await {
             sum += one;
         }
         sum
@@ -114,7 +114,7 @@ pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
             senders.push(spawn(async move {
                 for value in 0..each {
                     black_box(compute(value, MICROSECOND));
-                    if to.send_ref(value).await.is_err() {
+                    if to.send(value).await.is_err() {
                         break;
                     }
                 }
@@ -125,7 +125,7 @@ pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
         });
         let mut sum = 0;
         for _ in 0..each * SENDERS {
-            sum += choose(receivers.each_ref().map(Receiver::recv_ref)).await.unwrap_or(0);
+            sum += choose(receivers.each_ref().map(Receiver::recv)).await.unwrap_or(0);
         }
         sum
     });
@@ -182,17 +182,17 @@ fn sieve_by<S: Style>(
         };
         place(Box::pin(source), 0);
         for stage in 1..primes {
-            let prime = numbers.recv_ref().await.unwrap_or(0);
+            let prime = numbers.recv().await.unwrap_or(0);
             let (to, next) = channel();
             place(Box::pin(filter::<S>(prime, std::mem::replace(&mut numbers, next), to)), stage);
         }
-        numbers.recv_ref().await.unwrap_or(0)
+        numbers.recv().await.unwrap_or(0)
     });
     done.ran(last, last)
 }
 
 async fn filter<S: Style>(prime: u64, numbers: Receiver<u64>, to: Sender<u64>) {
-    while let Ok(number) = numbers.recv_ref().await {
+    while let Ok(number) = numbers.recv().await {
         if number % prime != 0 {
             S::send(&to, number).await;
         }

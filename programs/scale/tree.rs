@@ -19,7 +19,7 @@ impl Style for ParasitesSend {
     }
 
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
-        drop(to.send_ref(message).await);
+        drop(to.send(message).await);
     }
 }
 

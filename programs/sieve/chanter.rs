@@ -18,7 +18,7 @@ pub(super) async fn primes<S: Style>(last: u32) -> Done<Vec<u32>> {
     }
     drop(to);
     let (mut primes, mut communications) = (Vec::new(), 0);
-    while let Ok((prime, received)) = all.recv_ref().await {
+    while let Ok((prime, received)) = all.recv().await {
         primes.push(prime);
         communications += received;
     }
@@ -29,11 +29,11 @@ pub(super) async fn primes<S: Style>(last: u32) -> Done<Vec<u32>> {
 
 fn stage<S: Style>(numbers: Receiver<u32>, found: Sender<Found>) -> impl Future<Output = ()> + Send {
     async move {
-        let Ok(prime) = numbers.recv_ref().await else { return };
+        let Ok(prime) = numbers.recv().await else { return };
         let (to, next) = channel();
         drop(spawn(stage::<S>(next, found.clone())));
         let mut received = 1;
-        while let Ok(number) = numbers.recv_ref().await {
+        while let Ok(number) = numbers.recv().await {
             received += 1;
             if number % prime != 0 {
                 S::send(&to, number).await;

@@ -149,7 +149,7 @@ where
     let first = match name {
         "bare" => Some(bare(event().sync().map(some).boxed(), false)),
         "bare in choice" => {
-            let lost = rival.recv().wrap(|_| None);
+            let lost = rival.clone().into_recv().wrap(|_| None);
             Some(bare(choose((lost, event().wrap(some))).sync().boxed(), true))
         }
         _ => None,

@@ -176,7 +176,7 @@ fn every_kind_of_wait_has_a_name() {
         let teller = told.clone();
         let lost = with_nack(move |nack| {
             *teller.lock().unwrap() = Some(nack);
-            rx.recv()
+            rx.into_recv()
         });
         let kept = lost.boxed();
         let nack_of = choose([guard(|| kept).boxed()]);

@@ -390,7 +390,7 @@ fn branches_that_are_never_ready_are_no_decisions() {
         ("a channel", |more| {
             many(more, || {
                 let (tx, rx) = channel::<u32>();
-                rx.recv()
+                rx.into_recv()
                     .wrap(move |got| {
                         drop(tx);
                         got.unwrap()

@@ -20,7 +20,7 @@ use chanter::event::Sync;
 
 use crate::may_block::{Begin, Inside, MayBlock};
 use crate::progress::{Progress, Stage};
-use crate::promise::{Continuation, Promise, Touch};
+use crate::promise::{Continuation, IntoTouch, Promise};
 use crate::{ObjectError, Ref};
 
 /// The right to answer a call, within the method that was called.
@@ -46,7 +46,7 @@ pub enum Answer<T> {
     Failed(ObjectError),
     Kept(Promise<T>),
     /// The continuation was kept, the method has ended, and the caller waits.
-    Awaited(Pin<Box<Sync<Touch<T>>>>),
+    Awaited(Pin<Box<Sync<IntoTouch<T>>>>),
     /// The caller is another process. The duty to answer may pass to a third process.
     #[cfg(feature = "cluster")]
     Owed(chanter_cluster::__table::Duty),
@@ -450,7 +450,7 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
     /// Polls for the answer of a method that has ended, and whose continuation was kept.
     fn touch(
         &mut self,
-        mut touch: Pin<Box<Sync<Touch<R>>>>,
+        mut touch: Pin<Box<Sync<IntoTouch<R>>>>,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<R>,
     ) -> Poll<Result<(), ObjectError>> {

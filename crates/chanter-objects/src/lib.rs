@@ -80,7 +80,7 @@ pub use error::{Begun, ObjectError};
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;
-pub use promise::{Continuation, Promise, Touch};
+pub use promise::{Continuation, IntoTouch, Promise, Touch};
 pub use reference::Ref;
 
 /// Makes the methods of a type callable through references: `object.method(..)`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter::channel::RecvEvent;
+use chanter::channel::{IntoRecv, RecvEvent};
 use chanter::event::{Sync, Wrap};
 use chanter::{Closed, Event, Receiver, Sender};
 
@@ -33,7 +33,12 @@ pub(crate) enum What<T> {
 }
 
 /// The event of touching a promise.
-pub type Touch<T> = Wrap<RecvEvent<T>, fn(Result<T, Closed>) -> Result<T, ObjectError>>;
+pub type Touch<'a, T> = Wrap<RecvEvent<'a, T>, Touched<T>>;
+
+/// The event of touching a promise, which owns the promise.
+pub type IntoTouch<T> = Wrap<IntoRecv<T>, Touched<T>>;
+
+type Touched<T> = fn(Result<T, Closed>) -> Result<T, ObjectError>;
 
 impl<T> Promise<T> {
     /// A promise, and its continuation. Allocates a cell.
@@ -47,8 +52,16 @@ impl<T> Promise<T> {
     ///
     /// # Errors
     /// [`ObjectError::Unanswered`], if its continuation has been dropped, or it was touched before.
-    pub fn touch(&self) -> Touch<T> {
-        self.0.recv().wrap(|value| value.map_err(|Closed| ObjectError::Unanswered))
+    pub fn touch(&self) -> Touch<'_, T> {
+        self.0.recv().wrap(touched)
+    }
+
+    /// The event that the promise is determined, like [`touch`](Self::touch), that owns the promise. It can be gathered.
+    ///
+    /// # Errors
+    /// As those of `touch`.
+    pub fn into_touch(self) -> IntoTouch<T> {
+        self.0.into_recv().wrap(touched)
     }
 
     /// The value, if it is there. Never blocks.
@@ -57,12 +70,16 @@ impl<T> Promise<T> {
     }
 }
 
+fn touched<T>(value: Result<T, Closed>) -> Result<T, ObjectError> {
+    value.map_err(|Closed| ObjectError::Unanswered)
+}
+
 impl<T> IntoFuture for Promise<T> {
     type Output = Result<T, ObjectError>;
-    type IntoFuture = Sync<Touch<T>>;
+    type IntoFuture = Sync<IntoTouch<T>>;
 
-    fn into_future(self) -> Sync<Touch<T>> {
-        self.touch().sync()
+    fn into_future(self) -> Sync<IntoTouch<T>> {
+        self.into_touch().sync()
     }
 }
 

@@ -231,12 +231,16 @@ async fn promises_and_counters_are_events() {
     let (promise, k) = Promise::<u32>::new();
     let parts = Counter::new(2);
     assert_eq!(promise.try_touch(), None);
-    let first = choose((promise.touch().wrap(|_| "promise"), parts.touch().wrap(|()| "counter")));
-    let first = spawn(async move { first.await });
+    let counted = parts.touch();
+    let first = spawn(async move {
+        let first = choose((promise.touch().wrap(|_| "promise"), counted.wrap(|()| "counter"))).await;
+        (first, promise)
+    });
     parts.count_down();
     assert_eq!(parts.left(), 1);
     k.fill(3).unwrap();
-    assert_eq!(first.await.unwrap(), "promise");
+    let (first, promise) = first.await.unwrap();
+    assert_eq!(first, "promise");
     parts.count_down();
     parts.touch().await;
     // Determined once: it was taken.

@@ -29,12 +29,12 @@ async fn main() {
 
     // All of them: each receive waits in a parasite of its own.
     let begun = Instant::now();
-    let all = gather(services.each_ref().map(Receiver::recv)).await;
+    let all = gather(services.clone().map(Receiver::into_recv)).await;
     println!("all, in {:?}: {:?}", begun.elapsed(), all.map(Result::unwrap));
 
     // With a limit of time. The messages that had been received by then are given back to us.
     let (back, late) = mailbox();
-    let limited = gather(services.each_ref().map(Receiver::recv))
+    let limited = gather(services.clone().map(Receiver::into_recv))
         .reclaim(move |partial| partial.into_iter().flatten().for_each(|answer| drop(back.try_send(answer))));
     match limited.by(Instant::now() + Duration::from_millis(40)).await {
         Some(all) => println!("in time: {all:?}"),
@@ -46,7 +46,7 @@ async fn main() {
     }
 
     // The first two, and nothing of the third: no answer of it is taken.
-    let first = gather_k(2, services.iter().map(Receiver::recv)).all().await;
+    let first = gather_k(2, services.map(Receiver::into_recv)).all().await;
     for (place, answer) in &first {
         println!("place {place}: {}", answer.as_ref().unwrap());
     }

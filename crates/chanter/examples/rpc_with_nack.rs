@@ -46,7 +46,7 @@ fn square(server: &Sender<Request>, number: u64, takes: Duration) -> impl Event<
         let (reply, answer) = channel();
         let request = Request { number, takes, reply, nack };
         server.try_send(request).expect("the server is there");
-        answer.recv().wrap(Result::ok)
+        answer.into_recv().wrap(Result::ok)
     })
 }
 

@@ -52,7 +52,7 @@ impl Signal {
     ///
     /// # Panics
     /// In a [forked](crate::process#forks) child of the process in which the listener was made.
-    pub fn recv(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+    pub fn recv(&self) -> impl Event<Output = ()> + Clone + Send {
         assert!(!self.process.is_parent(), "{GONE}");
         // The sending end is never dropped before this one.
         self.heard.recv().wrap(|_| ())

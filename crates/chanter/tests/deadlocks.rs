@@ -419,7 +419,7 @@ fn reports_see_what_is_gathered() {
     machine(1).block_on(async {
         let ((_tx, rx), (to, _from), (done, has)) = (channel::<u32>(), channel::<u32>(), mailbox::<u32>());
         done.try_send(1).unwrap();
-        let _ = gather((has.recv(), rx.recv(), to.send(1))).await;
+        let _ = gather((has.into_recv(), rx.into_recv(), to.into_send(1))).await;
     });
 }
 

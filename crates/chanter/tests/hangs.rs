@@ -22,7 +22,7 @@ async fn wait() -> (Vec<Thread<()>>, Sender<u32>, IVar<()>) {
     let join = joined.join();
     let late = after(Duration::from_secs(3600));
     let threads = vec![
-        spawn(choose((rx.recv().wrap(|_| ()), late)).into_future()),
+        spawn(choose((rx.into_recv().wrap(|_| ()), late)).into_future()),
         spawn(async move { join.await.unwrap() }),
         spawn_fiber(move || other.recv().wrap(|_| ()).sync_blocking()),
         spawn(std::future::pending()),

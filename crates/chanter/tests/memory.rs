@@ -66,15 +66,12 @@ fn kept_sets() {
     let (tx, rx) = mailbox();
     let (quiet, silent) = channel::<u32>();
     let mut set = ChoiceSet::new();
-    set.insert(|| silent.recv_ref().wrap(|_| 1));
+    set.insert(|| silent.recv().wrap(|_| 1));
     set.insert(|| after(HOUR).wrap(|()| 2));
     flat(CHOICES, || {
-        let key = set.insert(|| silent.recv_ref().wrap(|_| 3));
+        let key = set.insert(|| silent.recv().wrap(|_| 3));
         tx.try_send(4).unwrap();
-        assert_eq!(
-            choose((set.next().wrap(|(_, n)| n), rx.recv_ref().wrap(Result::unwrap))).sync_blocking(),
-            4
-        );
+        assert_eq!(choose((set.next().wrap(|(_, n)| n), rx.recv().wrap(Result::unwrap))).sync_blocking(), 4);
         assert!(set.next().timeout(Duration::ZERO).sync_blocking().is_none());
         assert!(quiet.try_send(5).is_err(), "passed over");
         assert!(set.remove(key));

@@ -113,9 +113,10 @@ impl Pot {
     fn event(&self, random: &mut Random) -> BoxEvent<'static, Option<Payload>> {
         let (tx, rx) = self.pair(random);
         let late = after(Duration::from_micros(random.next() % 300)).wrap(|()| None);
-        let recv = |rx: &Receiver<Payload>| rx.recv().wrap(Result::ok);
-        let send =
-            |tx: &Sender<Payload>, message| tx.send(message).wrap(|result| result.err().map(|back| back.0));
+        let recv = |rx: &Receiver<Payload>| rx.clone().into_recv().wrap(Result::ok);
+        let send = |tx: &Sender<Payload>, message| {
+            tx.clone().into_send(message).wrap(|result| result.err().map(|back| back.0))
+        };
         match random.below(13) {
             8 => choose((self.larder.event(random, || self.payload()), late)).boxed(),
             9 => {
@@ -172,7 +173,7 @@ impl Pot {
                 let (nacks, told) = (self.nacks.clone(), chosen);
                 let event = with_nack(move |nack| {
                     nacks.lock().unwrap().push((nack, told));
-                    rx.recv()
+                    rx.into_recv()
                 });
                 let event = event.wrap(move |result| {
                     flag.store(true, Ordering::SeqCst);

@@ -321,7 +321,7 @@ impl Strand {
                 waits.push(Wait::Send(channel.name.clone(), value.datum()));
                 let letter = self.letter(value);
                 let message = Some((letter.serial, Side::Sent));
-                let sent = channel.sender.send(letter);
+                let sent = channel.sender.clone().into_send(letter);
                 sent.wrap(move |sent| Reply { leaf, message, result: sent.ok().map(|()| Value::UNIT) })
                     .boxed()
             }
@@ -333,7 +333,7 @@ impl Strand {
                     let message = got.as_ref().ok().map(|letter| (letter.serial, Side::Received));
                     Reply { leaf, message, result: got.ok().map(|letter| letter.value) }
                 };
-                channel.receiver.recv().wrap(reply).boxed()
+                channel.receiver.clone().into_recv().wrap(reply).boxed()
             }
             term::Event::Always(_) => {
                 waits.push(Wait::Never);

@@ -71,7 +71,7 @@ where
 async fn feeder(feed: Senders, each: u64) -> Senders {
     for value in 0..each {
         for tx in &feed {
-            if tx.send_ref(value).await.is_err() {
+            if tx.send(value).await.is_err() {
                 return feed;
             }
         }
@@ -94,7 +94,7 @@ macro_rules! receives {
             let [$($rx),+] = &receivers[..] else { return 0 };
             let mut sum = 0;
             for _ in 0..choices {
-                sum += choose(($($rx.recv_ref(),)+)).await.unwrap_or(0);
+                sum += choose(($($rx.recv(),)+)).await.unwrap_or(0);
             }
             sum
         }
@@ -115,8 +115,8 @@ macro_rules! mixed {
             let mut tally = Tally::new(senders.len());
             for _ in 0..choices {
                 let moved = choose((
-                    $($rx.recv_ref().wrap(into),)+
-                    $($tx.send_ref(tally.sent[$at]).wrap(|_| Moved::Out($at)),)+
+                    $($rx.recv().wrap(into),)+
+                    $($tx.send(tally.sent[$at]).wrap(|_| Moved::Out($at)),)+
                 ));
                 tally.count(moved.await);
             }
@@ -132,7 +132,7 @@ async fn array_of<const N: usize>(receivers: Receivers, _: Senders, choices: u64
     let Ok(receivers) = <[Receiver<u64>; N]>::try_from(receivers) else { return 0 };
     let mut sum = 0;
     for _ in 0..choices {
-        sum += choose(receivers.each_ref().map(Receiver::recv_ref)).await.unwrap_or(0);
+        sum += choose(receivers.each_ref().map(Receiver::recv)).await.unwrap_or(0);
     }
     sum
 }
@@ -140,7 +140,7 @@ async fn array_of<const N: usize>(receivers: Receivers, _: Senders, choices: u64
 async fn vec_of_receives(receivers: Receivers, _: Senders, choices: u64) -> u64 {
     let mut sum = 0;
     for _ in 0..choices {
-        sum += choose(receivers.iter().map(Receiver::recv_ref).collect::<Vec<_>>()).await.unwrap_or(0);
+        sum += choose(receivers.iter().map(Receiver::recv).collect::<Vec<_>>()).await.unwrap_or(0);
     }
     sum
 }
@@ -148,9 +148,9 @@ async fn vec_of_receives(receivers: Receivers, _: Senders, choices: u64) -> u64 
 async fn mixed_vec(receivers: Receivers, senders: Senders, choices: u64) -> u64 {
     let mut tally = Tally::new(senders.len());
     for _ in 0..choices {
-        let receives = receivers.iter().map(|rx| rx.recv_ref().wrap(into)).collect::<Vec<_>>();
+        let receives = receivers.iter().map(|rx| rx.recv().wrap(into)).collect::<Vec<_>>();
         let messages = senders.iter().zip(&tally.sent).enumerate();
-        let sends = messages.map(|(at, (tx, value))| tx.send_ref(*value).wrap(move |_| Moved::Out(at)));
+        let sends = messages.map(|(at, (tx, value))| tx.send(*value).wrap(move |_| Moved::Out(at)));
         let sends = sends.collect::<Vec<_>>();
         tally.count(choose((choose(receives), choose(sends))).await);
     }
@@ -161,13 +161,13 @@ async fn kept(receivers: Receivers, senders: Senders, choices: u64) -> u64 {
     let mut sent = vec![0; senders.len()];
     let mut set = ChoiceSet::new();
     for rx in &receivers {
-        set.insert(move || rx.recv_ref().wrap(into));
+        set.insert(move || rx.recv().wrap(into));
     }
     for (at, (tx, sent)) in senders.iter().zip(&mut sent).enumerate() {
         set.insert(move || {
             let value = *sent;
             *sent += 1;
-            tx.send_ref(value).wrap(move |_| Moved::Out(at))
+            tx.send(value).wrap(move |_| Moved::Out(at))
         });
     }
     let mut received = 0;

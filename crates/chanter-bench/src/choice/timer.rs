@@ -17,7 +17,7 @@ pub(super) fn chanter(load: Load) -> Outcome {
         let mut sum = 0;
         let mut left = load.n;
         while left > 0 {
-            let next = choose((rx.recv_ref().wrap(Result::ok), after(LATER).wrap(|()| None)));
+            let next = choose((rx.recv().wrap(Result::ok), after(LATER).wrap(|()| None)));
             if let Some(value) = next.await {
                 sum += value;
                 left -= 1;

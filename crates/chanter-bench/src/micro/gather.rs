@@ -18,12 +18,12 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     vec![
         some(Case::new("gather", "chanter", "parasites", |load| {
             gathering(load, async |receivers: &Eight| {
-                sum(gather(receivers.each_ref().map(Receiver::recv)).await)
+                sum(gather(receivers.each_ref().map(|receiver| receiver.clone().into_recv())).await)
             })
         })),
         some(Case::new("gather", "chanter", "hosts", |load| {
             gathering(load, async |receivers: &Eight| {
-                sum(gather_on_hosts(receivers.each_ref().map(Receiver::recv)).await)
+                sum(gather_on_hosts(receivers.each_ref().map(|receiver| receiver.clone().into_recv())).await)
             })
         })),
         some(Case::new("gather", "chanter", "in turn", |load| {

@@ -65,18 +65,18 @@ fn alone(loser: &'static str, vps: usize, run: impl Fn(Load) -> Outcome + Send +
     Case::new("lost-choice", "chanter", loser, run).isolated().at_most_rounds(1).load_of(1_000_000, vps)
 }
 
-/// A loser that a guard makes of `make`'s thing, and that is wrapped. The thing is made on the machine.
+/// A loser that a guard makes of `make`'s thing, and that is wrapped. The thing is made on the machine, and leaked.
 fn guarded<S: 'static, E: Event + 'static>(
     loser: &'static str,
     vps: usize,
     make: fn() -> S,
-    event: fn(&S) -> E,
+    event: fn(&'static S) -> E,
 ) -> Case {
     alone(loser, vps, move |load| {
-        let thing = OnceCell::new();
-        lose(load, |rx, won| {
-            let event = event(thing.get_or_init(make));
-            choose((rx.recv().wrap(keep(won)), guard(move || event).wrap(drop))).sync()
+        let thing = OnceCell::<&'static S>::new();
+        lose(load, async |rx, won| {
+            let event = event(*thing.get_or_init(|| Box::leak(Box::new(make()))));
+            choose((rx.recv().wrap(keep(won)), guard(move || event).wrap(drop))).await;
         })
     })
 }
@@ -89,13 +89,13 @@ fn held<L>(lock: L, hold: impl FnOnce(Arc<L>) -> Box<dyn Any>) -> (Arc<L>, Box<d
 fn case(loser: &'static str, vps: usize) -> Case {
     match loser {
         "timer" => alone(loser, vps, |load| {
-            lose(load, |rx, won| choose((rx.recv().wrap(keep(won)), after(FAR))).sync())
+            lose(load, async |rx, won| choose((rx.recv().wrap(keep(won)), after(FAR))).await)
         }),
         "wrapped timer" => guarded(loser, vps, || (), |()| after(FAR)),
         "silent channel" => alone(loser, vps, |load| {
             // Nobody sends on this channel while it stays open.
             let (_open, silent) = channel::<u64>();
-            lose(load, |rx, won| choose((rx.recv().wrap(keep(won)), silent.recv().wrap(drop))).sync())
+            lose(load, async |rx, won| choose((rx.recv().wrap(keep(won)), silent.recv().wrap(drop))).await)
         }),
         "send" => guarded(loser, vps, channel::<u64>, |(tx, _)| tx.send(1)),
         "send to a full buffer" => {
@@ -150,7 +150,9 @@ fn case(loser: &'static str, vps: usize) -> Case {
             guarded(loser, vps, quiet, TcpListener::accept)
         }
         "future" => guarded(loser, vps, || (), |()| from_cancel_safe(std::future::pending::<()>())),
-        "gather" => guarded(loser, vps, channel::<u64>, |(_, silent)| gather((silent.recv(), silent.recv()))),
+        "gather" => guarded(loser, vps, channel::<u64>, |(_, rx)| {
+            gather((rx.clone().into_recv(), rx.clone().into_recv()))
+        }),
         _ => unreachable!("{loser}"),
     }
 }
@@ -164,10 +166,7 @@ fn keep(won: &Won) -> impl FnOnce(Result<u64, Closed>) + use<> {
 }
 
 /// Receives `n` messages from a host, each by a choice with a branch that never wins.
-fn lose<F>(load: Load, choice: impl Fn(&Receiver<u64>, &Won) -> F) -> Outcome
-where
-    F: Future<Output = ()>,
-{
+fn lose(load: Load, choice: impl AsyncFn(&Receiver<u64>, &Won)) -> Outcome {
     on_machine(load.vps, async move {
         let (tx, rx) = channel();
         spawn(async move {

@@ -64,7 +64,7 @@ async fn on_parasites(tx: Sender<u64>, messages: u64) {
 /// Each send is a host.
 async fn on_hosts(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
-        spawn(tx.send(value).sync());
+        spawn(tx.clone().into_send(value).sync());
         if value % BURST == BURST - 1 {
             yield_now().await;
         }

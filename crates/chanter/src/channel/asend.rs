@@ -15,7 +15,7 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::core::Core;
 use super::error::SendError;
-use super::handle::Lent;
+use super::handle::Detached;
 use super::send::Sender;
 use super::state::Slot;
 use crate::event::protocol::Group;
@@ -38,7 +38,7 @@ impl<T> Sender<T> {
     /// Sends `message` asynchronously. Returns at once, whether the message was taken, is kept, or waits for its
     /// receiver.
     ///
-    /// This does the same as `spawn_parasite(tx.send(message).sync())`, for half the cost. Messages that wait keep
+    /// This does the same as `spawn_parasite(tx.clone().into_send(message).sync())`, for half the cost. Messages that wait keep
     /// their order, and count as senders: they keep the channel open. If it is closed before they are taken, they are
     /// dropped, as by a thread that ignores its error. A panic of a destructor is reported, and goes no further.
     ///
@@ -61,8 +61,8 @@ impl<T> Sender<T> {
     ///
     /// Featherweight Threads, section 3 (`aSend`).
     pub fn asend(&self, message: T) -> Result<(), SendError<T>> {
-        match self.handle.core().leave(message, 1) {
-            Some(message) => Reified::offer(self.handle.lend(), message),
+        match self.handle.core().leave(message) {
+            Some(message) => Reified::offer(self, message),
             None => Reified::left(),
         }
     }
@@ -78,15 +78,6 @@ impl<T> Reified<T> {
     const IN_BOX: &'static RawWakerVTable =
         &RawWakerVTable::new(Self::never_cloned, Self::end_in_box, Self::never_cloned_wake, Self::end_in_box);
 
-    /// Sends `message`, or leaves it in the channel, with the share of an event.
-    #[inline(always)]
-    pub(super) fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
-        match lent.core().leave(message, 0) {
-            Some(message) => Self::offer(lent, message),
-            None => Self::left(),
-        }
-    }
-
     /// Counts a message that has been left in its channel.
     #[inline(always)]
     fn left() -> Result<(), SendError<T>> {
@@ -101,7 +92,7 @@ impl<T> Reified<T> {
 
     /// Sends `message`, or offers it in a frame that has no owner.
     #[inline(never)]
-    fn offer(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
+    fn offer(sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         let vp = Worker::current().filter(|_| fits::<Self>());
         let place = match vp {
             // SAFETY: the calling thread runs `vp`, and the class is large enough for a `Reified<T>`.
@@ -125,9 +116,10 @@ impl<T> Reified<T> {
         };
         let at = Offering { group: &this.group, leaf: 0, single: true, waker: None, task: None, kept: None };
         let mut wakes = WakeList::new();
-        // SAFETY: the event's share is given up by the send, or by its partner. The slot is pinned. No owner retracts
-        // it: its partner, or the end of the channel, ends it, and it is not freed before.
-        let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
+        let core = sender.handle.core_ptr();
+        // SAFETY: the sender keeps the channel alive during the call. The slot is pinned. No owner retracts it: its
+        // partner, or the end of the channel, ends it, and it is not freed before. It gets a share if it waits.
+        let offered = unsafe { Core::send::<Detached>(core, &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
             vp.parasites.add_one();
@@ -141,7 +133,7 @@ impl<T> Reified<T> {
             wakes.queue();
             return Ok(());
         }
-        // Taken or kept at once, or closed. The commit gave the share up.
+        // Taken or kept at once, or closed.
         // SAFETY: the offer is not linked, so the slot is ours.
         let message = unsafe { this.slot.take() };
         let closed = this.slot.offer.verdict.get() == Verdict::Closed;

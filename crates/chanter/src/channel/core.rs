@@ -6,17 +6,17 @@
 //!
 //! * INV-MATCH: while the lock is free, no offer that can still commit waits beside a message, a place or a partner
 //!   that it could have.
-//! * INV-SIDE: a side (senders, receivers) is gone when it was closed, or when no handle and no event of it is left.
+//! * INV-SIDE: a side (senders, receivers) is gone when it was closed, or when no share of it is left.
 //!
-//! **Counting.** Events own a share of their side. If they did not, a message could be lost to a receiver that still
-//! waits. A handle counts the events that it lends with a plain store (`handle.rs`). It reports the sum now and then,
-//! and when it is dropped. An event subtracts one when it ends, if possible under the lock that it holds then anyway.
-//! So the count of events wraps while a handle lives, and is exact when there is none.
+//! **Shares.** Each handle has one share of its side. An event that borrows its handle has none: the handle stays
+//! beside it. An event that owns its handle takes over the share of that handle. It gives the share up when it ends, if
+//! possible under the lock that it holds then anyway.
 //!
 //! A partner never gives up another's share, so an event's channel is alive until its owner has ended the event.
 //! There are three exceptions. A *counted* offer leaves its share to its partner, since the owner is told of the last
-//! such offer only. A *detached* offer does too, since it has no owner. A message that lies in the channel itself
-//! (`left.rs`) keeps the share of its send, and the receiver that takes it gives the share up.
+//! such offer only. A *detached* offer adds a share when it begins to wait, and leaves it to its partner, since it has
+//! no owner. A message that lies in the channel itself (`left.rs`) has a share, too. The receiver that takes it gives
+//! the share up.
 //!
 //! **The end.** A message that was committed to a waiting receiver may still come back. Until it is taken, no thread
 //! is told that the channel is closed.
@@ -27,12 +27,11 @@ use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use super::handle::Share;
+use super::handle::Shared;
 use super::left::Left;
 use super::meet::{Meet, commit, meet};
-use super::state::{End, RECEIVABLE, SENDABLE, Side, Slot, State, WATCHED};
+use super::state::{End, RECEIVABLE, SENDABLE, Slot, State, WATCHED};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
-use crate::frame::report::Census;
 use crate::sched::Worker;
 use crate::sync::switches::{CHANNEL_BLOCKS, INLINE_MESSAGE};
 use crate::sync::{Guard, Lock};
@@ -95,23 +94,22 @@ impl<T> Core<T> {
         Self(Lock::hinted(State::new(capacity), hint), Apart::uninit())
     }
 
-    /// The numbers of senders and receivers, not counting events.
-    pub(super) fn handles(&self) -> [u32; 2] {
+    /// The numbers of shares of the senders, and of the receivers.
+    pub(super) fn shares(&self) -> [u64; 2] {
         let state = self.lock();
-        [state.tx.handles(), state.rx.handles()]
+        [state.tx.shares(), state.rx.shares()]
     }
 
-    /// Counts the handles and events that share the channel. Returns `None` if one of `offers`, which are of this
-    /// channel, does not wait any more.
+    /// Counts the shares of the channel. Returns `None` if one of `offers`, which are of this channel, does not wait
+    /// any more.
     ///
     /// # Safety
     /// The offers are alive, and their owners cannot run.
-    pub(super) unsafe fn census(&self, offers: &[NonNull<()>]) -> Option<[Census; 2]> {
+    pub(super) unsafe fn census(&self, offers: &[NonNull<()>]) -> Option<[u64; 2]> {
         let state = self.lock();
         // SAFETY: the caller promises that the offers are alive and their owners cannot run, and the lock is held.
         let waiting = offers.iter().all(|offer| unsafe { offer.cast::<Offer>().as_ref() }.is_waiting());
-        let count = |side: &Side| Census { handles: side.handles(), events: side.events() };
-        waiting.then(|| [count(&state.tx), count(&state.rx)])
+        waiting.then(|| [state.tx.shares(), state.rx.shares()])
     }
 
     #[inline(always)]
@@ -146,18 +144,15 @@ impl<T> Core<T> {
     }
 
     /// Leaves a small message that is sent asynchronously in the channel, if that is possible. If not, returns it.
-    /// The message has the share of the caller's event, or, if `lends` is 1, one of the caller's handle.
+    /// The message gets a share of the senders.
     #[inline(always)]
-    pub(super) fn leave(&self, message: T, lends: u32) -> Option<T> {
+    pub(super) fn leave(&self, message: T) -> Option<T> {
         if const { !(INLINE_MESSAGE && Left::<T>::FITS) } || self.0.hint() != 0 {
             return Some(message);
         }
         let mut state = self.lock();
         if !state.may_leave() {
             return Some(message);
-        }
-        if lends > 0 {
-            state.side(End::Tx).lend(lends);
         }
         state.leave(message);
         state.set_hint(RECEIVABLE);
@@ -169,7 +164,7 @@ impl<T> Core<T> {
     /// # Safety
     /// The slot is pinned and not linked. Its owner retracts it before it dies.
     #[inline(always)]
-    unsafe fn wait(
+    unsafe fn wait<S: Shared>(
         mut state: Guard<'_, State<T>>,
         slot: &Slot<T>,
         end: End,
@@ -180,6 +175,9 @@ impl<T> Core<T> {
             Some(own) => {
                 // SAFETY: the lock is held. The rest is promised by the caller.
                 unsafe { state.queue(end).push(slot.as_offer(), own) };
+                if S::ADDS {
+                    state.side(end).add();
+                }
                 Self::unlock(state, wakes);
             }
             None => Self::unlock_precisely(state),
@@ -188,19 +186,19 @@ impl<T> Core<T> {
     }
 
     /// Tries once to send the slot's message. If that fails and `own` may wait, makes an offer. A commit gives up the
-    /// event's share of the side.
+    /// event's share of the side, if it owns one.
     ///
     /// # Safety
-    /// The caller has a share. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
+    /// The caller has a share, or borrows one. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
     /// the owner retracts the slot before it dies.
     #[inline(always)]
-    pub(super) unsafe fn send<S: Share<T>>(
+    pub(super) unsafe fn send<S: Shared>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Offered {
-        // SAFETY: the caller's share keeps the channel alive.
+        // SAFETY: the caller's share, or the one that it borrows, keeps the channel alive.
         let this = unsafe { core.as_ref() };
         let mut state = this.lock();
         'open: {
@@ -242,7 +240,7 @@ impl<T> Core<T> {
                     }
                     // SAFETY: the slot is pinned and not linked, and its owner retracts it before it dies, as the
                     // caller promises.
-                    Meet::Nobody => return unsafe { Self::wait(state, slot, End::Tx, own, wakes) },
+                    Meet::Nobody => return unsafe { Self::wait::<S>(state, slot, End::Tx, own, wakes) },
                 }
                 slot.offer.verdict.set(Verdict::Committed);
             }
@@ -255,19 +253,19 @@ impl<T> Core<T> {
     }
 
     /// Tries once to receive into the slot. If that fails and `own` may wait, makes an offer. A commit gives up the
-    /// event's share of the side.
+    /// event's share of the side, if it owns one.
     ///
     /// # Safety
-    /// The caller has a share. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
+    /// The caller has a share, or borrows one. The slot is pinned, not linked, and belongs to the caller. If the result is `Linked`,
     /// the owner retracts the slot before it dies.
     #[inline(always)]
-    pub(super) unsafe fn receive<S: Share<T>>(
+    pub(super) unsafe fn receive<S: Shared>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
         wakes: &mut WakeList,
     ) -> Offered {
-        // SAFETY: the caller's share keeps the channel alive.
+        // SAFETY: the caller's share, or the one that it borrows, keeps the channel alive.
         let this = unsafe { core.as_ref() };
         let mut state = this.lock();
         'open: {
@@ -317,7 +315,7 @@ impl<T> Core<T> {
                     }
                     // SAFETY: the slot is pinned and not linked, and its owner retracts it before it dies, as the
                     // caller promises.
-                    Meet::Nobody => return unsafe { Self::wait(state, slot, End::Rx, own, wakes) },
+                    Meet::Nobody => return unsafe { Self::wait::<S>(state, slot, End::Rx, own, wakes) },
                 }
             }
             // SAFETY: the event has committed, so its share is given up here, and the channel is not used afterwards.

@@ -1,89 +1,96 @@
 //! The shares of a channel that handles and events have.
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::core::Core;
 use super::state::End;
 use crate::event::WakeList;
 use crate::frame::report::{Held, Probe};
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::os_thread;
 
 /// A sender's or receiver's share of its channel.
-///
-/// The OS thread that made the handle counts the events that it lends with plain stores. Any other thread takes the
-/// channel's lock. Both sums meet in `Side::lend` when the handle is dropped, which needs exclusive access.
 pub(super) struct Handle<T, const END: bool> {
     core: NonNull<Core<T>>,
-    /// The OS thread that may count without a lock.
-    owner: u32,
-    /// The number of events that the owner has lent since it last reported to the channel.
-    lent: AtomicU32,
 }
-
-/// The number of lent events after which a handle reports, so that the sums stay small.
-const REPORT: u32 = 4096;
 
 /// Values of `END` of a [`Handle`]. It is a const parameter, so that handles are small.
 pub(super) const TX: bool = true;
 pub(super) const RX: bool = false;
 
-/// An event's share of its channel. The event gives it up in one of its critical sections, or leaves it to its
-/// partner. There is no destructor.
-pub struct Lent<T> {
+/// A handle's share, taken over by an event. The event gives it up in one of its critical sections, or leaves it to
+/// its partner. There is no destructor.
+pub struct Owned<T> {
     core: NonNull<Core<T>>,
 }
 
-/// A handle's share, used by an event that borrows the handle. Nothing is counted, and nothing is given up.
+/// A handle's share, used by an event that borrows the handle. Nothing is given up.
 ///
 /// If the event is leaked, the handle may be dropped before it. But then no thread touches the event's side of the
 /// channel again, and the memory of the pinned event stays.
 pub struct Borrowed<'a, T> {
-    lent: Lent<T>,
+    core: NonNull<Core<T>>,
     handle: PhantomData<&'a ()>,
 }
 
+/// As [`Borrowed`], for an offer that outlives its owner. It adds a share when it begins to wait, and leaves that share
+/// to its partner.
+pub(super) struct Detached;
+
 /// The way in which an event refers to its channel.
-pub trait Share<T> {
+pub trait Shared {
     /// Whether the event has a share of its own, and gives it up.
     const OWNED: bool;
+    /// Whether the event adds a share when it begins to wait.
+    const ADDS: bool = false;
+}
+
+/// The share of an event of a channel of `T`.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+pub trait Share<T>: Shared {
     #[doc(hidden)]
-    fn lent(&self) -> &Lent<T>;
+    fn core_ptr(&self) -> NonNull<Core<T>>;
 }
 
-impl<T> Share<T> for Lent<T> {
+impl<T> Shared for Owned<T> {
     const OWNED: bool = true;
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+impl<T> Share<T> for Owned<T> {
     #[inline(always)]
-    fn lent(&self) -> &Self {
-        self
+    fn core_ptr(&self) -> NonNull<Core<T>> {
+        self.core
     }
 }
 
-impl<T> Share<T> for Borrowed<'_, T> {
+impl<T> Shared for Borrowed<'_, T> {
     const OWNED: bool = false;
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+impl<T> Share<T> for Borrowed<'_, T> {
     #[inline(always)]
-    fn lent(&self) -> &Lent<T> {
-        &self.lent
+    fn core_ptr(&self) -> NonNull<Core<T>> {
+        self.core
     }
+}
+
+impl Shared for Detached {
+    const OWNED: bool = false;
+    const ADDS: bool = true;
 }
 
 /// Makes a channel's first two handles.
 // Inlined, so that handles are made where they stay: a copy would wait for the stores.
 #[inline(always)]
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
-    let owner = os_thread();
     let core = Core::boxed(capacity);
-    (Handle::new(core, owner), Handle::new(core, owner))
+    (Handle { core }, Handle { core })
 }
 
 impl<T, const END: bool> Handle<T, END> {
     const SIDE: End = if END == TX { End::Tx } else { End::Rx };
-
-    #[inline(always)]
-    fn new(core: NonNull<Core<T>>, owner: u32) -> Self {
-        Self { core, owner, lent: AtomicU32::new(0) }
-    }
 
     #[inline(always)]
     pub(super) fn core(&self) -> &Core<T> {
@@ -91,105 +98,72 @@ impl<T, const END: bool> Handle<T, END> {
         unsafe { self.core.as_ref() }
     }
 
-    /// The channel for a report, while the handle exists.
-    #[cold]
-    pub(super) fn probe(&self) -> Probe {
-        Lent { core: self.core }.probe()
-    }
-
-    /// The handle's counts for a report. Its thread cannot run meanwhile.
-    #[cold]
-    pub(super) fn held(&self) -> Held {
-        // ORDER: Relaxed: the owner's thread cannot run, and other threads do not write.
-        let lent = self.lent.load(Ordering::Relaxed);
-        Held { channel: self.core.as_ptr() as usize, sends: END == TX, lent }
-    }
-
-    /// Makes a share for an event.
-    #[inline(always)]
-    pub(super) fn lend(&self) -> Lent<T> {
-        if os_thread() == self.owner {
-            // ORDER: Relaxed: only this OS thread writes, and `drop` reads with exclusive access.
-            let lent = self.lent.load(Ordering::Relaxed) + 1;
-            self.lent.store(lent, Ordering::Relaxed);
-            if lent == REPORT {
-                self.report();
-            }
-        } else {
-            self.core().lock().side(Self::SIDE).lend(1);
-        }
-        Lent { core: self.core }
-    }
-
-    /// Returns the handle's own share, for an event that borrows the handle.
-    #[inline(always)]
-    pub(super) fn borrow(&self) -> Borrowed<'_, T> {
-        Borrowed { lent: Lent { core: self.core }, handle: PhantomData }
-    }
-
-    #[cold]
-    fn report(&self) {
-        self.core().lock().side(Self::SIDE).lend(self.lent.load(Ordering::Relaxed));
-        self.lent.store(0, Ordering::Relaxed);
-    }
-}
-
-impl<T, const END: bool> Clone for Handle<T, END> {
-    fn clone(&self) -> Self {
-        self.core().lock().side(Self::SIDE).add_handle();
-        Self::new(self.core, os_thread())
-    }
-}
-
-impl<T, const END: bool> Drop for Handle<T, END> {
-    fn drop(&mut self) {
-        let lent = self.lent.load(Ordering::Relaxed);
-        // SAFETY: the handle ends here, and does not use the channel afterwards.
-        unsafe { Core::drop_handle(self.core, Self::SIDE, lent) };
-    }
-}
-
-impl<T> Lent<T> {
     #[inline(always)]
     pub(super) fn core_ptr(&self) -> NonNull<Core<T>> {
         self.core
     }
 
-    #[inline(always)]
-    pub(super) fn core(&self) -> &Core<T> {
-        // SAFETY: the share keeps the channel alive. An event that has given the share up does not call this again.
-        unsafe { self.core.as_ref() }
-    }
-
-    /// The channel for a report, while the share is held.
+    /// The channel for a report, while the handle exists.
     #[cold]
     pub(super) fn probe(&self) -> Probe {
-        // SAFETY: the caller of each function knows that the channel is alive: it has a share itself, or a thread
-        // that waits there has one.
-        unsafe {
-            Probe {
-                channel: self.core.cast(),
-                handles: |channel| channel.cast::<Core<T>>().as_ref().handles(),
-                census: |channel, offers| channel.cast::<Core<T>>().as_ref().census(offers),
-                retain: |channel| {
-                    let mut state = channel.cast::<Core<T>>().as_ref().lock();
-                    state.side(End::Tx).lend(1);
-                    state.side(End::Rx).lend(1);
-                },
-                release: |channel| {
-                    let mut wakes = WakeList::new();
-                    let core = channel.cast::<Core<T>>();
-                    Core::part::<Lent<T>>(core, End::Tx, false, &mut wakes);
-                    Core::part::<Lent<T>>(core, End::Rx, false, &mut wakes);
-                    wakes.queue();
-                },
-            }
-        }
+        probe(self.core)
     }
 
-    /// Makes another share, for an event's copy.
-    pub(super) fn again(&self, end: End) -> Self {
-        self.core().lock().side(end).lend(1);
+    /// The handle for a report.
+    #[cold]
+    pub(super) fn held(&self) -> Held {
+        Held { channel: self.core.as_ptr() as usize, sends: END == TX }
+    }
+
+    /// Returns the handle's share, for an event that borrows the handle.
+    #[inline(always)]
+    pub(super) fn borrow(&self) -> Borrowed<'_, T> {
+        Borrowed { core: self.core, handle: PhantomData }
+    }
+
+    /// Passes the handle's share on, to an event that owns it.
+    #[inline(always)]
+    pub(super) fn into_share(self) -> Owned<T> {
+        Owned { core: ManuallyDrop::new(self).core }
+    }
+}
+
+impl<T, const END: bool> Clone for Handle<T, END> {
+    fn clone(&self) -> Self {
+        self.core().lock().side(Self::SIDE).add();
         Self { core: self.core }
+    }
+}
+
+impl<T, const END: bool> Drop for Handle<T, END> {
+    fn drop(&mut self) {
+        // SAFETY: the handle ends here, and does not use the channel afterwards.
+        unsafe { Core::drop_handle(self.core, Self::SIDE) };
+    }
+}
+
+/// A channel for a report. The caller of each function knows that the channel is alive.
+#[cold]
+pub(super) fn probe<T>(core: NonNull<Core<T>>) -> Probe {
+    // SAFETY: the caller of each function knows that the channel is alive: it has a share itself, or a thread that
+    // waits there has one.
+    unsafe {
+        Probe {
+            channel: core.cast(),
+            shares: |channel| channel.cast::<Core<T>>().as_ref().shares(),
+            census: |channel, offers| channel.cast::<Core<T>>().as_ref().census(offers),
+            retain: |channel| {
+                let mut state = channel.cast::<Core<T>>().as_ref().lock();
+                state.side(End::Tx).add();
+                state.side(End::Rx).add();
+            },
+            release: |channel| {
+                let mut wakes = WakeList::new();
+                let core = channel.cast::<Core<T>>();
+                Core::part::<Owned<T>>(core, End::Tx, false, &mut wakes);
+                Core::part::<Owned<T>>(core, End::Rx, false, &mut wakes);
+                wakes.queue();
+            },
+        }
     }
 }

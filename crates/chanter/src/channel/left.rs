@@ -5,7 +5,7 @@
 //! waker.
 //!
 //! INV-LEFT: a message is left only in an open rendezvous channel that has no waiters and no buffered messages. So it
-//! comes before all senders that wait, and after messages that came back. It counts as an event of the senders. It is
+//! comes before all senders that wait, and after messages that came back. It has a share of the senders. It is
 //! dropped when the channel is closed, as the offer would be.
 
 use std::marker::PhantomData;

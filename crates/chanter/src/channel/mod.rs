@@ -3,7 +3,11 @@
 //! [`channel`] is a rendezvous: a send commits when it is received. [`bounded`] keeps up to *n* messages, [`mailbox`]
 //! any number. All have the same interface. An [`IVar`] is written once and read by all.
 //!
-//! **Closing.** A channel closes when one side has neither handle nor event left, or when `close` is called. Sends
+//! **Borrowing.** The events of `send` and `recv` borrow their handle. Those of [`into_send`](Sender::into_send) and
+//! [`into_recv`](Receiver::into_recv) own it, so they can be spawned.
+//!
+//! **Closing.** A channel closes when one side has no handle left, or when `close` is called. An event that owns a
+//! handle, and a message that was sent asynchronously and waits, count as handles. Sends
 //! then commit to an error that gives the message back. Receives deliver buffered messages, then [`Closed`].
 //!
 //! **The one guarantee.** A send that commits has handed its message to the channel or to one receiver. The sender
@@ -48,8 +52,8 @@ pub(crate) use cvar::CVar;
 pub use error::{Closed, SendError, TryRecvError, TrySendError};
 pub(crate) use ivar::IVar;
 pub(crate) use mvar::{MVar, Take};
-pub use recv::{Receiver, RecvEvent, RecvRef};
-pub use send::{SendEvent, SendRef, Sender};
+pub use recv::{IntoRecv, Receiver, RecvEvent};
+pub use send::{IntoSend, SendEvent, Sender};
 
 /// A rendezvous channel: a send commits together with a receive.
 ///

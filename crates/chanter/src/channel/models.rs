@@ -7,7 +7,6 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use futures_core::Stream;
-use loom::sync::Arc;
 use loom::thread;
 
 use super::{Closed, SendError, TryRecvError, TrySendError, bounded, channel, mailbox};
@@ -156,8 +155,7 @@ fn closing_gives_messages_back() {
 fn last_handle() {
     let (tx, rx) = bounded(2);
     tx.try_send(Message::new(1)).unwrap();
-    let receive = rx.recv();
-    drop(rx);
+    let receive = rx.into_recv();
     let sender = thread::spawn(move || {
         let sent = tx.try_send(Message::new(2));
         drop(tx);
@@ -180,27 +178,6 @@ fn last_senders_close() {
         let sender = thread::spawn(move || drop(tx));
         assert_eq!(block_on(rx.recv()).err(), Some(Closed));
         sender.join().unwrap();
-    });
-}
-
-/// INV-SIDE: events are counted, whichever thread lends them: the handle's own thread with plain stores, another one
-/// under the lock.
-#[test]
-fn shared_handles_count_every_event() {
-    check(|| {
-        let (tx, rx) = mailbox();
-        let tx = Arc::new(tx);
-        let other = {
-            let tx = Arc::clone(&tx);
-            thread::spawn(move || assert!(block_on(tx.send(Message::new(1))).is_ok()))
-        };
-        assert!(block_on(tx.send(Message::new(2))).is_ok());
-        drop(tx);
-        let first = block_on(rx.recv()).unwrap().number();
-        let second = block_on(rx.recv()).unwrap().number();
-        assert_eq!(first + second, 3);
-        assert_eq!(block_on(rx.recv()).err(), Some(Closed), "miscounted");
-        other.join().unwrap();
     });
 }
 
@@ -287,8 +264,7 @@ fn detached_sends_end_with_their_channel() {
 fn detached_sends_outlive_their_channel() {
     check(|| {
         let (tx, rx) = channel();
-        let receive = rx.recv();
-        drop(rx);
+        let receive = rx.into_recv();
         let sender = thread::spawn(move || assert!(tx.asend(Message::new(1)).is_ok()));
         assert_eq!(block_on(receive).unwrap().number(), 1);
         sender.join().unwrap();
@@ -319,7 +295,7 @@ fn left_messages_outlive_receives() {
             assert!(tx.asend(Message::new(1)).is_ok());
             tx
         });
-        let first = poll_once(pin!(rx.recv_ref().sync()));
+        let first = poll_once(pin!(rx.recv().sync()));
         let _tx = sender.join().unwrap();
         let message = match first {
             Poll::Ready(message) => message.unwrap(),
@@ -353,10 +329,41 @@ fn left_messages_end_their_side() {
 fn borrowed_events_end_before_their_handle() {
     check(|| {
         let (tx, rx) = channel();
-        let sender = thread::spawn(move || block_on(tx.send_ref(Message::new(1))).is_ok());
-        assert_eq!(block_on(rx.recv_ref()).unwrap().number(), 1);
+        let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
+        assert_eq!(block_on(rx.recv()).unwrap().number(), 1);
         drop(rx);
         assert!(sender.join().unwrap());
+    });
+}
+
+/// INV-SIDE: events that own the last handle of their side. Each side may end first, and one of them frees the channel.
+#[test]
+fn owned_events_end_with_their_handle() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || block_on(tx.into_send(Message::new(1))).is_ok());
+        assert_eq!(block_on(rx.into_recv()).unwrap().number(), 1);
+        assert!(sender.join().unwrap());
+    });
+}
+
+/// INV-SIDE: an event that owns the last receiver is dropped while a message is sent to it. The sender has its message
+/// back, or the message is dropped with the channel.
+#[test]
+fn dropped_owned_receives_close() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || match block_on(tx.send(Message::new(1))) {
+            Ok(()) => (),
+            Err(SendError(message)) => assert_eq!(message.number(), 1),
+        });
+        {
+            let mut receive = pin!(rx.into_recv().sync());
+            if let Poll::Ready(message) = poll_once(receive.as_mut()) {
+                assert_eq!(message.unwrap().number(), 1);
+            }
+        }
+        sender.join().unwrap();
     });
 }
 
@@ -366,7 +373,7 @@ fn dropped_borrowed_receives_lose_nothing() {
         let (tx, rx) = channel();
         let sender = thread::spawn(move || (tx.try_send(Message::new(1)).is_ok(), tx));
         {
-            let mut receive = pin!(rx.recv_ref().sync());
+            let mut receive = pin!(rx.recv().sync());
             assert!(poll_once(receive.as_mut()).is_pending(), "nobody waits to send");
         }
         let (sent, _tx) = sender.join().unwrap();

@@ -1,13 +1,14 @@
 //! The receiving end.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
 use super::error::{Closed, TryRecvError};
-use super::handle::{Borrowed, Handle, Lent, RX, Share};
+use super::handle::{Borrowed, Handle, Owned, RX, Share};
 use super::state::End;
 use super::wait::Wait;
 use crate::event::{Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future};
@@ -25,8 +26,8 @@ pub struct Receiver<T> {
 
 // SAFETY: a handle moves messages between threads, which their `Send` allows, and shares none.
 unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none. Only the owner's OS thread, or
-// a thread with exclusive access, uses its counter. The stream needs exclusive access.
+// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none. The stream needs exclusive
+// access.
 unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
@@ -42,7 +43,7 @@ impl<T> Receiver<T> {
     /// The event of receiving a message.
     ///
     /// It commits when a message is there. It commits to [`Closed`] when the channel is empty, and is closed or has
-    /// no sender left. The event counts as a receiver: it keeps the channel open.
+    /// no sender left.
     ///
     /// If it is not chosen, or dropped, no message is lost. A message that a sender had already committed to it goes
     /// back to the head of the channel.
@@ -55,24 +56,44 @@ impl<T> Receiver<T> {
     /// assert_eq!(rx.recv().sync_blocking(), Ok(1));
     /// assert_eq!(rx.recv().sync_blocking(), Err(Closed));
     /// ```
-    #[inline(always)]
-    pub fn recv(&self) -> RecvEvent<T> {
-        RecvEvent { lent: Some(self.handle.lend()) }
-    }
-
-    /// The event of receiving a message, like [`recv`](Receiver::recv), that borrows the receiver. It need not be
-    /// counted, so choices over many are cheaper.
+    ///
+    /// The event borrows the receiver, and so does a function that returns it:
     ///
     /// ```
     /// # use chanter::prelude::*;
-    /// let (_a, rx_a) = channel::<u32>();
-    /// let (b, rx_b) = mailbox();
-    /// b.try_send(2).unwrap();
-    /// assert_eq!(choose([rx_a.recv_ref(), rx_b.recv_ref()]).sync_blocking(), Ok(2));
+    /// fn doubled(rx: &Receiver<u32>) -> impl Event<Output = u32> {
+    ///     rx.recv().wrap(|message| 2 * message.unwrap_or(0))
+    /// }
+    ///
+    /// let (tx, rx) = mailbox();
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(doubled(&rx).sync_blocking(), 2);
+    /// ```
+    ///
+    /// [`into_recv`](Receiver::into_recv) makes an event that owns the receiver.
+    #[doc(alias = "recv_ref")]
+    #[inline(always)]
+    pub fn recv(&self) -> RecvEvent<'_, T> {
+        RecvEvent { receiver: self }
+    }
+
+    /// The event of receiving a message, like [`recv`](Receiver::recv), that owns the receiver.
+    ///
+    /// It can be spawned, and stored beside other values. It keeps the channel open as the receiver did. When it has
+    /// committed, or lost, or is dropped, its receiver is gone. A message that a sender had committed to it meanwhile
+    /// is dropped with the channel, if no other receiver is left.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let (tx, rx) = channel();
+    /// let receive = rx.into_recv();
+    /// assert!(!tx.is_closed());
+    /// drop(receive);
+    /// assert_eq!(tx.send(1).sync_blocking(), Err(SendError(1)));
     /// ```
     #[inline(always)]
-    pub fn recv_ref(&self) -> RecvRef<'_, T> {
-        RecvRef { receiver: self }
+    pub fn into_recv(self) -> IntoRecv<T> {
+        IntoRecv { receiver: self }
     }
 
     /// Receives a message if one is there. Never blocks.
@@ -112,8 +133,6 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Clone for Receiver<T> {
-    /// # Panics
-    /// Panics if the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self::new(self.handle.clone())
     }
@@ -154,8 +173,18 @@ impl<T> Stream for Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
+impl<T> Receiver<T> {
+    /// Passes the handle's share on.
+    #[inline(always)]
+    fn into_share(mut self) -> Owned<T> {
+        self.unwatch();
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the receiver is not dropped, so the handle is moved out once. The other field is a number.
+        unsafe { std::ptr::read(&raw const this.handle) }.into_share()
+    }
+
+    #[inline(always)]
+    fn unwatch(&mut self) {
         if self.watcher != 0 {
             let waker = self.handle.core().lock().unwatch(self.watcher);
             drop(waker);
@@ -163,87 +192,36 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// The event of receiving a message; see [`Receiver::recv`].
-#[must_use = "events do nothing unless synchronized"]
-pub struct RecvEvent<T> {
-    /// The share, until the event becomes a branch.
-    lent: Option<Lent<T>>,
-}
-
-// SAFETY: the event moves a share of the channel.
-unsafe impl<T: Send> Send for RecvEvent<T> {}
-// SAFETY: a shared event can only be cloned, which takes the channel's lock.
-unsafe impl<T: Send> std::marker::Sync for RecvEvent<T> {}
-
-impl<T> Clone for RecvEvent<T> {
-    fn clone(&self) -> Self {
-        Self { lent: self.lent.as_ref().map(|lent| lent.again(End::Rx)) }
-    }
-}
-
-impl<T> fmt::Debug for RecvEvent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RecvEvent(..)")
-    }
-}
-
-impl<T> Drop for RecvEvent<T> {
-    #[inline]
+impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        if let Some(lent) = self.lent.take() {
-            drop(RecvBranch { wait: Wait::new(lent, None) });
-        }
+        self.unwatch();
     }
 }
 
-into_future!([T] RecvEvent<T>, Result<T, Closed>);
-
-// SAFETY: the branch holds the same share and a message, so it is `Send` when the event is. Partners reach its offer
-// under the channel's lock only, on whatever thread the owner is.
-unsafe impl<T> Event for RecvEvent<T> {
-    type Branch = RecvBranch<T, Lent<T>>;
-
-    #[inline(always)]
-    fn into_branch(mut self) -> Self::Branch {
-        let lent = self.lent.take().expect("taken here or in `drop`");
-        RecvBranch { wait: Wait::new(lent, None) }
-    }
-}
-
-// SAFETY: the branch has one leaf, neither walked nor retried. A receive that is not linked may be offered again.
-unsafe impl<T> BaseEvent for RecvEvent<T> {
-    const LASTS: bool = false;
-    fn is_last(branch: &Self::Branch) -> bool {
-        !branch.wait.succeeded()
-    }
-    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
-        branch.wait().take_back()
-    }
-}
-
-/// The event of receiving a message; see [`Receiver::recv_ref`].
+/// The event of receiving a message; see [`Receiver::recv`].
+#[doc(alias = "RecvRef")]
 #[must_use = "events do nothing unless synchronized"]
-pub struct RecvRef<'a, T> {
+pub struct RecvEvent<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-impl<T> Clone for RecvRef<'_, T> {
+impl<T> Clone for RecvEvent<'_, T> {
     fn clone(&self) -> Self {
         Self { receiver: self.receiver }
     }
 }
 
-impl<T> fmt::Debug for RecvRef<'_, T> {
+impl<T> fmt::Debug for RecvEvent<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RecvRef(..)")
+        f.write_str("RecvEvent(..)")
     }
 }
 
-into_future!(['a, T] RecvRef<'a, T>, Result<T, Closed>);
+into_future!(['a, T] RecvEvent<'a, T>, Result<T, Closed>);
 
 // SAFETY: the branch borrows the handle as the event does, and holds a message, so it is `Send` when the event is.
 // Partners reach its offer under the channel's lock only.
-unsafe impl<'a, T> Event for RecvRef<'a, T> {
+unsafe impl<'a, T> Event for RecvEvent<'a, T> {
     type Branch = RecvBranch<T, Borrowed<'a, T>>;
 
     #[inline(always)]
@@ -258,7 +236,54 @@ unsafe impl<'a, T> Event for RecvRef<'a, T> {
 }
 
 // SAFETY: the branch has one leaf, neither walked nor retried. A receive that is not linked may be offered again.
-unsafe impl<T> BaseEvent for RecvRef<'_, T> {
+unsafe impl<T> BaseEvent for RecvEvent<'_, T> {
+    const LASTS: bool = false;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
+    }
+}
+
+/// The event of receiving a message, which owns its receiver; see [`Receiver::into_recv`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct IntoRecv<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Clone for IntoRecv<T> {
+    fn clone(&self) -> Self {
+        Self { receiver: self.receiver.clone() }
+    }
+}
+
+impl<T> fmt::Debug for IntoRecv<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IntoRecv(..)")
+    }
+}
+
+into_future!([T] IntoRecv<T>, Result<T, Closed>);
+
+// SAFETY: the branch has the share of the event's handle, and holds a message, so it is `Send` when the event is.
+// Partners reach its offer under the channel's lock only.
+unsafe impl<T> Event for IntoRecv<T> {
+    type Branch = RecvBranch<T, Owned<T>>;
+
+    #[inline(always)]
+    fn into_branch(self) -> Self::Branch {
+        RecvBranch { wait: Wait::new(self.receiver.into_share(), None) }
+    }
+
+    #[inline(always)]
+    fn may_commit(&self) -> bool {
+        self.receiver.handle.core().may_commit(End::Rx)
+    }
+}
+
+// SAFETY: the branch has one leaf, neither walked nor retried. A receive that is not linked may be offered again.
+unsafe impl<T> BaseEvent for IntoRecv<T> {
     const LASTS: bool = false;
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()

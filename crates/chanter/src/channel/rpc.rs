@@ -7,7 +7,7 @@ use std::ops::DerefMut;
 
 use super::error::Closed;
 use super::place::{Place, Queue, operation};
-use super::send::{SendEvent, Sender};
+use super::send::{IntoSend, Sender};
 use crate::event::{Event, Nack, WakeList, with_nack};
 use crate::sync::{Arc, Lock};
 
@@ -126,7 +126,7 @@ impl<Q, A> Client<Q, A> {
         with_nack(move |nack| {
             let (tx, answer) = super::channel();
             let call = client.submit(request, Reply { tx, nack });
-            answer.recv().wrap(move |reply| match (reply, call) {
+            answer.into_recv().wrap(move |reply| match (reply, call) {
                 (Ok(reply), _) => Ok(reply),
                 (Err(Closed), Ok(_ticket)) => Err(CallError::Dropped),
                 (Err(Closed), Err(request)) => Err(CallError::Closed(request)),
@@ -310,8 +310,8 @@ impl<A> Reply<A> {
     ///
     /// Once it has committed, the client's call has committed too. If it is not chosen, or dropped before the commit,
     /// the client is told that there is no reply.
-    pub fn send(self, answer: A) -> SendEvent<A> {
-        self.tx.send(answer)
+    pub fn send(self, answer: A) -> IntoSend<A> {
+        self.tx.into_send(answer)
     }
 
     /// The event that the client has given up, and does not wait for the reply.

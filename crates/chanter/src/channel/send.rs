@@ -3,15 +3,14 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::asend::Reified;
 use super::core::Core;
 use super::error::{Closed, SendError, TrySendError};
-use super::handle::{Borrowed, Handle, Lent, Share, TX};
+use super::handle::{Borrowed, Handle, Owned, Share, TX};
 use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
 use crate::event::{
-    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, Verdict, WakeList, into_future,
+    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future,
 };
 use crate::frame::report::Waits;
 
@@ -22,8 +21,7 @@ pub struct Sender<T> {
 
 // SAFETY: a handle moves messages between threads, which their `Send` allows, and shares none.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none. Only the owner's OS thread, or
-// a thread with exclusive access, uses its counter.
+// SAFETY: a shared handle moves messages, which their `Send` allows, and shares none.
 unsafe impl<T: Send> Sync for Sender<T> {}
 
 impl<T> Sender<T> {
@@ -49,24 +47,42 @@ impl<T> Sender<T> {
     /// drop(rx);
     /// assert_eq!(tx.send(2).sync_blocking(), Err(SendError(2)));
     /// ```
+    ///
+    /// The event borrows the sender. [`into_send`](Sender::into_send) makes one that owns it:
+    ///
+    /// ```compile_fail,E0597
+    /// # use chanter::prelude::*;
+    /// # async fn example() {
+    /// let (tx, rx) = channel();
+    /// spawn(tx.send(1)); // Use `spawn(tx.into_send(1))`.
+    /// assert_eq!(rx.recv().await, Ok(1));
+    /// # }
+    /// ```
+    #[doc(alias = "send_ref")]
     #[inline(always)]
-    pub fn send(&self, message: T) -> SendEvent<T> {
-        SendEvent { lent: Some(self.handle.lend()), message: Some(message) }
+    pub fn send(&self, message: T) -> SendEvent<'_, T> {
+        SendEvent { sender: self, message }
     }
 
-    /// The event of sending `message`, like [`send`](Sender::send), that borrows the sender. It need not be counted,
-    /// so choices over many are cheaper.
+    /// The event of sending `message`, like [`send`](Sender::send), that owns the sender.
+    ///
+    /// It can be spawned, and stored beside other values. It keeps the channel open as the sender did. When it has
+    /// committed, or lost, or is dropped, its sender is gone.
     ///
     /// ```
     /// # use chanter::prelude::*;
-    /// let (a, from_a) = bounded(1);
-    /// let (b, _from_b) = channel();
-    /// choose((a.send_ref(1), b.send_ref(2))).sync_blocking().unwrap();
-    /// assert_eq!(from_a.try_recv(), Ok(1));
+    /// # chanter::block_on(async {
+    /// let (tx, rx) = channel();
+    /// spawn(tx.clone().into_send(1));
+    /// spawn(tx.into_send(2));
+    /// let (first, second) = (rx.recv().await.unwrap(), rx.recv().await.unwrap());
+    /// assert_eq!(first + second, 3);
+    /// assert_eq!(rx.recv().await, Err(Closed));
+    /// # });
     /// ```
     #[inline(always)]
-    pub fn send_ref(&self, message: T) -> SendRef<'_, T> {
-        SendRef { sender: self, message }
+    pub fn into_send(self, message: T) -> IntoSend<T> {
+        IntoSend { sender: self, message }
     }
 
     /// Sends `message` if that can commit now. Never blocks.
@@ -75,25 +91,17 @@ impl<T> Sender<T> {
     /// Returns the message in the error: `Full` if no receiver takes it now, `Closed` if none ever will.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let slot = Slot::new(Some(message));
-        let lent = self.handle.lend();
         let mut wakes = WakeList::new();
-        // SAFETY: the share and the slot are ours. Without an offering the slot is never linked.
-        let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &slot, None, &mut wakes) };
-        let result = if offered == Offered::Committed {
-            // SAFETY: the slot is ours, and was never linked.
-            match (slot.offer.verdict.get(), unsafe { slot.take() }) {
-                (Verdict::Closed, Some(message)) => Err(TrySendError::Closed(message)),
-                _ => Ok(()),
-            }
-        } else {
-            // SAFETY: the slot is ours, and was never linked. The share is ours, and is given up here.
-            unsafe {
-                Core::retract::<Lent<T>>(lent.core_ptr(), &slot, End::Tx, &mut wakes);
-                Err(TrySendError::Full(slot.take().expect("not sent")))
-            }
-        };
+        // SAFETY: the handle's share is borrowed, and the slot is ours. Without an offering the slot is never linked.
+        let offered =
+            unsafe { Core::send::<Borrowed<'_, T>>(self.handle.core_ptr(), &slot, None, &mut wakes) };
         wakes.queue();
-        result
+        // SAFETY: the slot is ours, and was never linked.
+        match unsafe { slot.take() } {
+            None => Ok(()),
+            Some(message) if offered == Offered::Committed => Err(TrySendError::Closed(message)),
+            Some(message) => Err(TrySendError::Full(message)),
+        }
     }
 
     /// Closes the channel. Sends fail from now on. Receivers get the buffered messages, and then
@@ -121,8 +129,6 @@ impl<T> Sender<T> {
 }
 
 impl<T> Clone for Sender<T> {
-    /// # Panics
-    /// Panics if the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self { handle: self.handle.clone() }
     }
@@ -135,98 +141,30 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 /// The event of sending a message; see [`Sender::send`].
+#[doc(alias = "SendRef")]
 #[must_use = "events do nothing unless synchronized"]
-pub struct SendEvent<T> {
-    /// The share, until the event becomes a branch.
-    lent: Option<Lent<T>>,
-    message: Option<T>,
-}
-
-// SAFETY: the event moves a message, which its `Send` allows, and a share of the channel.
-unsafe impl<T: Send> Send for SendEvent<T> {}
-// SAFETY: a shared event can only be cloned, which copies the message on the thread that clones.
-unsafe impl<T: Send + Sync> Sync for SendEvent<T> {}
-
-impl<T: Clone> Clone for SendEvent<T> {
-    fn clone(&self) -> Self {
-        Self { lent: self.lent.as_ref().map(|lent| lent.again(End::Tx)), message: self.message.clone() }
-    }
-}
-
-impl<T> fmt::Debug for SendEvent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Send(..)")
-    }
-}
-
-impl<T> SendEvent<T> {
-    /// Leaves the message in the channel, as [`Sender::asend`] does.
-    #[inline(always)]
-    pub(crate) fn leave(mut self) -> Result<(), SendError<T>> {
-        let lent = self.lent.take().expect("it is not a branch yet");
-        Reified::leave(lent, self.message.take().expect("a send that has not committed has its message"))
-    }
-}
-
-impl<T> Drop for SendEvent<T> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(lent) = self.lent.take() {
-            drop(SendBranch { wait: Wait::new(lent, None) });
-        }
-    }
-}
-
-into_future!([T] SendEvent<T>, Result<(), SendError<T>>);
-
-// SAFETY: the branch holds the same message and share, so it is `Send` when the event is. Partners reach its offer
-// under the channel's lock only, on whatever thread the owner is.
-unsafe impl<T> Event for SendEvent<T> {
-    type Branch = SendBranch<T, Lent<T>>;
-
-    #[inline(always)]
-    fn into_branch(mut self) -> Self::Branch {
-        let lent = self.lent.take().expect("taken here or in `drop`");
-        SendBranch { wait: Wait::new(lent, self.message.take()) }
-    }
-}
-
-// SAFETY: the branch has one leaf, neither walked nor retried. A send that is not linked still has its message, so it
-// may be offered again.
-unsafe impl<T> BaseEvent for SendEvent<T> {
-    const LASTS: bool = true;
-    fn is_last(branch: &Self::Branch) -> bool {
-        !branch.wait.succeeded()
-    }
-    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
-        branch.wait().take_back()
-    }
-}
-
-/// The event of sending a message; see [`Sender::send_ref`].
-#[must_use = "events do nothing unless synchronized"]
-pub struct SendRef<'a, T> {
+pub struct SendEvent<'a, T> {
     sender: &'a Sender<T>,
     message: T,
 }
 
-impl<T: Clone> Clone for SendRef<'_, T> {
+impl<T: Clone> Clone for SendEvent<'_, T> {
     fn clone(&self) -> Self {
         Self { sender: self.sender, message: self.message.clone() }
     }
 }
 
-impl<T> fmt::Debug for SendRef<'_, T> {
+impl<T> fmt::Debug for SendEvent<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SendRef(..)")
+        f.write_str("SendEvent(..)")
     }
 }
 
-into_future!(['a, T] SendRef<'a, T>, Result<(), SendError<T>>);
+into_future!(['a, T] SendEvent<'a, T>, Result<(), SendError<T>>);
 
 // SAFETY: the branch borrows the handle as the event does, and holds the same message, so it is `Send` when the event
 // is. Partners reach its offer under the channel's lock only.
-unsafe impl<'a, T> Event for SendRef<'a, T> {
+unsafe impl<'a, T> Event for SendEvent<'a, T> {
     type Branch = SendBranch<T, Borrowed<'a, T>>;
 
     #[inline(always)]
@@ -242,7 +180,7 @@ unsafe impl<'a, T> Event for SendRef<'a, T> {
 
 // SAFETY: the branch has one leaf, neither walked nor retried. A send that is not linked still has its message, so it
 // may be offered again.
-unsafe impl<T> BaseEvent for SendRef<'_, T> {
+unsafe impl<T> BaseEvent for SendEvent<'_, T> {
     const LASTS: bool = true;
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()
@@ -254,7 +192,7 @@ unsafe impl<T> BaseEvent for SendRef<'_, T> {
 
 // SAFETY: once settled, the slot belongs to the owner alone. A partner that has taken the message took it out of the
 // slot.
-unsafe impl<T> Giving<T> for SendRef<'_, T> {
+unsafe impl<T> Giving<T> for SendEvent<'_, T> {
     type Placed = Result<(), Closed>;
 
     fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
@@ -264,6 +202,49 @@ unsafe impl<T> Giving<T> for SendRef<'_, T> {
 
     fn placed(output: Self::Output, place: &mut Option<T>) -> Self::Placed {
         put_back(output, place)
+    }
+}
+
+/// The event of sending a message, which owns its sender; see [`Sender::into_send`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct IntoSend<T> {
+    sender: Sender<T>,
+    message: T,
+}
+
+impl<T> fmt::Debug for IntoSend<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IntoSend(..)")
+    }
+}
+
+into_future!([T] IntoSend<T>, Result<(), SendError<T>>);
+
+// SAFETY: the branch has the share of the event's handle, and the same message, so it is `Send` when the event is. Partners reach its offer under the channel's lock only.
+unsafe impl<T> Event for IntoSend<T> {
+    type Branch = SendBranch<T, Owned<T>>;
+
+    #[inline(always)]
+    fn into_branch(self) -> Self::Branch {
+        SendBranch { wait: Wait::new(self.sender.handle.into_share(), Some(self.message)) }
+    }
+
+    #[inline(always)]
+    fn may_commit(&self) -> bool {
+        self.sender.handle.core().may_commit(End::Tx)
+    }
+}
+
+// SAFETY: the branch has one leaf, neither walked nor retried. A send that is not linked still has its message, so it
+// may be offered again.
+unsafe impl<T> BaseEvent for IntoSend<T> {
+    const LASTS: bool = true;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
     }
 }
 

@@ -41,7 +41,7 @@ use std::pin::Pin;
 
 use super::error::{Closed, SendError};
 use super::mvar::MVar;
-use super::send::{SendRef, Sender};
+use super::send::{SendEvent, Sender};
 use super::swap::{Swap, SwapChannel};
 use crate::event::{Base, Branch, Event, Leaf, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::{Waiting, Waits};
@@ -219,7 +219,7 @@ impl<T> Sender<T> {
         &'a self,
         place: &'a mut Option<T>,
     ) -> impl Event<Output = Result<(), Closed>> + use<'a, T> {
-        GiveFrom { place, make: |message| -> SendRef<'a, T> { self.send_ref(message) } }
+        GiveFrom { place, make: |message| -> SendEvent<'a, T> { self.send(message) } }
     }
 }
 

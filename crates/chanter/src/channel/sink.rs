@@ -6,14 +6,14 @@ use std::task::{Context, Poll, ready};
 
 use futures_sink::Sink;
 
-use super::{SendError, SendEvent, Sender, TrySendError};
+use super::{IntoSend, SendError, Sender, TrySendError};
 use crate::event::{Event, Sync};
 
 /// A sender as a [`Sink`]; made by [`Sender::into_sink`].
 pub struct SendSink<T> {
     sender: Sender<T>,
     /// The item that has no place yet.
-    sending: Option<Pin<Box<Sync<SendEvent<T>>>>>,
+    sending: Option<Pin<Box<Sync<IntoSend<T>>>>>,
 }
 
 impl<T> Sender<T> {
@@ -79,7 +79,7 @@ impl<T> Sink<T> for SendSink<T> {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(item)) => Err(SendError(item)),
             Err(TrySendError::Full(item)) => {
-                let mut sending = Box::pin(self.sender.send(item).sync());
+                let mut sending = Box::pin(self.sender.clone().into_send(item).sync());
                 // The send is offered here and now; a flush leaves a waker.
                 let mut cx = Context::from_waker(std::task::Waker::noop());
                 match sending.as_mut().poll(&mut cx) {

@@ -56,13 +56,10 @@ const CLOSED_FOR_RECEIVERS: u32 = 1 << 30;
 /// Flag: a stream waits.
 pub(super) const WATCHED: u32 = 1 << 31;
 
-/// The counts of one side. The lower 24 bits are the number of handles. The upper 40 bits are the number of events,
-/// modulo 2^40: see "Counting" in `core.rs`.
+/// The number of shares of one side: of its handles, of the events that own one, and of the messages that were sent
+/// asynchronously and wait. It has 64 bits, so that it cannot overflow, whatever a program leaks.
 #[derive(Debug)]
 pub(super) struct Side(u64);
-
-const EVENT: u64 = 1 << 24;
-const HANDLES: u64 = EVENT - 1;
 
 /// A side of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,49 +111,23 @@ impl Side {
         Self(1)
     }
 
-    #[inline(always)]
-    pub(super) fn has_handles(&self) -> bool {
-        self.0 & HANDLES != 0
-    }
-
-    pub(super) fn handles(&self) -> u32 {
-        (self.0 & HANDLES) as u32
-    }
-
-    pub(super) fn events(&self) -> u64 {
-        self.0 >> EVENT.trailing_zeros()
+    pub(super) fn shares(&self) -> u64 {
+        self.0
     }
 
     #[inline(always)]
-    pub(super) fn is_unreferenced(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         self.0 == 0
     }
 
-    /// # Panics
-    /// If there are 2^24 - 1 handles already.
-    pub(super) fn add_handle(&mut self) {
-        assert!(self.0 & HANDLES != HANDLES, "a channel has fewer than 2^24 handles of a kind");
+    #[inline(always)]
+    pub(super) fn add(&mut self) {
         self.0 += 1;
-    }
-
-    /// Drops a handle, and counts the `lent` events that it has not reported.
-    pub(super) fn drop_handle(&mut self, lent: u32) {
-        self.0 -= 1;
-        self.lend(lent);
-    }
-
-    /// Adds events. Handles report what they lend in small parts, so a large sum means that hundreds of billions of
-    /// events have been leaked. The count must not wrap then, so the process ends.
-    pub(super) fn lend(&mut self, events: u32) {
-        self.0 = self.0.wrapping_add(u64::from(events) * EVENT);
-        if (self.0 as i64) >> 24 > 1 << 38 {
-            std::process::abort();
-        }
     }
 
     #[inline(always)]
     pub(super) fn give_up(&mut self) {
-        self.0 = self.0.wrapping_sub(EVENT);
+        self.0 -= 1;
     }
 }
 
@@ -265,10 +236,10 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether no handle and no event refers to the channel any more.
+    /// Whether no share of the channel is left.
     #[inline(always)]
     pub(super) fn is_unreferenced(&self) -> bool {
-        self.tx.is_unreferenced() && self.rx.is_unreferenced()
+        self.tx.is_gone() && self.rx.is_gone()
     }
 
     /// Called when a side may have gone. Tells those that wait for it, and takes out the messages that no receiver
@@ -280,7 +251,7 @@ impl<T> State<T> {
         if !self.is_unreferenced() || !self.senders.is_empty() || !self.receivers.is_empty() {
             while self.tell_sides(&mut left, wakes) {}
         }
-        let buffer = if self.rx.is_unreferenced() { self.buffer.take() } else { None };
+        let buffer = if self.rx.is_gone() { self.buffer.take() } else { None };
         Unread { buffer, left }
     }
 
@@ -294,10 +265,10 @@ impl<T> State<T> {
     #[inline(always)]
     pub(super) fn close_sides(&mut self) {
         let closed = self.capacity & CLOSED != 0;
-        if closed || self.rx.is_unreferenced() {
+        if closed || self.rx.is_gone() {
             self.capacity |= CLOSED_FOR_SENDERS;
         }
-        if closed || self.tx.is_unreferenced() {
+        if closed || self.tx.is_gone() {
             self.capacity |= CLOSED_FOR_RECEIVERS;
         }
     }
@@ -349,9 +320,10 @@ impl<T> State<T> {
         INLINE_MESSAGE && Left::<T>::FITS && self.capacity & LEFT != 0
     }
 
-    /// Leaves a message in the channel. It has a share of the senders.
+    /// Leaves a message in the channel, with a share of the senders.
     #[inline(always)]
     pub(super) fn leave(&mut self, message: T) {
+        self.tx.add();
         self.capacity |= LEFT;
         self.left.put(message);
     }
@@ -378,7 +350,7 @@ impl<T> State<T> {
     pub(super) fn take_own(&mut self, wakes: &mut WakeList) -> (T, bool) {
         if self.buffered() == 0 {
             let message = self.take_left();
-            return (message, !self.tx.has_handles());
+            return (message, self.tx.is_gone());
         }
         let message = self.buffer.as_mut().and_then(|buffer| buffer.pop());
         let ends = !self.senders.is_empty() && self.refill(wakes);
@@ -431,7 +403,7 @@ impl<T> State<T> {
                 }
             }
         }
-        some_gone && !self.tx.has_handles()
+        some_gone && self.tx.is_gone()
     }
 
     pub(super) fn keep(&mut self, message: T) {
@@ -468,33 +440,5 @@ impl<T> State<T> {
             None => self.buffer.get_or_insert_default().give_back(ticket, message),
         }
         false
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::{EVENT, HANDLES, Side};
-    use crate::child::aborts;
-
-    #[test]
-    fn the_handle_that_is_too_much_is_not_counted() {
-        let mut side = Side(5 * EVENT + HANDLES - 1);
-        side.add_handle();
-        assert!(catch_unwind(AssertUnwindSafe(|| side.add_handle())).is_err());
-        assert_eq!((u64::from(side.handles()), side.events()), (HANDLES, 5));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri starts no processes")]
-    fn leaked_events_end_the_process_before_their_count_wraps() {
-        let name = "channel::state::tests::leaked_events_end_the_process_before_their_count_wraps";
-        let many = (1 << 38) * EVENT;
-        // As many events as a handle reports. The second line has fewer: events have ended that handles have yet to
-        // report.
-        Side(many - 4096 * EVENT).lend(4096);
-        Side((many / 4).wrapping_neg()).lend(1);
-        aborts(name, || Side(many).lend(1));
     }
 }

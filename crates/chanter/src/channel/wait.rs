@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 
 use super::core::Core;
-use super::handle::{Share, TX};
+use super::handle::{Share, TX, probe};
 use super::state::{End, Slot};
 use crate::event::{Offer, Offered, Offering, Verdict, WakeList};
 use crate::frame::report::Waits;
 
-/// The offer, its message, and the share of the channel that it holds.
+/// The offer, its message, and the share of the channel that it holds or borrows.
 pub(super) struct Wait<T, S: Share<T>, const END: bool> {
     slot: Slot<T>,
     /// The share. If it is an owned one, it is ours to give up until the slot says that it has been given up.
@@ -31,12 +31,14 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     #[inline(always)]
     fn core(&self) -> &Core<T> {
-        self.share.lent().core()
+        // SAFETY: the share, or the handle that is borrowed, keeps the channel alive. An event that has given its share
+        // up does not call this again.
+        unsafe { self.share.core_ptr().as_ref() }
     }
 
     #[inline(always)]
     fn core_ptr(&self) -> NonNull<Core<T>> {
-        self.share.lent().core_ptr()
+        self.share.core_ptr()
     }
 
     /// Whether an attempt may succeed now.
@@ -95,7 +97,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     /// Adds the channel that the event waits on, for a report.
     pub(super) fn waits(&self, waits: &mut Waits) {
-        let probe = self.share.lent().probe();
+        let probe = probe(self.core_ptr());
         waits.offer(probe.channel, END == TX, S::OWNED, NonNull::from(&self.slot).cast());
         waits.channel(END == TX, probe);
     }

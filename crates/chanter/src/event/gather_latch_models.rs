@@ -23,7 +23,7 @@ fn both() {
     let one = thread::spawn(move || block_on(tx1.send(Message::new(1))).is_ok());
     let two = thread::spawn(move || block_on(tx2.send(Message::new(2))).is_ok());
     // Not dropped when a weakened model panics, since loom would panic again.
-    let mut waits = ManuallyDrop::new(Box::pin(Bare::gather([rx1.recv(), rx2.recv()]).sync()));
+    let mut waits = ManuallyDrop::new(Box::pin(Bare::gather([rx1.into_recv(), rx2.into_recv()]).sync()));
     let [first, second] = block_on(poll_fn(|cx| waits.as_mut().poll(cx)));
     drop(ManuallyDrop::into_inner(waits));
     assert_eq!((first.unwrap().number(), second.unwrap().number()), (1, 2));
@@ -39,7 +39,7 @@ fn the_last_tells_the_owner() {
 fn one() {
     let (tx, rx) = channel();
     let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
-    let [first] = block_on(Bare::gather([rx.recv()]));
+    let [first] = block_on(Bare::gather([rx.into_recv()]));
     assert_eq!(first.unwrap().number(), 1);
     assert!(sender.join().unwrap());
 }
@@ -78,7 +78,7 @@ fn members_may_send() {
         let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
         let one = thread::spawn(move || block_on(rx1.recv()).unwrap().number());
         let two = thread::spawn(move || block_on(rx2.recv()).unwrap().number());
-        let sent = block_on(Bare::gather([tx1.send(Message::new(1)), tx2.send(Message::new(2))]));
+        let sent = block_on(Bare::gather([tx1.into_send(Message::new(1)), tx2.into_send(Message::new(2))]));
         assert!(sent.iter().all(Result::is_ok));
         assert_eq!((one.join().unwrap(), two.join().unwrap()), (1, 2));
     });
@@ -90,13 +90,12 @@ fn dropped() {
     let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
     let reclaimed = LoomArc::new(AtomicU32::new(0));
     let count = LoomArc::clone(&reclaimed);
-    let event = Bare::gather([rx1.recv(), rx2.recv()]).reclaim(move |partial| {
+    // Only the gathering keeps the channels.
+    let event = Bare::gather([rx1.into_recv(), rx2.into_recv()]).reclaim(move |partial| {
         // (Closed, if the sender was dropped with its message.)
         let sum: u32 = partial.into_iter().flatten().flatten().map(|message| message.number()).sum();
         count.fetch_add(sum, SeqCst);
     });
-    // Only the gathering keeps the channels.
-    drop((rx1, rx2));
     let sender = thread::spawn(move || {
         let mut sent = 0;
         for (tx, number) in [(tx1, 1), (tx2, 2)] {
@@ -130,8 +129,7 @@ fn a_dropped_gathering_loses_nothing() {
 fn a_member_that_has_ended_does_not_listen() {
     check(|| {
         let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
-        let event = Bare::gather([rx1.recv(), rx2.recv()]);
-        drop((rx1, rx2));
+        let event = Bare::gather([rx1.into_recv(), rx2.into_recv()]);
         let sender = thread::spawn(move || {
             assert!(block_on(tx1.send(Message::new(1))).is_ok());
             let SendError(back) = block_on(tx1.send(Message::new(3))).unwrap_err();
@@ -150,7 +148,7 @@ fn compete(gathered_first: bool) {
     let ((tx1, rx1), (tx2, rx2)) = (channel::<Message>(), channel::<Message>());
     let reclaimed = LoomArc::new(AtomicU32::new(0));
     let count = LoomArc::clone(&reclaimed);
-    let event = Bare::gather([rx1.recv()])
+    let event = Bare::gather([rx1.into_recv()])
         .reclaim(move |[message]: [Option<Result<Message, Closed>>; 1]| {
             count.fetch_add(message.unwrap().unwrap().number(), SeqCst);
         })

@@ -40,7 +40,7 @@ fn receive(pair: fn() -> (Sender<Message>, Receiver<Message>)) -> Row<impl Event
     // Dropping the last sender closes the channel, and that comes later.
     let keep = tx.clone();
     Row {
-        event: rx.recv().wrap(number),
+        event: rx.clone().into_recv().wrap(number),
         partner: Box::new(move |patient| {
             let message = Message::new(1);
             if patient { block_on(tx.send(message)).is_ok() } else { tx.try_send(message).is_ok() }
@@ -61,7 +61,7 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
     }
     let far = rx.clone();
     Row {
-        event: tx.send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
+        event: tx.clone().into_send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
         partner: Box::new(
             move |patient| {
                 if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
@@ -147,7 +147,7 @@ fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Wi
             let (_tx, rx) = channel::<Message>();
             Box::pin(async move {
                 let _tx = _tx;
-                choose_biased((rx.recv_ref().wrap(self::number), event)).await
+                choose_biased((rx.recv().wrap(self::number), event)).await
             })
         }
         3 => Box::pin(

@@ -18,13 +18,13 @@ use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once
 use crate::{IVar, TrySendError};
 
 /// Receives from either channel. Yields which of the two, and the number.
-fn either(first: &Receiver<Message>, second: &Receiver<Message>) -> impl Event<Output = (u32, u32)> + use<> {
+fn either(first: &Receiver<Message>, second: &Receiver<Message>) -> impl Event<Output = (u32, u32)> {
     let read = |which| move |message: Result<Message, _>| (which, message.unwrap().number());
     choose_biased((first.recv().wrap(read(1)), second.recv().wrap(read(2))))
 }
 
 /// Sends its number over either channel. Yields which of the two.
-fn over(first: &Sender<Message>, second: &Sender<Message>) -> impl Event<Output = u32> + use<> {
+fn over(first: &Sender<Message>, second: &Sender<Message>) -> impl Event<Output = u32> {
     choose_biased((
         first.send(Message::new(1)).wrap(|sent| sent.map_or(0, |()| 1)),
         second.send(Message::new(2)).wrap(|sent| sent.map_or(0, |()| 2)),
@@ -58,8 +58,8 @@ fn opposed_choices_match_once() {
         let ((tx_a, rx_a), (tx_b, rx_b)) = (channel(), channel());
         let both = |tx: &Sender<Message>, rx: &Receiver<Message>| {
             choose_biased((
-                tx.send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
-                rx.recv().wrap(|message| 10 * message.unwrap().number()),
+                tx.clone().into_send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
+                rx.clone().into_recv().wrap(|message| 10 * message.unwrap().number()),
             ))
         };
         let (mine, theirs) = (both(&tx_a, &rx_b), both(&tx_b, &rx_a));
@@ -77,8 +77,8 @@ fn choices_never_match_themselves() {
         let (tx, rx) = channel();
         let swap = |number| {
             choose_biased((
-                tx.send(Message::new(number)).wrap(|sent| u32::from(sent.is_err())),
-                rx.recv().wrap(|message| message.unwrap().number()),
+                tx.clone().into_send(Message::new(number)).wrap(|sent| u32::from(sent.is_err())),
+                rx.clone().into_recv().wrap(|message| message.unwrap().number()),
             ))
         };
         let (mine, theirs) = (swap(1), swap(2));
@@ -279,7 +279,7 @@ fn nacks_reach_their_waiters() {
             }),
             with_nack(move |nack| {
                 second.borrow_mut().push(nack);
-                rx.recv().wrap(|message| message.unwrap().number())
+                rx.into_recv().wrap(|message| message.unwrap().number())
             }),
         ));
         let mut choice = pin!(choice.sync());

@@ -16,7 +16,7 @@ use super::{Event, Sync};
 /// # use futures::{StreamExt, executor::block_on};
 /// let (tx, rx) = mailbox();
 /// (0..3).for_each(|n| tx.try_send(n).unwrap());
-/// let twice = repeat(move || rx.recv().wrap(|n| 2 * n.unwrap()));
+/// let twice = repeat(|| rx.recv().wrap(|n| 2 * n.unwrap()));
 /// assert_eq!(block_on(twice.take(3).collect::<Vec<_>>()), [0, 2, 4]);
 /// ```
 ///

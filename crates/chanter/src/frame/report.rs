@@ -151,38 +151,28 @@ pub(crate) struct LockProbe {
 pub(crate) struct Waiter {
     pub(crate) channel: usize,
     pub(crate) sends: bool,
-    /// True if it counts among the channel's events.
-    pub(crate) counts: bool,
+    /// True if it has a share of the channel's side, as a handle has.
+    pub(crate) owns: bool,
     pub(crate) offer: NonNull<()>,
 }
 
-/// A sender or a receiver, and the number of events that it has lent without having told its
-/// channel.
+/// A sender or a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) channel: usize,
     pub(crate) sends: bool,
-    pub(crate) lent: u32,
-}
-
-/// The number of users of one side of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Census {
-    pub(crate) handles: u32,
-    /// The number of events, less those that handles have lent and not told, modulo 2^40.
-    pub(crate) events: u64,
 }
 
 /// The type of a function that looks at a channel; see [`Probe::census`].
-pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<()>]) -> Option<[Census; 2]>;
+pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<()>]) -> Option<[u64; 2]>;
 
 /// A channel that a blocked thread waits for. It lives as long as that wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub(crate) channel: NonNull<()>,
-    /// Returns the numbers of its senders and of its receivers, without events.
-    pub(crate) handles: unsafe fn(NonNull<()>) -> [u32; 2],
-    /// Counts the users of both sides, if all the given offers still wait at the channel.
+    /// Returns the numbers of shares of its senders, and of its receivers.
+    pub(crate) shares: unsafe fn(NonNull<()>) -> [u64; 2],
+    /// Counts the shares of both sides, if all the given offers still wait at the channel.
     pub(crate) census: Look,
     /// Takes a share of both sides, which keeps the channel alive, and open.
     pub(crate) retain: unsafe fn(NonNull<()>),
@@ -214,9 +204,9 @@ impl Waits {
         self.push_if(has_ended, Waiting::Join { thread: None });
     }
 
-    pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, counts: bool, offer: NonNull<()>) {
+    pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, owns: bool, offer: NonNull<()>) {
         let channel = channel.as_ptr() as usize;
-        self.offers.push(Waiter { channel, sends, counts, offer });
+        self.offers.push(Waiter { channel, sends, owns, offer });
     }
 
     pub(crate) fn channel(&mut self, sends: bool, probe: Probe) {

@@ -132,7 +132,7 @@ impl TcpListener {
     ///
     /// It commits to an error if the OS cannot accept a connection (out of descriptors, say). The
     /// listener goes on. If it is not chosen, no connection is lost.
-    pub fn accept(&self) -> Accept<(TcpStream, SocketAddr)> {
+    pub fn accept(&self) -> Accept<'_, (TcpStream, SocketAddr)> {
         Accept { connection: self.inner.connections.recv() }
     }
 
@@ -196,7 +196,7 @@ impl UnixListener {
     }
 
     /// The event of a new connection; see [`TcpListener::accept`].
-    pub fn accept(&self) -> Accept<UnixStream> {
+    pub fn accept(&self) -> Accept<'_, UnixStream> {
         Accept { connection: self.inner.connections.recv() }
     }
 }
@@ -209,19 +209,25 @@ impl fmt::Debug for UnixListener {
 }
 
 /// The event of a new connection; see [`TcpListener::accept`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "events do nothing unless synchronized"]
-pub struct Accept<C> {
-    connection: RecvEvent<io::Result<C>>,
+pub struct Accept<'a, C> {
+    connection: RecvEvent<'a, io::Result<C>>,
 }
 
-into_future!([C] Accept<C>, io::Result<C>);
+impl<C> Clone for Accept<'_, C> {
+    fn clone(&self) -> Self {
+        Self { connection: self.connection.clone() }
+    }
+}
+
+into_future!(['a, C] Accept<'a, C>, io::Result<C>);
 
 type Received<C> = Result<io::Result<C>, Closed>;
 
 // SAFETY: the branch is that of `Wrap`, which keeps the contract.
-unsafe impl<C> Event for Accept<C> {
-    type Branch = <Wrap<RecvEvent<io::Result<C>>, fn(Received<C>) -> io::Result<C>> as Event>::Branch;
+unsafe impl<'a, C> Event for Accept<'a, C> {
+    type Branch = <Wrap<RecvEvent<'a, io::Result<C>>, fn(Received<C>) -> io::Result<C>> as Event>::Branch;
 
     fn into_branch(self) -> Self::Branch {
         let accepted: fn(Received<C>) -> io::Result<C> =

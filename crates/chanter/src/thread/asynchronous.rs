@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 use super::gather::Kind;
-use crate::channel::{Receiver, RecvEvent, bounded};
+use crate::channel::{IntoRecv, Receiver, bounded};
 use crate::event::{Event, always, guard};
 use crate::sched::budget;
 
@@ -57,7 +57,7 @@ use crate::sched::budget;
 /// Laws (`~` means: the same to every observer):
 /// * `a.wrap_now(f).wrap_now(g)` ~ `a.wrap_now(|x| g(f(x)))`, and so for later;
 /// * `a.wrap_now(f).wrap_later(g)` ~ `a.wrap_later(g).wrap_now(f)`;
-/// * `asend(&tx, v)` ~ `asynchronously(tx.send(v))`, and so for `arecv`;
+/// * `asend(&tx, v)` ~ `asynchronously(tx.clone().into_send(v))`, and so for `arecv`;
 /// * `asynchronously(e).into_event()` ~ `always(())`, and then a thread that
 ///   does `e.await`;
 /// * `choose_now([asynchronously(e)]).into_event()` ~ `e.wrap(drop)`.
@@ -146,9 +146,9 @@ pub trait AsyncEvent: Sized {
 }
 
 /// The asynchronous event of receiving a message. The message goes to [`wrap_later`](AsyncEvent::wrap_later), or is
-/// dropped without one.
-pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<RecvEvent<T>> {
-    asynchronously(receiver.recv())
+/// dropped without one. The event owns a clone of `receiver`.
+pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<IntoRecv<T>> {
+    asynchronously(receiver.clone().into_recv())
 }
 
 /// Turns `event` into an asynchronous one: its now result is `()`, its later result that of `event`. ACML's `sTrans`.

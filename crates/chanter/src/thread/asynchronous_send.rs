@@ -1,8 +1,10 @@
 //! The asynchronous event of a send whose later result is not wanted.
 
+use std::fmt;
+
 use super::asynchronous::{AsyncEvent, Asynchronously, WHAT, asynchronously};
 use super::gather::Kind;
-use crate::channel::{SendError, SendEvent, Sender};
+use crate::channel::{IntoSend, SendError, Sender};
 use crate::event::{Event, always, guard};
 use crate::frame::catch_panic;
 
@@ -17,28 +19,44 @@ use crate::frame::catch_panic;
 /// stack is left, or another processor is idle). Hosts run when the policy says. Where order matters, use a mailbox,
 /// or [`Sender::asend`].
 #[inline(always)]
-pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<T> {
-    AsyncSend { whole: asynchronously(sender.send(message)) }
+pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<'_, T> {
+    AsyncSend { sender, message }
 }
 
-/// The asynchronous event of [`asend`].
-#[derive(Clone, Debug)]
+/// The asynchronous event of [`asend`]. It borrows the sender. A thread that it starts owns a clone of the sender.
 #[must_use = "events do nothing unless synchronized"]
-pub struct AsyncSend<T> {
-    whole: Asynchronously<SendEvent<T>>,
+pub struct AsyncSend<'a, T> {
+    sender: &'a Sender<T>,
+    message: T,
 }
 
-impl<T: Send + 'static> AsyncSend<T> {
-    /// Starts the send, and discards its result.
-    #[inline(always)]
-    fn leave(self) {
-        if let Err(unsent) = self.whole.event.leave() {
-            catch_panic(|| drop(unsent));
-        }
+impl<T: Clone> Clone for AsyncSend<'_, T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender, message: self.message.clone() }
     }
 }
 
-impl<T: Send + 'static> AsyncEvent for AsyncSend<T> {
+impl<T> fmt::Debug for AsyncSend<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AsyncSend(..)")
+    }
+}
+
+impl<T: Send + 'static> AsyncSend<'_, T> {
+    /// Starts the send, and discards its result.
+    #[inline(always)]
+    fn leave(self) {
+        if let Err(unsent) = self.sender.asend(self.message) {
+            catch_panic(|| drop(unsent));
+        }
+    }
+
+    fn whole(self) -> Asynchronously<IntoSend<T>> {
+        asynchronously(self.sender.clone().into_send(self.message))
+    }
+}
+
+impl<T: Send + 'static> AsyncEvent for AsyncSend<'_, T> {
     type Now = ();
     type Later = Result<(), SendError<T>>;
 
@@ -47,7 +65,7 @@ impl<T: Send + 'static> AsyncEvent for AsyncSend<T> {
     where
         L: FnOnce(Self::Later) + Send + 'static,
     {
-        self.whole.initiate(kind, later)
+        self.whole().initiate(kind, later)
     }
 
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
@@ -55,14 +73,14 @@ impl<T: Send + 'static> AsyncEvent for AsyncSend<T> {
     where
         L: FnOnce(Self::Later) + Send + 'static,
     {
-        self.whole.commit(kind, later)
+        self.whole().commit(kind, later)
     }
 
     fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
     where
         L: FnOnce(Self::Later) + Send + 'static,
     {
-        self.whole.operate(later)
+        self.whole().operate(later)
     }
 
     fn into_event(self) -> impl Event<Output = ()> {

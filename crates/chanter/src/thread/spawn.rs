@@ -25,7 +25,7 @@ pub(crate) const OUTSIDE: &str =
 ///
 /// The future must be `Send`, because it may continue on any virtual processor. A panic becomes the
 /// thread's result; see [`Thread::join`]. An event may be given instead of a future, as in
-/// `spawn(tx.send(1))`.
+/// `spawn(tx.into_send(1))`.
 ///
 /// # Panics
 /// Outside of a machine (use [`Machine::spawn`](crate::Machine::spawn) there).
@@ -37,7 +37,7 @@ pub(crate) const OUTSIDE: &str =
 /// assert_eq!(thread.join().await.unwrap(), 42);
 ///
 /// let (tx, rx) = channel();
-/// spawn(tx.send("from an event"));
+/// spawn(tx.into_send("from an event"));
 /// assert_eq!(rx.recv().await.unwrap(), "from an event");
 /// # });
 /// ```

@@ -38,7 +38,7 @@ impl World {
         &self,
         kind: Kind,
         body: impl Future<Output = ()> + Send + 'static,
-    ) -> chanter::channel::RecvEvent<()> {
+    ) -> chanter::channel::IntoRecv<()> {
         let (done, ended) = bounded(1);
         let body: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             body.await;
@@ -57,7 +57,7 @@ impl World {
             Kind::Os => drop(std::thread::spawn(|| futures::executor::block_on(body))),
             Kind::Tokio => drop(self.tokio.spawn(body)),
         }
-        ended.recv()
+        ended.into_recv()
     }
 
     /// Runs the bodies that `make` makes, on every pair of kinds.

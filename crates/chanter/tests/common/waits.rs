@@ -13,37 +13,39 @@ pub(crate) type Send_ = Pin<Box<dyn Future<Output = Result<(), SendError<Payload
 /// A receive alone, and in choices of every shape.
 pub(crate) fn receives(rx: &Receiver<Payload>) -> Vec<(&'static str, Receive)> {
     let (keep, silent) = channel::<Payload>();
-    let silent = silent.recv().wrap(move |message| {
+    let silent = silent.into_recv().wrap(move |message| {
         let _keep = &keep;
         message
     });
     vec![
-        ("single", Box::pin(rx.recv().sync())),
-        ("wrapped", Box::pin(rx.recv().wrap(|r| r).sync())),
+        ("single", Box::pin(rx.clone().into_recv().sync())),
+        ("wrapped", Box::pin(rx.clone().into_recv().wrap(|r| r).sync())),
         (
             "guarded",
             Box::pin({
                 let rx = rx.clone();
-                guard(move || rx.recv()).sync()
+                guard(move || rx.into_recv()).sync()
             }),
         ),
-        ("boxed", Box::pin(rx.recv().boxed().sync())),
-        ("choice", Box::pin(choose((rx.recv(), never())).sync())),
-        ("choice of two", Box::pin(choose((rx.recv(), rx.recv())).sync())),
+        ("boxed", Box::pin(rx.clone().into_recv().boxed().sync())),
+        ("choice", Box::pin(choose((rx.clone().into_recv(), never())).sync())),
+        ("choice of two", Box::pin(choose((rx.clone().into_recv(), rx.clone().into_recv())).sync())),
         (
             "choice with time",
-            Box::pin(choose((after(millis(3_600_000)).wrap(|()| Err(Closed)), rx.recv())).sync()),
+            Box::pin(
+                choose((after(millis(3_600_000)).wrap(|()| Err(Closed)), rx.clone().into_recv())).sync(),
+            ),
         ),
-        ("choice with a silent channel", Box::pin(choose_biased((silent, rx.recv())).sync())),
+        ("choice with a silent channel", Box::pin(choose_biased((silent, rx.clone().into_recv())).sync())),
         (
             "nested choice",
-            Box::pin(choose(vec![choose((never(), rx.recv())).boxed(), never().boxed()]).sync()),
+            Box::pin(choose(vec![choose((never(), rx.clone().into_recv())).boxed(), never().boxed()]).sync()),
         ),
         (
             "nacked",
             Box::pin({
                 let rx = rx.clone();
-                choose((with_nack(move |_| rx.recv()), never())).sync()
+                choose((with_nack(move |_| rx.into_recv()), never())).sync()
             }),
         ),
     ]
@@ -51,22 +53,27 @@ pub(crate) fn receives(rx: &Receiver<Payload>) -> Vec<(&'static str, Receive)> {
 
 pub(crate) fn sends(tx: &Sender<Payload>, make: impl Fn() -> Payload) -> Vec<(&'static str, Send_)> {
     vec![
-        ("single", Box::pin(tx.send(make()).sync())),
-        ("wrapped", Box::pin(tx.send(make()).wrap(|r| r).sync())),
+        ("single", Box::pin(tx.clone().into_send(make()).sync())),
+        ("wrapped", Box::pin(tx.clone().into_send(make()).wrap(|r| r).sync())),
         (
             "guarded",
             Box::pin({
                 let (tx, message) = (tx.clone(), make());
-                guard(move || tx.send(message)).sync()
+                guard(move || tx.into_send(message)).sync()
             }),
         ),
-        ("choice", Box::pin(choose((tx.send(make()), never())).sync())),
-        ("choice of two", Box::pin(choose((tx.send(make()), tx.send(make()))).sync())),
+        ("choice", Box::pin(choose((tx.clone().into_send(make()), never())).sync())),
+        (
+            "choice of two",
+            Box::pin(choose((tx.clone().into_send(make()), tx.clone().into_send(make()))).sync()),
+        ),
         (
             "choice with time",
-            Box::pin(choose((tx.send(make()), after(millis(3_600_000)).wrap(|()| Ok(())))).sync()),
+            Box::pin(
+                choose((tx.clone().into_send(make()), after(millis(3_600_000)).wrap(|()| Ok(())))).sync(),
+            ),
         ),
-        ("boxed", Box::pin(choose(vec![tx.send(make()).boxed(), never().boxed()]).sync())),
+        ("boxed", Box::pin(choose(vec![tx.clone().into_send(make()).boxed(), never().boxed()]).sync())),
     ]
 }
 

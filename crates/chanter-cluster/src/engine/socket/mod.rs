@@ -342,7 +342,7 @@ impl Sockets {
     /// nothing.
     ///
     /// It serves one waiter. If it is not chosen, it stays ready.
-    pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+    pub fn news(&self) -> impl Event<Output = ()> + Clone + Send {
         // The other end of the channel lives as long as this one.
         self.shared.inbox.heard.recv().wrap(|_| ())
     }

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use super::super::handle::Share;
+use super::super::handle::Shared;
 use super::super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Slot, State, Unread, WATCHED};
 use super::Core;
 use crate::event::{Offer, Verdict, WakeList};
@@ -17,7 +17,7 @@ impl<T> Core<T> {
     /// # Safety
     /// The share belongs to the caller, which does not use the channel afterwards.
     #[inline(always)]
-    pub(super) unsafe fn give_up<S: Share<T>>(
+    pub(super) unsafe fn give_up<S: Shared>(
         core: NonNull<Self>,
         mut state: Guard<'_, State<T>>,
         end: End,
@@ -28,12 +28,12 @@ impl<T> Core<T> {
             state.side(end).give_up();
         }
         // An event that borrows its handle has that handle beside it.
-        let has_handles = !S::OWNED || state.side(end).has_handles();
-        if chosen && has_handles && state.capacity & WATCHED == 0 {
-            // SAFETY: a handle keeps the channel alive until the lock is released.
+        let is_held = !S::OWNED || !state.side(end).is_gone();
+        if chosen && is_held && state.capacity & WATCHED == 0 {
+            // SAFETY: a share of this side keeps the channel alive until the lock is released.
             Self::unlock_precisely(state);
-        } else if has_handles {
-            // SAFETY: a handle keeps the channel alive until the lock is released.
+        } else if is_held {
+            // SAFETY: a share of this side keeps the channel alive until the lock is released.
             Self::unlock(state, wakes);
         } else {
             // SAFETY: the caller's share was given up above, and the caller does not use the channel afterwards.
@@ -48,7 +48,7 @@ impl<T> Core<T> {
     /// The share and the slot belong to the caller, which does not use the channel afterwards. It has won and
     /// unlinked `theirs`, and holds the lock.
     #[inline(never)]
-    pub(super) unsafe fn end_with_share<S: Share<T>>(
+    pub(super) unsafe fn end_with_share<S: Shared>(
         core: NonNull<Self>,
         mut state: Guard<'_, State<T>>,
         slot: &Slot<T>,
@@ -72,7 +72,7 @@ impl<T> Core<T> {
             End::Tx => wakes.push_for(waiter, WakePriority::Given),
             End::Rx => wakes.push(waiter),
         }
-        if state.side(other).has_handles() {
+        if !state.side(other).is_gone() {
             // SAFETY: the share belongs to the caller, which does not use the channel afterwards.
             return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };
         }
@@ -102,7 +102,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Frees the channel. No handle and no event refers to it.
+    /// Frees the channel. No share of it is left.
     ///
     /// # Safety
     /// No share of the channel is left, and its content has been taken out.
@@ -143,7 +143,7 @@ impl<T> Core<T> {
     /// # Safety
     /// The share belongs to the caller, which does not use the channel afterwards.
     #[inline(always)]
-    pub(in super::super) unsafe fn part<S: Share<T>>(
+    pub(in super::super) unsafe fn part<S: Shared>(
         core: NonNull<Self>,
         end: End,
         arrived: bool,
@@ -160,7 +160,7 @@ impl<T> Core<T> {
         let mut ends = arrived && state.is_closed_for_receivers();
         if S::OWNED {
             state.side(end).give_up();
-            ends |= state.side(end).is_unreferenced();
+            ends |= state.side(end).is_gone();
         }
         if ends {
             // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
@@ -176,7 +176,7 @@ impl<T> Core<T> {
     /// The share belongs to the caller, which does not use the channel afterwards. The slot is the caller's own, of
     /// the side `end`.
     #[inline(never)]
-    pub(in super::super) unsafe fn retract<S: Share<T>>(
+    pub(in super::super) unsafe fn retract<S: Shared>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         end: End,
@@ -200,7 +200,7 @@ impl<T> Core<T> {
         }
         if S::OWNED {
             state.side(end).give_up();
-            ends |= !state.side(end).has_handles();
+            ends |= state.side(end).is_gone();
         }
         if ends {
             // SAFETY: the caller's share, if it was owned, was given up above, and the caller does not use the
@@ -238,21 +238,21 @@ impl<T> Core<T> {
         unread.end();
     }
 
-    /// Drops a handle, and adds the events that it has lent to the channel's count.
+    /// Drops a handle.
     ///
     /// # Safety
     /// The caller does not use the channel afterwards.
-    pub(in super::super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32) {
+    pub(in super::super) unsafe fn drop_handle(core: NonNull<Self>, end: End) {
         // SAFETY: the handle keeps the channel alive.
         let mut state = unsafe { core.as_ref() }.lock();
-        state.side(end).drop_handle(lent);
-        if state.side(end).is_unreferenced() {
+        state.side(end).give_up();
+        if state.side(end).is_gone() {
             // SAFETY: the handle is not counted any more, and the caller does not use the channel afterwards.
             unsafe { Self::drop_last(core, state) };
         }
     }
 
-    /// Ends a side: its last handle is gone, and no event of it is left.
+    /// Ends a side: its last share is gone.
     ///
     /// # Safety
     /// The caller has no share of the channel any more.

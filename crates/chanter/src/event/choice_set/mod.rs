@@ -38,8 +38,8 @@ pub use next::Next;
 /// let (ask, asked) = mailbox();
 /// let (stop, stopped) = channel::<()>();
 /// let mut set = ChoiceSet::new();
-/// set.insert(move || asked.recv().wrap(Result::ok));
-/// let watch = set.insert(move || stopped.recv().wrap(|_| None));
+/// set.insert(|| asked.recv().wrap(Result::ok));
+/// let watch = set.insert(|| stopped.recv().wrap(|_| None));
 /// ask.try_send(1).unwrap();
 /// assert_eq!(set.next().sync_blocking().1, Some(1));
 /// drop(stop);
@@ -141,7 +141,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// let other = std::thread::spawn(move || [rx.recv().sync_blocking(), rx.recv().sync_blocking()]);
     /// let mut set = ChoiceSet::new();
     /// let mut numbers = 1..;
-    /// set.insert(move || tx.send(numbers.next().unwrap()));
+    /// set.insert(|| tx.send(numbers.next().unwrap()));
     /// for _ in 0..2 {
     ///     assert_eq!(set.next().sync_blocking().1, Ok(()));
     /// }
@@ -259,7 +259,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// let channels: Vec<_> = (0..100).map(|_| bounded(1)).collect();
     /// let mut set = ChoiceSet::new();
     /// for (_, rx) in &channels {
-    ///     set.insert(|| rx.recv_ref());
+    ///     set.insert(|| rx.recv());
     /// }
     /// channels[7].0.try_send("seven").unwrap();
     /// assert_eq!(set.next().sync_blocking().1, Ok("seven"));

@@ -18,7 +18,7 @@ type Got = Result<Message, Closed>;
 fn receiving<'a>(receivers: &'a [&'a Receiver<Message>]) -> ChoiceSet<'a, Got> {
     let mut set = ChoiceSet::new();
     for rx in receivers {
-        set.insert(move || rx.recv_ref());
+        set.insert(move || rx.recv());
     }
     set
 }
@@ -107,7 +107,7 @@ fn dropped_nexts_send_once() {
         let mut sent = 0;
         {
             let mut set = ChoiceSet::new();
-            set.insert(|| tx.send_ref(Message::new(numbers.next().unwrap())));
+            set.insert(|| tx.send(Message::new(numbers.next().unwrap())));
             for _ in 0..2 {
                 sent += u32::from(glance(&mut set).is_some_and(|sent| sent.is_ok()));
             }
@@ -133,7 +133,7 @@ fn dropped_set() {
     };
     let mut set = ChoiceSet::new();
     set.insert(|| answer.get());
-    set.insert(|| rx_a.recv_ref().wrap(|got| got.unwrap_or(0)));
+    set.insert(|| rx_a.recv().wrap(|got| got.unwrap_or(0)));
     let got = glance(&mut set);
     drop(set);
     let _tx = writer.join().unwrap();
@@ -158,7 +158,7 @@ fn sets_and_other_leaves_agree() {
         });
         let receivers = [&rx_a];
         let mut set = receiving(&receivers);
-        let event = choose_biased((set.next().wrap(|(_, got)| got), rx_b.recv_ref()));
+        let event = choose_biased((set.next().wrap(|(_, got)| got), rx_b.recv()));
         let got = {
             let mut sync = pin!(event.sync());
             let mut cx = Context::from_waker(Waker::noop());
@@ -189,14 +189,14 @@ fn crossing_sets_agree() {
         let run = |mut set: ChoiceSet<'_, bool>| block_on(set.next()).1;
         let other = thread::spawn(move || {
             let mut set = ChoiceSet::new();
-            set.insert(|| rx_a.recv_ref().wrap(|got: Got| got.is_ok()));
-            set.insert(|| tx_b.send_ref(Message::new(2)).wrap(|sent| sent.is_ok()));
+            set.insert(|| rx_a.recv().wrap(|got: Got| got.is_ok()));
+            set.insert(|| tx_b.send(Message::new(2)).wrap(|sent| sent.is_ok()));
             let done = run(set);
             (done, rx_a, tx_b)
         });
         let mut set = ChoiceSet::new();
-        set.insert(|| tx_a.send_ref(Message::new(1)).wrap(|sent| sent.is_ok()));
-        set.insert(|| rx_b.recv_ref().wrap(|got: Got| got.is_ok()));
+        set.insert(|| tx_a.send(Message::new(1)).wrap(|sent| sent.is_ok()));
+        set.insert(|| rx_b.recv().wrap(|got: Got| got.is_ok()));
         assert!(run(set));
         assert!(other.join().unwrap().0);
     });

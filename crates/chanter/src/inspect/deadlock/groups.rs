@@ -1,14 +1,13 @@
 //! Finds the blocked threads that can never run again, whatever the others do.
 //!
-//! A channel is *closed off* by a set of threads if all its senders, receivers and events belong to members of the
-//! set. Then nobody else can send, receive or close there. Of the threads that were found to block, the largest set
+//! A channel is *closed off* by a set of threads if all shares of its sides belong to members of the set. Then nobody else can send, receive or close there. Of the threads that were found to block, the largest set
 //! of a certain kind is taken. Its members wait only at channels that the set closes off, and for the ends of
 //! members. Nobody outside can wake a member, and inside nobody runs.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Deadlock, ThreadReport};
-use crate::frame::report::{Census, Held, Holder, Resource, Waiter};
+use crate::frame::report::{Held, Holder, Resource, Waiter};
 
 /// A thread that blocks. It cannot run while its token is held.
 #[derive(Debug)]
@@ -27,38 +26,22 @@ pub(crate) struct Member {
 pub(crate) struct Channel {
     pub(crate) address: usize,
     /// The shares of its senders, and of its receivers.
-    pub(crate) sides: [Census; 2],
-}
-
-/// The shares of one side of a channel that belong to the set.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    handles: u32,
-    lent: u64,
-    counts: u64,
-}
-
-impl Share {
-    fn is_all_of(self, side: Census) -> bool {
-        let events = side.events.wrapping_add(self.lent).wrapping_sub(self.counts);
-        // The sum counts modulo 2^40.
-        self.handles == side.handles && events << 24 == 0
-    }
+    pub(crate) sides: [u64; 2],
 }
 
 /// The threads that can never run again, as groups that have nothing to do with each other.
 pub(crate) fn stuck(members: Vec<Member>, channels: &[Channel]) -> Vec<Deadlock> {
     let mut members = members;
-    let channels: HashMap<usize, [Census; 2]> = channels.iter().map(|c| (c.address, c.sides)).collect();
+    let channels: HashMap<usize, [u64; 2]> = channels.iter().map(|c| (c.address, c.sides)).collect();
     loop {
         let before = members.len();
         let shares = shares_of(&members);
         let frames: HashSet<usize> = members.iter().map(|member| member.frame).collect();
         let share = |channel, sends| shares.get(&(channel, sends)).copied().unwrap_or_default();
         let is_closed_off = |channel: usize| {
-            channels.get(&channel).is_some_and(|[tx, rx]| {
-                share(channel, true).is_all_of(*tx) && share(channel, false).is_all_of(*rx)
-            })
+            channels
+                .get(&channel)
+                .is_some_and(|[tx, rx]| share(channel, true) == *tx && share(channel, false) == *rx)
         };
         members.retain(|member| {
             member.waiters.iter().all(|waiter| is_closed_off(waiter.channel))
@@ -80,16 +63,14 @@ pub(crate) fn stuck(members: Vec<Member>, channels: &[Channel]) -> Vec<Deadlock>
     groups
 }
 
-fn shares_of(members: &[Member]) -> HashMap<(usize, bool), Share> {
-    let mut shares = HashMap::<_, Share>::new();
+/// The numbers of shares of the sides of channels that belong to the members.
+fn shares_of(members: &[Member]) -> HashMap<(usize, bool), u64> {
+    let mut shares = HashMap::new();
     for member in members {
-        for held in &member.held {
-            let share = shares.entry((held.channel, held.sends)).or_default();
-            share.handles += 1;
-            share.lent += u64::from(held.lent);
-        }
-        for waiter in member.waiters.iter().filter(|waiter| waiter.counts) {
-            shares.entry((waiter.channel, waiter.sends)).or_default().counts += 1;
+        let held = member.held.iter().map(|held| (held.channel, held.sends));
+        let owned = member.waiters.iter().filter(|waiter| waiter.owns);
+        for side in held.chain(owned.map(|waiter| (waiter.channel, waiter.sends))) {
+            *shares.entry(side).or_default() += 1;
         }
     }
     shares
@@ -126,7 +107,7 @@ fn report(group: Vec<Member>) -> Deadlock {
     let mut threads = Vec::new();
     for member in group {
         let thread = member.report.id;
-        for Held { channel, sends, .. } in member.held {
+        for Held { channel, sends } in member.held {
             holders.push(Holder { resource: Resource::end(channel, sends), thread });
         }
         threads.push(member.report);
@@ -142,10 +123,10 @@ mod tests {
     use crate::frame::report::Waiting;
     use crate::inspect::deadlock::ThreadState;
 
-    fn member(id: u64, joins: &[usize], waits: &[(usize, bool)], held: &[(usize, bool, u32)]) -> Member {
+    fn member(id: u64, joins: &[usize], waits: &[(usize, bool)], held: &[(usize, bool)]) -> Member {
         let waiting =
             |&(channel, sends)| if sends { Waiting::Send { channel } } else { Waiting::Receive { channel } };
-        let waiter = |&(channel, sends)| Waiter { channel, sends, counts: true, offer: NonNull::dangling() };
+        let waiter = |&(channel, sends)| Waiter { channel, sends, owns: false, offer: NonNull::dangling() };
         Member {
             frame: id as usize,
             report: ThreadReport {
@@ -155,14 +136,12 @@ mod tests {
             },
             joins: joins.to_vec(),
             waiters: waits.iter().map(waiter).collect(),
-            held: held.iter().map(|&(channel, sends, lent)| Held { channel, sends, lent }).collect(),
+            held: held.iter().map(|&(channel, sends)| Held { channel, sends }).collect(),
         }
     }
 
-    fn channel(address: usize, tx: (u32, i64), rx: (u32, i64)) -> Channel {
-        // The events are the upper 40 bits of a word.
-        let side = |(handles, events): (u32, i64)| Census { handles, events: (events as u64) << 24 >> 24 };
-        Channel { address, sides: [side(tx), side(rx)] }
+    fn channel(address: usize, tx: u64, rx: u64) -> Channel {
+        Channel { address, sides: [tx, rx] }
     }
 
     fn ids(groups: &[Deadlock]) -> Vec<Vec<u64>> {
@@ -171,30 +150,34 @@ mod tests {
 
     /// A thread that receives from channel `own`, whose receiver it has, and sends on `other`.
     fn crossed(id: u64, own: usize, other: usize) -> Member {
-        member(id, &[], &[(own, false)], &[(own, false, 5), (other, true, 0)])
+        member(id, &[], &[(own, false)], &[(own, false), (other, true)])
     }
-
-    /// The shares of such a channel: four of five lent events have ended.
-    const CROSSED: ((u32, i64), (u32, i64)) = ((1, 0), (1, -4));
 
     #[test]
     fn all_shares_must_be_inside() {
         let both = || vec![crossed(1, 10, 20), crossed(2, 20, 10)];
-        let (tx, rx) = CROSSED;
-        let groups = stuck(both(), &[channel(10, tx, rx), channel(20, tx, rx)]);
+        let groups = stuck(both(), &[channel(10, 1, 1), channel(20, 1, 1)]);
         assert_eq!(ids(&groups), [[1, 2]]);
         assert_eq!(groups[0].cycle, [1, 2]);
-        // There is one more handle, or event, on one of the sides.
-        for more in [((2, 0), rx), ((1, 1), rx), (tx, (2, -4)), (tx, (1, -3))] {
-            assert!(stuck(both(), &[channel(10, more.0, more.1), channel(20, tx, rx)]).is_empty());
+        // There is one more share on one of the sides.
+        for (tx, rx) in [(2, 1), (1, 2)] {
+            assert!(stuck(both(), &[channel(10, tx, rx), channel(20, 1, 1)]).is_empty());
         }
         // An offer on channel 20 has been taken.
-        assert!(stuck(both(), &[channel(10, tx, rx)]).is_empty());
+        assert!(stuck(both(), &[channel(10, 1, 1)]).is_empty());
+    }
+
+    #[test]
+    fn events_that_own_their_handle_have_its_share() {
+        let mut own = member(1, &[], &[(10, false)], &[(10, true)]);
+        assert!(stuck(vec![own], &[channel(10, 1, 1)]).is_empty(), "another thread may hold the receiver");
+        own = member(1, &[], &[(10, false)], &[(10, true)]);
+        own.waiters[0].owns = true;
+        assert_eq!(ids(&stuck(vec![own], &[channel(10, 1, 1)])), [[1]]);
     }
 
     #[test]
     fn who_depends_on_a_member_is_one() {
-        let (tx, rx) = CROSSED;
         let all = vec![
             crossed(1, 10, 20),
             crossed(2, 20, 10),
@@ -206,19 +189,18 @@ mod tests {
             // It waits for ever, and for nothing.
             member(7, &[], &[], &[]),
             // It is on its own.
-            member(8, &[], &[(30, false)], &[(30, false, 1), (30, true, 0)]),
+            member(8, &[], &[(30, false)], &[(30, false), (30, true)]),
         ];
-        let channels = [channel(10, tx, rx), channel(20, tx, rx), channel(30, (1, 0), (1, 0))];
+        let channels = [channel(10, 1, 1), channel(20, 1, 1), channel(30, 1, 1)];
         assert_eq!(ids(&stuck(all, &channels)), [vec![1, 2, 3, 4], vec![8]]);
     }
 
     #[test]
     fn one_who_may_run_frees_all() {
-        let (tx, rx) = CROSSED;
         // Thread 2 may also receive a message that another thread sends.
         let mut second = crossed(2, 20, 10);
-        second.waiters.push(Waiter { channel: 40, sends: false, counts: false, offer: NonNull::dangling() });
-        let channels = [channel(10, tx, rx), channel(20, tx, rx), channel(40, (1, 0), (1, 0))];
+        second.waiters.push(Waiter { channel: 40, sends: false, owns: false, offer: NonNull::dangling() });
+        let channels = [channel(10, 1, 1), channel(20, 1, 1), channel(40, 1, 1)];
         assert!(stuck(vec![crossed(1, 10, 20), second, member(3, &[1], &[], &[])], &channels).is_empty());
     }
 }

@@ -41,9 +41,9 @@ struct Watched {
     locks: Vec<(usize, Box<dyn Gauge>)>,
 }
 
-/// The number of senders and receivers of each channel, and of free permits of each lock.
+/// The numbers of shares of senders and receivers of each channel, and of free permits of each lock.
 struct Levels {
-    channels: Vec<[u32; 2]>,
+    channels: Vec<[u64; 2]>,
     locks: Vec<usize>,
 }
 
@@ -57,9 +57,9 @@ impl Watched {
 
     fn levels(&self) -> Levels {
         // SAFETY: `new` took a share of each channel.
-        let handles = |probe: &Probe| unsafe { (probe.handles)(probe.channel) };
+        let shares = |probe: &Probe| unsafe { (probe.shares)(probe.channel) };
         Levels {
-            channels: self.channels.iter().map(handles).collect(),
+            channels: self.channels.iter().map(shares).collect(),
             locks: self.locks.iter().map(|(_, gauge)| gauge.free()).collect(),
         }
     }

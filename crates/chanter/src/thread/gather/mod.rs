@@ -70,7 +70,7 @@ use crate::sync::switches::COUNTED_GATHER;
 /// let (words, heard) = mailbox();
 /// spawn(async move { tx.send(6).await });
 /// words.try_send("times").unwrap();
-/// let (number, word, seven) = gather((rx.recv(), heard.recv(), always(7))).await;
+/// let (number, word, seven) = gather((rx.into_recv(), heard.into_recv(), always(7))).await;
 /// assert_eq!((number, word, seven), (Ok(6), Ok("times"), 7));
 /// # });
 /// ```
@@ -141,7 +141,7 @@ impl<P: Gathers> Gather<P> {
     /// # chanter::block_on(async {
     /// let (tx, rx) = mailbox();
     /// tx.try_send("precious").unwrap();
-    /// let both = gather((rx.recv(), never::<()>())).reclaim(move |(message, _)| {
+    /// let both = gather((rx.clone().into_recv(), never::<()>())).reclaim(move |(message, _)| {
     ///     tx.try_send(message.unwrap().unwrap()).unwrap();
     /// });
     /// assert_eq!(both.try_sync(), None);

@@ -155,18 +155,18 @@ fn keeps_its_place<M: Message>() {
     let (tx, rx) = channel::<M>();
     let mut cx = Context::from_waker(Waker::noop());
     {
-        let mut receives = pin!(rx.recv_ref().sync());
+        let mut receives = pin!(rx.recv().sync());
         assert!(receives.as_mut().poll(&mut cx).is_pending());
         assert!(tx.try_send(message(0)).is_ok(), "to who waits");
         tx.asend(message(1)).ok().unwrap();
         assert!(rx.is_empty(), "nothing is buffered");
     }
-    let mut sends = pin!(tx.send_ref(message(2)).sync());
+    let mut sends = pin!(tx.send(message(2)).sync());
     assert!(sends.as_mut().poll(&mut cx).is_pending());
     for id in 0..2 {
-        let lost = choose_biased((always(None), rx.recv_ref().wrap(Some)));
+        let lost = choose_biased((always(None), rx.recv().wrap(Some)));
         assert!(lost.sync_blocking().is_none());
-        let won = choose_biased((rx.recv_ref().wrap(Some), always(None)));
+        let won = choose_biased((rx.recv().wrap(Some), always(None)));
         assert_eq!(won.sync_blocking().unwrap().unwrap().id(), id);
     }
     assert_eq!(rx.recv().sync_blocking().unwrap().id(), 2);
@@ -229,17 +229,16 @@ fn the_last_message_ends_its_channel() {
         let ends = |rx: &Receiver<M>| matches!(rx.try_recv(), Err(TryRecvError::Closed));
 
         let rx = one();
-        let receive = rx.recv();
-        drop(rx);
+        let receive = rx.into_recv();
         assert_eq!(receive.sync_blocking().unwrap().id(), 7, "the event is all that refers to the channel");
 
         let rx = one();
-        assert_eq!(choose((rx.recv_ref(), never())).sync_blocking().unwrap().id(), 7);
+        assert_eq!(choose((rx.recv(), never())).sync_blocking().unwrap().id(), 7);
         assert!(ends(&rx));
 
         let rx = one();
         let mut set = ChoiceSet::new();
-        set.insert(|| rx.recv_ref());
+        set.insert(|| rx.recv());
         assert_eq!(set.next().sync_blocking().1.unwrap().id(), 7);
         drop(set);
         assert!(ends(&rx));
@@ -258,7 +257,8 @@ fn the_last_message_ends_its_channel() {
             tx.asend(7).unwrap();
             rx
         });
-        let (one, other) = gather((ends[0].recv(), ends[1].recv())).await;
+        let events = (ends[0].clone().into_recv(), ends[1].clone().into_recv());
+        let (one, other) = gather(events).await;
         assert_eq!((one, other), (Ok(7), Ok(7)));
         assert!(ends.iter().all(|rx| matches!(rx.try_recv(), Err(TryRecvError::Closed))));
     });

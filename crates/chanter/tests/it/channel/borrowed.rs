@@ -1,5 +1,4 @@
-//! `recv_ref` and `send_ref`: events that borrow their handle. They are not
-//! counted, and still nothing is lost.
+//! Events that borrow their handle, and have no share of their own. Still nothing is lost.
 
 use crate::common;
 
@@ -21,18 +20,18 @@ fn they_meet_each_other_and_those_that_own() {
             let producer = spawn(async move {
                 for n in 0..2000 {
                     if n % 2 == 0 {
-                        tx.send_ref(n).await.unwrap();
+                        tx.send(n).await.unwrap();
                     } else {
                         tx.send(n).await.unwrap();
                     }
                 }
             });
             for n in 0..2000 {
-                let got = if n % 3 == 0 { rx.recv_ref().await } else { rx.recv().await };
+                let got = if n % 3 == 0 { rx.recv().await } else { rx.recv().await };
                 assert_eq!(got, Ok(n));
             }
             producer.await.unwrap();
-            assert_eq!(rx.recv_ref().await, Err(Closed));
+            assert_eq!(rx.recv().await, Err(Closed));
         });
     }
 }
@@ -46,7 +45,7 @@ fn a_choice_of_them_takes_one_message_and_no_more() {
             let (tx, rx) = channel();
             spawn(async move {
                 for n in 0..EACH {
-                    if choose((tx.send_ref(n), never())).await.is_err() {
+                    if choose((tx.send(n), never())).await.is_err() {
                         break;
                     }
                 }
@@ -59,8 +58,8 @@ fn a_choice_of_them_takes_one_message_and_no_more() {
         while left > 0 {
             let [a, b, c, d] = receivers.each_ref();
             let got = choose((
-                choose([a.recv_ref(), b.recv_ref()]).wrap(Some),
-                choose(vec![c.recv_ref(), d.recv_ref()]).wrap(Some),
+                choose([a.recv(), b.recv()]).wrap(Some),
+                choose(vec![c.recv(), d.recv()]).wrap(Some),
                 after(common::FOREVER).wrap(|()| None),
             ));
             match got.await {
@@ -84,27 +83,27 @@ fn dropped_ones_lose_nothing() {
     let ledger = Ledger::new();
     let (tx, rx) = channel();
     {
-        let mut receive = pin!(rx.recv_ref().sync());
+        let mut receive = pin!(rx.recv().sync());
         assert!(receive.as_mut().poll(&mut cx).is_pending());
         tx.try_send(ledger.payload(1)).unwrap();
     }
     assert_eq!(rx.try_recv().unwrap().id, 1);
     {
-        let mut receive = pin!(rx.recv_ref().sync());
+        let mut receive = pin!(rx.recv().sync());
         assert!(receive.as_mut().poll(&mut cx).is_pending());
     }
     assert!(matches!(tx.try_send(ledger.payload(2)), Err(TrySendError::Full(_))), "nobody receives");
     {
-        let mut send = pin!(tx.send_ref(ledger.payload(3)).sync());
+        let mut send = pin!(tx.send(ledger.payload(3)).sync());
         assert!(send.as_mut().poll(&mut cx).is_pending());
     }
     assert!(rx.try_recv().is_err(), "nobody sends");
     {
-        let mut lost = pin!(choose((tx.send_ref(ledger.payload(4)), always(Ok(())))).sync());
+        let mut lost = pin!(choose((tx.send(ledger.payload(4)), always(Ok(())))).sync());
         assert!(lost.as_mut().poll(&mut cx).is_ready());
     }
     drop(rx);
-    let SendError(back) = tx.send_ref(ledger.payload(5)).sync_blocking().unwrap_err();
+    let SendError(back) = tx.send(ledger.payload(5)).sync_blocking().unwrap_err();
     assert_eq!(back.id, 5);
     drop(back);
     drop(tx);
@@ -116,15 +115,15 @@ fn waiting_ones_are_told_of_the_end() {
     watchdog!();
     let mut cx = Context::from_waker(Waker::noop());
     let (tx, rx) = channel::<u32>();
-    let mut receive = pin!(rx.recv_ref().sync());
+    let mut receive = pin!(rx.recv().sync());
     assert!(receive.as_mut().poll(&mut cx).is_pending());
     drop(tx);
     assert_eq!(receive.as_mut().poll(&mut cx), Poll::Ready(Err(Closed)));
 
     let (tx, rx) = channel::<u32>();
-    let mut first = Box::pin(rx.recv_ref().sync());
+    let mut first = Box::pin(rx.recv().sync());
     assert!(first.as_mut().poll(&mut cx).is_pending());
-    let mut second = pin!(rx.recv_ref().sync());
+    let mut second = pin!(rx.recv().sync());
     assert!(second.as_mut().poll(&mut cx).is_pending());
     tx.try_send(7).unwrap();
     drop(tx);
@@ -141,11 +140,11 @@ fn leaked_ones_harm_nobody() {
     watchdog!();
     let mut cx = Context::from_waker(Waker::noop());
     let (tx, rx) = channel::<u32>();
-    let mut leaked = Box::pin(rx.recv_ref().sync());
+    let mut leaked = Box::pin(rx.recv().sync());
     assert!(leaked.as_mut().poll(&mut cx).is_pending());
     std::mem::forget(leaked);
     assert_eq!(tx.try_send(1), Ok(()), "the leaked receive has it");
-    let mut leaked = Box::pin(tx.send_ref(2).sync());
+    let mut leaked = Box::pin(tx.send(2).sync());
     assert!(leaked.as_mut().poll(&mut cx).is_pending());
     std::mem::forget(leaked);
     drop(rx);
@@ -164,7 +163,7 @@ fn leaked_ones_keep_no_waker() {
     for senders_first in [false, true] {
         let nothing = Arc::new(Nothing);
         let (tx, rx) = channel::<u32>();
-        let mut leaked = Box::pin(rx.recv_ref().sync());
+        let mut leaked = Box::pin(rx.recv().sync());
         let waker = Waker::from(Arc::clone(&nothing));
         assert!(leaked.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         std::mem::forget(leaked);
@@ -195,7 +194,7 @@ fn vectors_drop_what_they_did_not_need() {
                     tx.try_send(ledger.payload(at)).unwrap();
                 }
             }
-            let sends = ends.iter().enumerate().map(|(at, (tx, _))| tx.send_ref(ledger.payload(1000 + at)));
+            let sends = ends.iter().enumerate().map(|(at, (tx, _))| tx.send(ledger.payload(1000 + at)));
             let sends = sends.map(|send| send.wrap(|sent| sent.is_ok())).collect::<Vec<_>>();
             if ready < n {
                 assert!(choose(sends).sync_blocking());
@@ -214,6 +213,6 @@ fn vectors_drop_what_they_did_not_need() {
         }
     }
     let (_tx, rx) = channel::<u32>();
-    assert_eq!(choose(vec![rx.recv_ref(), rx.recv_ref()]).try_sync(), None);
-    drop(choose(vec![rx.recv_ref()]).sync());
+    assert_eq!(choose(vec![rx.recv(), rx.recv()]).try_sync(), None);
+    drop(choose(vec![rx.recv()]).sync());
 }

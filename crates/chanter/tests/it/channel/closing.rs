@@ -186,8 +186,7 @@ fn events_count_as_handles() {
     for (name, make) in flavours::<u32>() {
         // A receive event keeps the channel open for senders.
         let (tx, rx) = make();
-        let event = rx.recv();
-        drop(rx);
+        let event = rx.into_recv();
         assert!(!tx.is_closed(), "{name}");
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| tx.send(1).sync_blocking());
@@ -197,8 +196,7 @@ fn events_count_as_handles() {
         assert!(tx.is_closed(), "{name}: the last event has committed");
         // A send event keeps it open for receivers.
         let (tx, rx) = make();
-        let event = tx.send(2);
-        drop(tx);
+        let event = tx.into_send(2);
         assert!(!rx.is_closed(), "{name}");
         assert_eq!(rx.try_recv(), Err(TryRecvError::Empty), "{name}");
         std::thread::scope(|scope| {
@@ -215,7 +213,7 @@ fn events_count_as_handles() {
 fn every_end_of_an_event_gives_its_share_up() {
     watchdog!();
     for (name, make) in flavours::<u32>() {
-        type Use = fn(chanter::channel::RecvEvent<u32>);
+        type Use = fn(chanter::channel::IntoRecv<u32>);
         let uses: [(&str, Use); 9] = [
             ("dropped", |event| drop(event)),
             ("sync dropped", |event| drop(event.sync())),
@@ -233,16 +231,14 @@ fn every_end_of_an_event_gives_its_share_up() {
         ];
         for (what, use_it) in uses {
             let (tx, rx) = make();
-            let event = rx.recv();
-            drop(rx);
+            let event = rx.into_recv();
             assert!(!tx.is_closed());
             use_it(event);
             assert!(tx.is_closed(), "{name}: {what}");
         }
         // Copies count, too.
         let (tx, rx) = make();
-        let event = rx.recv();
-        drop(rx);
+        let event = rx.into_recv();
         let copy = event.clone();
         drop(event);
         assert!(!tx.is_closed(), "{name}");
@@ -258,8 +254,7 @@ fn the_end_of_the_last_event_is_told() {
     watchdog!();
     for (name, make) in flavours::<u32>() {
         let (tx, rx) = make();
-        let event = tx.send(1);
-        drop(tx);
+        let event = tx.into_send(1);
         let receiver = std::thread::spawn(move || rx.recv().sync_blocking());
         std::thread::sleep(millis(5));
         drop(event);
@@ -269,50 +264,11 @@ fn the_end_of_the_last_event_is_told() {
         }
         let (tx, rx) = make();
         while tx.try_send(0).is_ok() {}
-        let event = rx.recv();
-        drop(rx);
+        let event = rx.into_recv();
         let sender = std::thread::spawn(move || tx.send(7).sync_blocking());
         std::thread::sleep(millis(5));
         drop(event);
         assert_eq!(sender.join().unwrap(), Err(SendError(7)), "{name}");
-    }
-}
-
-/// Handles are lent from other OS threads, too; the sums meet.
-#[test]
-fn shares_that_are_lent_anywhere_add_up() {
-    watchdog!();
-    for _ in 0..200 {
-        let (tx, rx) = channel::<u32>();
-        let events: Vec<_> = std::thread::scope(|scope| {
-            let lenders: Vec<_> = (0..3)
-                .map(|n| {
-                    let rx = &rx;
-                    scope.spawn(move || {
-                        if n == 0 {
-                            let mine = rx.clone();
-                            vec![mine.recv(), rx.recv(), mine.recv()]
-                        } else {
-                            vec![rx.recv(), rx.recv()]
-                        }
-                    })
-                })
-                .collect();
-            let mut events = vec![rx.recv()];
-            for lender in lenders {
-                events.extend(lender.join().unwrap());
-            }
-            events
-        });
-        drop(rx);
-        let (last, others) = {
-            let mut events = events;
-            (events.pop().unwrap(), events)
-        };
-        std::thread::spawn(move || drop(others)).join().unwrap();
-        assert!(!tx.is_closed());
-        drop(last);
-        assert!(tx.is_closed());
     }
 }
 
@@ -403,7 +359,7 @@ fn unread_messages_die_with_the_last_receiver() {
     for (_, make) in flavours::<Payload>() {
         let ledger = Ledger::new();
         let (tx, rx) = make();
-        let event = rx.recv();
+        let event = rx.clone().into_recv();
         for n in 0..10 {
             drop(tx.try_send(ledger.payload(n)));
         }
@@ -545,8 +501,7 @@ fn events_are_counted_beyond_their_reports() {
         drop(rx.recv());
         assert_eq!(rx.try_recv(), Ok(n));
     }
-    let last = rx.recv();
-    drop(rx);
+    let last = rx.into_recv();
     assert!(!tx.is_closed());
     drop(last);
     assert!(tx.is_closed());

@@ -32,7 +32,7 @@ struct ByEvent;
 impl Receive for ByEvent {
     const HOLDS: bool = true;
     fn next(rx: &Receiver<u32>) -> Next {
-        let receive = rx.recv().sync();
+        let receive = rx.clone().into_recv().sync();
         Box::pin(async { receive.await.unwrap() })
     }
 }

@@ -93,13 +93,13 @@ fn receives_of_all_kinds_give_back_in_order() {
     for (name, pair) in flavours() {
         let all = &Order::ALL[..];
         come_back(&pair, SEVERAL, all, |rx| rx.recv().sync(), &format!("{name}, owned"));
-        come_back(&pair, SEVERAL, &[Order::Random], |rx| rx.recv_ref().sync(), &format!("{name}, borrowed"));
-        let choices = |rx: &'static Receiver<usize>| choose((rx.recv(), never(), rx.recv_ref())).sync();
+        come_back(&pair, SEVERAL, &[Order::Random], |rx| rx.recv().sync(), &format!("{name}, borrowed"));
+        let choices = |rx: &'static Receiver<usize>| choose((rx.recv(), never(), rx.recv())).sync();
         let pair: &'static Pair<usize> = Box::leak(Box::new(pair));
         come_back(pair, SEVERAL, &[Order::Random], choices, &format!("{name}, choices"));
         let sets = |rx: &'static Receiver<usize>| async move {
             let mut set = ChoiceSet::new();
-            set.insert(move || rx.recv_ref());
+            set.insert(move || rx.recv());
             set.next().await.1
         };
         come_back(pair, SEVERAL, &[Order::Random], sets, &format!("{name}, sets"));
@@ -110,7 +110,7 @@ fn receives_of_all_kinds_give_back_in_order() {
 fn a_million_come_back_in_order() {
     watchdog!(300);
     come_back(&channel(), MILLION, &[Order::Random], |rx| rx.recv().sync(), "rendezvous");
-    come_back(&mailbox(), MILLION, &[Order::FirstToLast], |rx| rx.recv_ref().sync(), "mailbox");
+    come_back(&mailbox(), MILLION, &[Order::FirstToLast], |rx| rx.recv().sync(), "mailbox");
 }
 
 #[test]
@@ -223,7 +223,9 @@ fn gathers_hold_as_many() {
             for _ in 0..SEVERAL {
                 let back = Arc::clone(&back);
                 let reclaim = move |partial: [_; 2]| back.lock().unwrap().extend(partial);
-                let mut one = Box::pin(gather([rx.recv(), silence.recv()]).reclaim(reclaim).sync());
+                let mut one = Box::pin(
+                    gather([rx.clone().into_recv(), silence.clone().into_recv()]).reclaim(reclaim).sync(),
+                );
                 wait(&mut one);
                 gathers.push(one);
                 if gathers.len() % 100 == 0 {

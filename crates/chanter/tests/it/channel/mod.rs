@@ -9,5 +9,6 @@ mod kept_receives;
 mod many_receives;
 mod multicasts;
 mod mvars;
+mod owned;
 mod swaps;
 mod watches;

@@ -134,7 +134,7 @@ fn into_event_is_ready_and_takes_part_in_choices() {
         yield_now().await;
         assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
         // There and back: `sTrans` of `aTrans` initiates, on another thread.
-        asynchronously(asend(&tx, 9).into_event()).async_sync().await;
+        asynchronously(asynchronously(tx.into_send(9)).into_event()).async_sync().await;
         assert_eq!(rx.try_recv(), Ok(9));
     });
 }
@@ -212,7 +212,7 @@ fn guards_run_on_their_own_side() {
         let later = keep.clone();
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
-        let event = asynchronously(opened.recv());
+        let event = asynchronously(opened.into_recv());
         let chain = guard_later(move || {
             count.fetch_add(1, Ordering::SeqCst);
             always(5)

@@ -295,7 +295,10 @@ fn a_choice_of_both_sides_meets_others() {
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
         let both = |n| {
-            choose((tx.send(n).wrap(|r| r.map(|()| None).unwrap()), rx.recv().wrap(|r| Some(r.unwrap()))))
+            choose((
+                tx.clone().into_send(n).wrap(|r| r.map(|()| None).unwrap()),
+                rx.clone().into_recv().wrap(|r| Some(r.unwrap())),
+            ))
         };
         // Its own offers are ahead in both queues, and are passed over.
         let first = both(1);
@@ -391,12 +394,12 @@ fn the_same_channel_twice() {
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
         for round in 0..1000 {
-            let twice = spawn(choose((rx.recv(), rx.recv())).into_future());
+            let twice = spawn(choose((rx.clone().into_recv(), rx.clone().into_recv())).into_future());
             yield_now().await;
             tx.send(round).await.unwrap();
             assert_eq!(twice.join().await.unwrap(), Ok(round));
             assert!(tx.try_send(99).is_err(), "the other offer stayed");
-            let twice = spawn(choose([tx.send(1), tx.send(2), tx.send(3)]).into_future());
+            let twice = spawn(choose([1, 2, 3].map(|n| tx.clone().into_send(n))).into_future());
             yield_now().await;
             assert!((1..=3).contains(&rx.recv().await.unwrap()));
             twice.join().await.unwrap().unwrap();

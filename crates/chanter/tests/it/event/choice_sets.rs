@@ -18,7 +18,7 @@ type Got<T> = Result<T, Closed>;
 /// A set of receives, one for each channel.
 fn receiving<'a, T: Send + 'a>(receivers: &'a [Receiver<T>]) -> (ChoiceSet<'a, Got<T>>, Vec<Key>) {
     let mut set = ChoiceSet::new();
-    let keys = receivers.iter().map(|rx| set.insert(move || rx.recv_ref())).collect();
+    let keys = receivers.iter().map(|rx| set.insert(move || rx.recv())).collect();
     (set, keys)
 }
 
@@ -168,7 +168,7 @@ fn a_message_that_waits_to_be_sent_is_neither_lost_nor_doubled() {
             next += 1;
             tx.send(made.payload(next)).wrap(|sent| sent.is_ok())
         });
-        set.insert(|| silent.recv_ref().wrap(|_| false));
+        set.insert(|| silent.recv().wrap(|_| false));
         link(&mut set);
         for round in 1..10 {
             // Passed over while it rests, several times.
@@ -226,8 +226,8 @@ fn members_of_all_kinds() {
         let (give, given) = channel::<u32>();
         let answer = IVar::new();
         let mut set: ChoiceSet<'_, &str> = ChoiceSet::new();
-        set.insert(move || rx.recv().wrap(|_: Got<u32>| "received"));
-        set.insert(move || give.send(1).wrap(|_| "sent"));
+        set.insert(move || rx.clone().into_recv().wrap(|_: Got<u32>| "received"));
+        set.insert(move || give.clone().into_send(1).wrap(|_| "sent"));
         let asked = answer.clone();
         set.insert_once(move || asked.get().wrap(|()| "written"));
         let clock = set.insert(|| after(millis(5)).wrap(|()| "tick"));
@@ -261,7 +261,7 @@ fn a_timer_is_a_clock() {
     alone(async {
         let (tx, rx) = mailbox();
         let mut set = ChoiceSet::new();
-        set.insert(|| rx.recv_ref().wrap(|_| false));
+        set.insert(|| rx.recv().wrap(|_| false));
         set.insert(|| after(millis(30)).wrap(|()| true));
         let begun = now_();
         let mut messages = 0;
@@ -357,7 +357,7 @@ fn a_set_never_matches_itself() {
     let (tx, rx) = channel();
     let mut set = ChoiceSet::new();
     set.insert(|| tx.send(1).wrap(|_| "member sent"));
-    set.insert(|| rx.recv_ref().wrap(|_| "member received"));
+    set.insert(|| rx.recv().wrap(|_| "member received"));
     for _ in 0..3 {
         assert!(now(&mut set).is_none());
     }
@@ -369,7 +369,7 @@ fn a_set_never_matches_itself() {
     drop(set);
 
     let mut set = ChoiceSet::new();
-    set.insert(|| rx.recv_ref().wrap(|_| "member received"));
+    set.insert(|| rx.recv().wrap(|_| "member received"));
     for _ in 0..2 {
         {
             let beside = choose((set.next().wrap(|(_, what)| what), tx.send(3).wrap(|_| "beside sent")));
@@ -439,7 +439,7 @@ fn members_come_and_go() {
                 Some(key) => assert!(set.remove(key) && !set.remove(key) && !set.contains(key)),
                 None => {
                     let rx = &receivers[at];
-                    keys[at] = Some(set.insert(move || rx.recv_ref()));
+                    keys[at] = Some(set.insert(move || rx.recv()));
                 }
             },
             1 => {
@@ -472,7 +472,7 @@ fn it_survives_panics() {
     set.insert(|| {
         calls += 1;
         assert!(calls != 2, "planned");
-        rx.recv_ref().wrap(|got| {
+        rx.recv().wrap(|got| {
             let got: i32 = got.unwrap();
             assert!(got != 13, "planned");
             got
@@ -503,7 +503,7 @@ fn it_survives_panics_beside_others() {
     let mut set = ChoiceSet::new();
     set.insert(|| {
         assert!(!fail.swap(false, Ordering::SeqCst), "planned");
-        rx.recv_ref().wrap(|got| got.unwrap().id)
+        rx.recv().wrap(|got| got.unwrap().id)
     });
     let poll = |set: &mut ChoiceSet<'_, usize>| {
         let mut sync = pin!(choose((set.next().wrap(|(_, id)| id), never())).sync());
@@ -529,7 +529,7 @@ fn a_leaked_next_does_no_harm() {
     let (tx, rx) = channel();
     let (mut set, _) = {
         let mut set = ChoiceSet::new();
-        let key = set.insert(move || rx.recv());
+        let key = set.insert(move || rx.clone().into_recv());
         (set, key)
     };
     let mut next = Box::pin(set.next().sync());
@@ -623,7 +623,7 @@ fn nothing_is_lost_between_processors() {
                     }
                 }));
             }
-            set.insert(move || rx.recv().wrap(|got: Got<(usize, usize, Payload)>| got.ok()));
+            set.insert(move || rx.clone().into_recv().wrap(|got: Got<(usize, usize, Payload)>| got.ok()));
             let ledger = Arc::clone(&made);
             let work = async move {
                 for n in 0..EACH {
@@ -686,7 +686,7 @@ fn two_sets_meet() {
             for (at, (tx, next)) in senders.iter().zip(&mut next).enumerate() {
                 set.insert(move || {
                     *next += 1;
-                    tx.send_ref(4 * *next + at).wrap(move |sent| sent.map(|()| at))
+                    tx.send(4 * *next + at).wrap(move |sent| sent.map(|()| at))
                 });
             }
             let mut sent = [0; 4];

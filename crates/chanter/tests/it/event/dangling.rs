@@ -66,7 +66,7 @@ fn nobody_writes_to_a_dropped_receive() {
     watchdog!();
     nobody_writes_to_a_dropped_wait(20_000, || {
         let (tx, rx) = channel::<u64>();
-        (rx.recv(), move || tx.try_send(u64::MAX).unwrap_or(()))
+        (rx.into_recv(), move || tx.try_send(u64::MAX).unwrap_or(()))
     });
 }
 
@@ -75,7 +75,9 @@ fn nobody_writes_to_a_dropped_choice() {
     watchdog!();
     nobody_writes_to_a_dropped_wait(20_000, || {
         let (tx, rx) = channel::<u64>();
-        (choose((rx.recv(), rx.recv())), move || tx.try_send(u64::MAX).unwrap_or(()))
+        (choose((rx.clone().into_recv(), rx.clone().into_recv())), move || {
+            tx.try_send(u64::MAX).unwrap_or(())
+        })
     });
 }
 
@@ -84,7 +86,7 @@ fn nobody_writes_to_a_dropped_send() {
     watchdog!();
     nobody_writes_to_a_dropped_wait(20_000, || {
         let (tx, rx) = channel::<u64>();
-        (tx.send(1), move || assert!(rx.try_recv().unwrap_or(1) == 1))
+        (tx.into_send(1), move || assert!(rx.try_recv().unwrap_or(1) == 1))
     });
 }
 

@@ -389,7 +389,7 @@ fn kept_channel_operations() {
     watchdog!();
     everywhere(|| async {
         let (tx, rx) = channel();
-        let mut kept = Box::pin(tx.send(1).sync());
+        let mut kept = Box::pin(tx.clone().into_send(1).sync());
         assert!(poll(&mut kept).is_pending());
         let receiver = rx.clone();
         let both = std::thread::spawn(move || {

@@ -65,7 +65,7 @@ fn the_order_of_the_partners_does_not_matter() {
                 b.send(2).await.unwrap();
                 a.send(1).await.unwrap();
             });
-            let events = (from_a.recv(), from_b.recv());
+            let events = (from_a.into_recv(), from_b.into_recv());
             let got = if hosts { gather_on_hosts(events).await } else { gather(events).await };
             assert_eq!(got, (Ok(1), Ok(2)));
             partner.join().await.unwrap();
@@ -124,7 +124,7 @@ fn not_chosen_retracts_what_has_not_committed() {
                 let rx = rx.clone();
                 with_nack(move |nack| {
                     *keep.lock().unwrap() = Some(nack);
-                    rx.recv()
+                    rx.into_recv()
                 })
             };
             let events = (listens, never::<()>());
@@ -144,7 +144,7 @@ fn not_chosen_retracts_what_has_not_committed() {
     machine.block_on(async {
         let (tx, rx) = channel();
         let payload = ledger.payload(0);
-        let event = rx.recv().wrap(move |message: Result<(), Closed>| {
+        let event = rx.into_recv().wrap(move |message: Result<(), Closed>| {
             drop(payload);
             message
         });
@@ -163,7 +163,7 @@ fn what_has_committed_can_be_reclaimed() {
             tx.try_send(7).unwrap();
             let back = Arc::new(Mutex::new(None));
             let keep = Arc::clone(&back);
-            let event = gather((never::<()>(), rx.recv(), always("x")))
+            let event = gather((never::<()>(), rx.clone().into_recv(), always("x")))
                 .reclaim(move |partial| *keep.lock().unwrap() = Some(partial));
             let mut waits = Box::pin(event.sync());
             assert!(poll(&mut waits).is_pending());
@@ -195,7 +195,7 @@ fn a_panic_is_the_gatherers() {
             let back = Arc::new(AtomicUsize::new(0));
             let keep = Arc::clone(&back);
             let bad = after(millis(2)).wrap(|()| -> u32 { panic!("a wrap of a gathered event") });
-            let events = (rx.recv(), bad, always(3));
+            let events = (rx.into_recv(), bad, always(3));
             let event = if hosts { gather_on_hosts(events) } else { gather(events) };
             let event = event.reclaim(move |partial: (Option<_>, Option<u32>, Option<u32>)| {
                 keep.fetch_add(partial.2.unwrap_or(0) as usize, Ordering::SeqCst);
@@ -215,7 +215,8 @@ fn outside_of_a_machine_it_is_refused_before_anything_happens() {
     watchdog!();
     let (tx, rx) = mailbox();
     tx.try_send(1).unwrap();
-    let payload = catch_unwind(AssertUnwindSafe(|| gather([rx.recv()]).sync_blocking())).unwrap_err();
+    let payload =
+        catch_unwind(AssertUnwindSafe(|| gather([rx.clone().into_recv()]).sync_blocking())).unwrap_err();
     let message = payload.downcast_ref::<String>().expect("a message");
     assert!(message.contains("on a machine"), "{message}");
     assert_eq!(rx.try_recv(), Ok(1));
@@ -233,7 +234,7 @@ fn dropped_at_every_step() {
                 machine(1).block_on(async {
                     let (tx, rx) = channel();
                     let (home, back) = mailbox();
-                    let events = [rx.recv(), rx.recv(), rx.recv()];
+                    let events = [rx.clone().into_recv(), rx.clone().into_recv(), rx.clone().into_recv()];
                     let gather = if hosts { gather_on_hosts(events) } else { gather(events) };
                     let gather = gather.reclaim(move |partial| {
                         partial.into_iter().flatten().for_each(|m| home.try_send(m.unwrap()).unwrap());
@@ -306,7 +307,7 @@ fn no_message_is_lost_on_two_processors() {
         let mut closed = false;
         while !closed {
             let home = home.clone();
-            let events = receivers.iter().map(Receiver::recv).collect::<Vec<_>>();
+            let events = receivers.iter().cloned().map(Receiver::into_recv).collect::<Vec<_>>();
             let gather = if random.below(2) == 0 { gather(events) } else { gather_on_hosts(events) };
             let gather = gather.reclaim(move |partial| {
                 partial.into_iter().flatten().flatten().for_each(|n| home.try_send(n).unwrap());

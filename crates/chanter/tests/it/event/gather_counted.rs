@@ -17,7 +17,7 @@ fn no_threads() {
     let before = machine.stats();
     machine.block_on(async {
         let channels: [_; 4] = std::array::from_fn(|_| channel::<u32>());
-        let mut waits = Box::pin(gather(channels.each_ref().map(|(_, rx)| rx.recv())).sync());
+        let mut waits = Box::pin(gather(channels.each_ref().map(|(_, rx)| rx.clone().into_recv())).sync());
         assert!(poll(&mut waits).is_pending());
         for (n, (tx, _)) in channels.iter().enumerate() {
             tx.try_send(n as u32).unwrap();
@@ -25,8 +25,11 @@ fn no_threads() {
         let Poll::Ready(results) = poll(&mut waits) else { panic!("all members have ended") };
         assert_eq!(results, [Ok(0), Ok(1), Ok(2), Ok(3)]);
         let (tx, rx) = channel();
-        assert_eq!(gather((tx.send("to itself"), rx.recv())).await, (Ok(()), Ok("to itself")));
-        assert_eq!(gather(vec![rx.recv(), rx.recv()]).try_sync(), None);
+        assert_eq!(
+            gather((tx.clone().into_send("to itself"), rx.clone().into_recv())).await,
+            (Ok(()), Ok("to itself"))
+        );
+        assert_eq!(gather(vec![rx.clone().into_recv(), rx.into_recv()]).try_sync(), None);
     });
     let after = machine.stats();
     assert_eq!(after.parasites_created, before.parasites_created);
@@ -40,8 +43,7 @@ fn who_has_its_message_does_not_listen() {
     for vps in [1, 2] {
         machine(vps).block_on(async {
             let ((to_a, a), (to_b, b)) = (channel(), channel());
-            let events = (a.recv(), b.recv());
-            drop((a, b));
+            let events = (a.into_recv(), b.into_recv());
             let partner = spawn(async move {
                 to_a.send(1).await.unwrap();
                 assert_eq!(to_a.send(2).await.unwrap_err().0, 2, "nobody receives");
@@ -61,8 +63,12 @@ fn who_has_sent_does_not_keep_the_channel_open() {
         machine(1).block_on(async {
             let (to_a, a) = kept();
             let (to_b, b) = channel();
-            let events = ([to_a.send(1), to_a.send(2), to_a.send(3), to_b.send(4)],);
-            drop((to_a, to_b));
+            let events = ([
+                to_a.clone().into_send(1),
+                to_a.clone().into_send(2),
+                to_a.into_send(3),
+                to_b.into_send(4),
+            ],);
             let partner = spawn(async move {
                 let mut got = Vec::new();
                 while let Ok(n) = a.recv().await {
@@ -83,7 +89,7 @@ fn others_hear_of_the_end() {
     watchdog!();
     machine(1).block_on(async {
         let ((to_a, a), (_to_b, b)) = (channel::<u32>(), channel::<u32>());
-        let mut waits = Box::pin(gather((a.recv(), b.recv())).sync());
+        let mut waits = Box::pin(gather((a.clone().into_recv(), b.into_recv())).sync());
         assert!(poll(&mut waits).is_pending());
         to_a.try_send(1).unwrap();
         drop(to_a);
@@ -97,7 +103,7 @@ fn members_are_told_of_the_end() {
     watchdog!();
     machine(1).block_on(async {
         let ((to_a, a), (to_b, b)) = (channel::<u32>(), channel::<u32>());
-        let mut waits = Box::pin(gather((a.recv(), to_b.send(7))).sync());
+        let mut waits = Box::pin(gather((a.into_recv(), to_b.into_send(7))).sync());
         assert!(poll(&mut waits).is_pending());
         drop(to_a);
         assert!(poll(&mut waits).is_pending());
@@ -114,11 +120,11 @@ fn a_member_gets_what_comes_back() {
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
         let (_open, never_sent) = channel::<u32>();
-        let mut first = Box::pin(rx.recv().sync());
+        let mut first = Box::pin(rx.clone().into_recv().sync());
         assert!(poll(&mut first).is_pending());
         let back = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&back);
-        let both = gather((rx.recv(), never_sent.recv())).reclaim(move |(message, _)| {
+        let both = gather((rx.clone().into_recv(), never_sent.into_recv())).reclaim(move |(message, _)| {
             *keep.lock().unwrap() = message;
         });
         let mut both = Box::pin(both.sync());
@@ -146,7 +152,8 @@ fn it_competes() {
             let ((to_a, a), (to_b, b), (to_c, c)) = (channel(), channel(), channel());
             let back = Arc::new(Mutex::new(None));
             let keep = Arc::clone(&back);
-            let both = gather((a.recv(), b.recv())).reclaim(move |got| *keep.lock().unwrap() = Some(got));
+            let both =
+                gather((a.into_recv(), b.into_recv())).reclaim(move |got| *keep.lock().unwrap() = Some(got));
             let both = both.wrap(|(a, b)| a.unwrap() + b.unwrap());
             let mut waits = Box::pin(choose((both, c.recv().wrap(Result::unwrap))).sync());
             assert!(poll(&mut waits).is_pending());
@@ -167,9 +174,9 @@ fn it_competes() {
         tx.try_send(1).unwrap();
         tx.try_send(2).unwrap();
         let (_open, silent) = channel::<u32>();
-        let pair = || gather((rx.recv(), rx.recv())).wrap(Some);
+        let pair = || gather((rx.clone().into_recv(), rx.clone().into_recv())).wrap(Some);
         assert_eq!(choose((pair(), silent.recv().wrap(|_| None))).await, Some((Ok(1), Ok(2))));
-        assert_eq!(gather((rx.recv(), rx.recv())).timeout(millis(1)).await, None);
+        assert_eq!(gather((rx.clone().into_recv(), rx.into_recv())).timeout(millis(1)).await, None);
     });
 }
 
@@ -185,7 +192,7 @@ fn sends_dropped_at_every_step() {
                 let (tx, rx) = channel();
                 let results = Arc::new(AtomicU64::new(0));
                 let count = Arc::clone(&results);
-                let sends = [0, 1, 2].map(|id| tx.send(ledger.payload(id)));
+                let sends = [0, 1, 2].map(|id| tx.clone().into_send(ledger.payload(id)));
                 let sends = gather(sends).reclaim(move |partial| {
                     let sent = partial.into_iter().flatten().filter(Result::is_ok).count();
                     count.store(sent as u64, Ordering::SeqCst);
@@ -218,7 +225,7 @@ fn partners_run_while_it_begins() {
             to_a.send(1).await.unwrap();
             to_b.send(2).await.unwrap();
         });
-        assert_eq!(gather((a.recv(), b.recv())).await, (Ok(1), Ok(2)));
+        assert_eq!(gather((a.into_recv(), b.into_recv())).await, (Ok(1), Ok(2)));
     });
 }
 
@@ -267,8 +274,8 @@ fn nothing_is_lost_on_two_processors() {
         while !closed {
             let (got_back, sent_back) = (Arc::clone(&got), Arc::clone(&sent));
             let number = random.below(100) as u64;
-            let [a, b, c] = [0, 1, 2].map(|n| receivers[n].recv());
-            let event = gather((a, b, c, echo.send(number))).reclaim(move |(a, b, c, sent)| {
+            let [a, b, c] = [0, 1, 2].map(|n| receivers[n].clone().into_recv());
+            let event = gather((a, b, c, echo.clone().into_send(number))).reclaim(move |(a, b, c, sent)| {
                 let sum: u64 = [a, b, c].into_iter().flatten().flatten().sum();
                 got_back.fetch_add(sum, Ordering::SeqCst);
                 sent_back.fetch_add(sent.map_or(0, |_| number), Ordering::SeqCst);

@@ -136,7 +136,7 @@ fn a_nack_is_enabled_when_another_branch_commits_late() {
         let (loser, winner) = (place(), place());
         let (tx, rx) = channel::<u32>();
         let (_silent, quiet) = channel::<u32>();
-        let event = choose((told(&winner, rx.recv()), told(&loser, quiet.recv())));
+        let event = choose((told(&winner, rx.into_recv()), told(&loser, quiet.into_recv())));
         let host = spawn(event.into_future());
         yield_now().await;
         assert!(!is_enabled(&loser));
@@ -238,7 +238,7 @@ fn a_nack_is_never_enabled_if_its_branch_is_chosen() {
     let there = place();
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
-        let host = spawn(choose((told(&there, rx.recv()), never())).into_future());
+        let host = spawn(choose((told(&there, rx.into_recv()), never())).into_future());
         yield_now().await;
         tx.send(1).await.unwrap();
         host.join().await.unwrap().unwrap();
@@ -356,7 +356,7 @@ fn an_rpc_server_cancels_on_a_nack() {
                 with_nack(move |nack| {
                     let (reply, answer) = channel();
                     server.try_send(Request { work, reply, nack }).unwrap();
-                    answer.recv().wrap(Result::unwrap)
+                    answer.into_recv().wrap(Result::unwrap)
                 })
             };
             for _ in 0..20 {
@@ -400,7 +400,7 @@ fn a_server_stops_working_for_nobody() {
             let call = with_nack(move |nack| {
                 let (reply, answer) = channel();
                 server.try_send((reply, nack)).unwrap();
-                answer.recv().wrap(|r| r.ok())
+                answer.into_recv().wrap(|r| r.ok())
             });
             assert_eq!(choose((call, after(millis(1)).wrap(|()| None))).await, None);
         }

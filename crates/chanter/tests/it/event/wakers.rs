@@ -51,7 +51,7 @@ fn wakers_may_use_the_channel() {
     }
     let ledger = Ledger::new();
     let (tx, rx) = channel();
-    let mut second: Receive = Box::pin(rx.recv().sync());
+    let mut second: Receive = Box::pin(rx.clone().into_recv().sync());
     let mut first = Box::pin(rx.recv().sync());
     let mut third = Box::pin(choose((rx.recv(), never())).sync());
     assert!(poll(&mut second).is_pending());

@@ -36,17 +36,19 @@ fn receive_by<E: Event<Output = Result<Message, Closed>> + Send>(
     (tx, rx): Pair,
     kit: &Kit,
     asynchronous: bool,
-    event: impl Fn(&Receiver<Message>) -> E + 'static,
+    event: impl Fn(&'static Receiver<Message>) -> E + 'static,
 ) -> Row<E> {
     let partners = [Partner::new(), Partner::new()];
-    let (kit, theirs, messages) = (kit.clone(), partners.clone(), rx.clone());
+    // Borrowed by the events.
+    let messages = leak(rx.clone());
+    let (kit, theirs) = (kit.clone(), partners.clone());
     let serve = move || {
         for partner in &theirs {
             let message = kit.message();
             if asynchronous {
                 tx.asend(message).unwrap();
             } else {
-                partner.borrow_mut().begin(tx.send(message));
+                partner.borrow_mut().begin(tx.clone().into_send(message));
             }
         }
     };
@@ -61,7 +63,7 @@ fn receive_by<E: Event<Output = Result<Message, Closed>> + Send>(
             assert!(partners.iter().all(|partner| matches!(partner.borrow_mut().ended(), Some(Ok(())))));
         }
     };
-    Row::new(move || event(&messages), serve, verify)
+    Row::new(move || event(messages), serve, verify)
 }
 
 pub(crate) fn recv_rendezvous(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
@@ -80,13 +82,18 @@ pub(crate) fn recv_of_asend(kit: &Kit) -> Row<impl Event<Output = Result<Message
     receive(channel(), kit, true)
 }
 
+/// The events own their receiver.
+pub(crate) fn recv_owned(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
+    receive_by(channel(), kit, false, |rx| rx.clone().into_recv())
+}
+
 /// By a set, which outlives the synchronization: it rests, its offers in their
 /// queues, and takes nothing.
-fn kept(rx: &Receiver<Message>) -> impl Event<Output = Result<Message, Closed>> + Send + use<> {
-    let (rx, (quiet, silent)) = (rx.clone(), channel());
+fn kept(rx: &'static Receiver<Message>) -> impl Event<Output = Result<Message, Closed>> + Send + use<> {
+    let (quiet, silent) = channel();
     let mut set = ChoiceSet::new();
-    set.insert(move || silent.recv());
-    set.insert(move || rx.recv());
+    set.insert(move || silent.clone().into_recv());
+    set.insert(|| rx.recv());
     std::mem::forget(quiet);
     Box::leak(Box::new(set)).next().wrap(|(_, got)| got)
 }
@@ -102,22 +109,35 @@ pub(crate) fn kept_bounded(kit: &Kit) -> Row<impl Event<Output = Result<Message,
 /// The end of a channel: receivers that wait are told, and nothing is received.
 pub(crate) fn recv_of_closed(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
     let (tx, rx) = if kit.served { channel() } else { bounded(1) };
-    let (messages, mut tx) = (rx.clone(), Some(tx));
+    let (messages, mut tx) = (leak(rx.clone()), Some(tx));
     let verify = move |taken: Option<Result<Message, Closed>>, facts: Facts| {
         assert!(taken.is_none_or(|taken| taken.is_err()));
         assert_eq!(rx.is_closed(), facts.served);
     };
-    Row::new(move || messages.recv(), move || drop(tx.take()), verify)
+    Row::new(|| messages.recv(), move || drop(tx.take()), verify)
 }
 
 pub(crate) type Sent = Result<(), SendError<Message>>;
 
 pub(crate) fn send_rendezvous(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + use<>> {
+    send_by(kit, Sender::send)
+}
+
+/// The events own their sender.
+pub(crate) fn send_owned(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + use<>> {
+    send_by(kit, |tx, message| tx.clone().into_send(message))
+}
+
+fn send_by<E: Event<Output = Sent> + Send>(
+    kit: &Kit,
+    event: impl Fn(&'static Sender<Message>, Message) -> E + 'static,
+) -> Row<E> {
     let (tx, rx) = channel();
+    let events = leak(tx.clone());
     let partner = Partner::new();
-    let (theirs, events, after, kit) = (partner.clone(), tx.clone(), rx.clone(), kit.clone());
+    let (theirs, after, kit) = (partner.clone(), rx.clone(), kit.clone());
     let later = kit.clone();
-    let serve = move || theirs.borrow_mut().begin(rx.recv());
+    let serve = move || theirs.borrow_mut().begin(rx.clone().into_recv());
     let verify = move |taken: Option<Sent>, facts: Facts| {
         let got = partner.borrow_mut().ended();
         assert!(taken.is_none() || matches!(got, Some(Ok(_))), "sent, and not received");
@@ -129,14 +149,14 @@ pub(crate) fn send_rendezvous(kit: &Kit) -> Row<impl Event<Output = Sent> + Send
         }
         assert!(after.try_recv().is_err(), "doubled");
     };
-    Row::new(move || events.send(kit.message()), serve, verify).used_up()
+    Row::new(move || event(events, kit.message()), serve, verify).used_up()
 }
 
 /// The buffer is full; to serve is to receive the first.
 pub(crate) fn send_bounded(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + use<>> {
     let (tx, rx) = bounded(1);
     tx.try_send(kit.message()).unwrap();
-    let (kit, messages) = (kit.clone(), rx.clone());
+    let (tx, kit, messages) = (leak(tx), kit.clone(), rx.clone());
     let verify = move |taken: Option<Sent>, facts: Facts| {
         let first = rx.try_recv().ok();
         let committed = facts.served && first.is_some();
@@ -151,7 +171,7 @@ pub(crate) fn send_bounded(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + 
 
 pub(crate) fn send_mailbox(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + use<>> {
     let (tx, rx) = mailbox();
-    let kit = kit.clone();
+    let (tx, kit) = (leak(tx), kit.clone());
     let verify = move |taken: Option<Sent>, _| {
         let count = std::iter::from_fn(|| rx.try_recv().ok()).count();
         assert_eq!(count, usize::from(taken.is_some()));
@@ -162,7 +182,7 @@ pub(crate) fn send_mailbox(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + 
 /// To a channel without receivers: the message comes back.
 pub(crate) fn send_to_closed(kit: &Kit) -> Row<impl Event<Output = Sent> + Send + use<>> {
     let (tx, rx) = channel();
-    let (kit, mut rx) = (kit.clone(), Some(rx));
+    let (tx, kit, mut rx) = (leak(tx), kit.clone(), Some(rx));
     let verify = |taken: Option<Sent>, _| assert!(taken.is_none_or(|sent| sent.is_err()));
     Row::new(move || tx.send(kit.message()), move || drop(rx.take()), verify)
 }
@@ -452,7 +472,7 @@ pub(crate) fn send_from_rendezvous(kit: &Kit) -> Row<impl Event<Output = SentFro
     let partner = Partner::new();
     let (theirs, after, kit, places) = (partner.clone(), rx.clone(), kit.clone(), Places::default());
     let lent = places.clone();
-    let serve = move || theirs.borrow_mut().begin(rx.recv());
+    let serve = move || theirs.borrow_mut().begin(rx.clone().into_recv());
     let verify = move |taken: Option<SentFrom>, facts: Facts| {
         let received = usize::from(matches!(partner.borrow_mut().ended(), Some(Ok(_))));
         let (returned, all) = places.returned();

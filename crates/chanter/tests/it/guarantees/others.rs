@@ -192,9 +192,10 @@ pub(crate) fn readable(_: &Kit) -> Row<impl Event<Output = std::io::Result<()>> 
 type Connection = std::io::Result<(chanter::io::TcpStream, std::net::SocketAddr)>;
 
 pub(crate) fn accept_socket(_: &Kit) -> Row<impl Event<Output = Connection> + Send + use<>> {
-    let listener = Rc::new(chanter::io::TcpListener::bind("127.0.0.1:0").unwrap());
+    // Borrowed by its events.
+    let listener: &'static _ = Box::leak(Box::new(chanter::io::TcpListener::bind("127.0.0.1:0").unwrap()));
     let address = listener.local_addr().unwrap();
-    let (events, mut connections) = (listener.clone(), Vec::new());
+    let mut connections = Vec::new();
     let serve = move || connections.push(std::net::TcpStream::connect(address).unwrap());
     let verify = move |taken: Option<Connection>, facts: Facts| {
         let accepted = usize::from(taken.is_some_and(|taken| taken.is_ok()));
@@ -202,7 +203,7 @@ pub(crate) fn accept_socket(_: &Kit) -> Row<impl Event<Output = Connection> + Se
         let again = usize::from(listener.accept().timeout(left).sync_blocking().is_some());
         assert_eq!(accepted + again, usize::from(facts.served), "a connection is lost or doubled");
     };
-    Row::new(move || events.accept(), serve, verify)
+    Row::new(|| listener.accept(), serve, verify)
 }
 
 /// The exception: what had ended when it was not chosen is dropped.
@@ -228,10 +229,12 @@ pub(crate) fn gathered(kit: &Kit) -> Row<impl Event<Output = Both> + Send + use<
     let reclaimed = back.clone();
     let event = move || {
         let back = back.clone();
-        gather((ones.recv(), twos.recv())).reclaim(move |partial: (Option<_>, Option<_>)| {
-            back.lock().unwrap().extend(partial.0);
-            back.lock().unwrap().extend(partial.1);
-        })
+        gather((ones.clone().into_recv(), twos.clone().into_recv())).reclaim(
+            move |partial: (Option<_>, Option<_>)| {
+                back.lock().unwrap().extend(partial.0);
+                back.lock().unwrap().extend(partial.1);
+            },
+        )
     };
     let kit = kit.clone();
     // Two of each: twins may each take one of theirs.

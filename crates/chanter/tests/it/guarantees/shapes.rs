@@ -100,7 +100,7 @@ where
     E: Event + Send + 'static,
     E::Output: Send + 'static,
 {
-    let lost = || rival.recv().wrap(|_| None);
+    let lost = || rival.clone().into_recv().wrap(|_| None);
     let some = Some::<E::Output>;
     let nacked = |event: E| {
         let witness = Arc::clone(witness);
@@ -190,7 +190,7 @@ where
             Case { broken: true, ..alone(wait) }
         }
         "panic in rival" => {
-            let bad = rival.recv().wrap(|_| std::panic::panic_any(Planned));
+            let bad = rival.into_recv().wrap(|_| std::panic::panic_any(Planned));
             rivals(choose((bad, nacked(one).wrap(some))).sync().boxed())
         }
         _ => unreachable!("{name}"),

@@ -348,7 +348,7 @@ fn a_call_that_uses_a_machine_that_ends_gets_an_answer() {
         cancelled(waits.join().sync_blocking().unwrap_err());
         // A partner that is spawned, and never runs.
         let (tx, rx) = channel::<u32>();
-        drop(spawn(tx.send(1)));
+        drop(spawn(tx.clone().into_send(1)));
         drop(tx);
         assert!(rx.recv().sync_blocking().is_err());
         let (tx, rx) = channel::<u32>();

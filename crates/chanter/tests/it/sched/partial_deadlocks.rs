@@ -96,7 +96,7 @@ fn groups_are_told_apart_and_those_who_join_belong() {
         let (tx, rx) = bounded::<u32>(1);
         let parasite = holding(tx, async |_| never::<()>().await);
         spawn_parasite(parasite);
-        spawn(holding(rx, async |rx| rx.recv_ref().await));
+        spawn(holding(rx, async |rx| rx.recv().await));
         // On purpose.
         spawn(never::<()>().sync());
         settle().await;
@@ -122,8 +122,8 @@ fn whoever_could_help_is_respected() {
     let outside: [(&str, MakeHelp); 9] = [
         ("a sender", |tx, _| Box::new(tx.clone())),
         ("a receiver, which could close", |_, rx| Box::new(rx.clone())),
-        ("an event", |tx, _| Box::new(tx.send(1))),
-        ("a receive", |_, rx| Box::new(rx.recv())),
+        ("an event", |tx, _| Box::new(tx.clone().into_send(1))),
+        ("a receive", |_, rx| Box::new(rx.clone().into_recv())),
         ("one in a message", |tx, _| {
             let (far, near) = mailbox();
             far.try_send(tx.clone()).unwrap();
@@ -373,7 +373,7 @@ impl Actor {
                 Step::Receive(at) => drop(rx[at % rx.len()].recv().await),
                 Step::Choose(a, b) => {
                     let send = tx[a % tx.len()].send(a).wrap(drop);
-                    choose((send, rx[b % rx.len()].recv_ref().wrap(drop))).await;
+                    choose((send, rx[b % rx.len()].recv().wrap(drop))).await;
                 }
                 Step::Yield => yield_now().await,
             }

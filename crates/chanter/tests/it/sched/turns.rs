@@ -74,7 +74,7 @@ fn who_is_given_a_message_in_a_choice_runs_first_only_beside_another_processor()
     async fn first() -> &'static str {
         let (tx, rx) = channel();
         let (never, nothing) = channel();
-        let taker = async move { choose((rx.recv_ref(), nothing.recv_ref())).await.unwrap() };
+        let taker = async move { choose((rx.recv(), nothing.recv())).await.unwrap() };
         let first = first_of_sender_and(taker, tx.send(())).await;
         drop(never);
         first
@@ -265,7 +265,7 @@ fn who_chooses_on_one_processor_lets_all_others_send_before() {
         }
         let (mut last, mut repeated) = (SENDERS, 0);
         for _ in 0..SENDERS * MESSAGES {
-            let events = receivers.iter().map(Receiver::recv_ref).collect::<Vec<_>>();
+            let events = receivers.iter().map(Receiver::recv).collect::<Vec<_>>();
             let name = choose(events).await.unwrap();
             repeated += usize::from(std::mem::replace(&mut last, name) == name);
         }
@@ -288,7 +288,7 @@ fn who_chooses_whom_to_send_to_lets_all_others_receive_before() {
         }
         let (mut last, mut repeated) = (RECEIVERS, 0);
         for _ in 0..RECEIVERS * MESSAGES {
-            let events = senders.iter().enumerate().map(|(name, tx)| tx.send_ref(()).wrap(move |_| name));
+            let events = senders.iter().enumerate().map(|(name, tx)| tx.send(()).wrap(move |_| name));
             let name = choose(events.collect::<Vec<_>>()).await;
             repeated += usize::from(std::mem::replace(&mut last, name) == name);
         }

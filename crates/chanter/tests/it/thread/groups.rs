@@ -242,7 +242,7 @@ fn a_foreign_waker_that_panics_harms_nobody() {
     let machine = machine(1);
     let group = Group::new();
     let (tx, rx) = channel::<()>();
-    group.enter(|| drop(machine.spawn(rx.recv())));
+    group.enter(|| drop(machine.spawn(rx.into_recv())));
     let mut join = pin!(group.join());
     let waker = Waker::from(Arc::new(Panics));
     assert_eq!(join.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);

@@ -520,7 +520,7 @@ fn an_idle_machine_uses_no_processor() {
                 let (host, rx) = (rx.clone(), rx.clone());
                 drop(spawn(async move { host.recv().await }));
                 let late = after(Duration::from_secs(3600)).wrap(|()| Ok(()));
-                spawn_parasite(choose((rx.recv(), late)).into_future());
+                spawn_parasite(choose((rx.into_recv(), late)).into_future());
             }
             yield_now().await;
         });

@@ -22,8 +22,10 @@ fn a_panic_in_a_wrap_loses_only_its_own_message() {
     // Polled late, on a thread of a machine.
     machine(1).block_on(async {
         let (tx, rx) = channel();
-        let host =
-            spawn(choose((rx.recv().wrap(|_| -> u32 { panic!("a wrap's panic") }), never())).into_future());
+        let host = spawn(
+            choose((rx.clone().into_recv().wrap(|_| -> u32 { panic!("a wrap's panic") }), never()))
+                .into_future(),
+        );
         yield_now().await;
         tx.send(ledger.payload(3)).await.unwrap();
         assert_eq!(host.join().await.unwrap_err().message(), Some("a wrap's panic"));
@@ -82,7 +84,7 @@ fn panics_in_destructors_of_payloads() {
     // A loser's message.
     assert!(panics(&mut || choose_biased((always(()), tx.send(bomb(true)).wrap(drop))).sync_blocking()));
     // One that comes back too late.
-    let mut receive = Some(Box::pin(rx.recv().sync()));
+    let mut receive = Some(Box::pin(rx.clone().into_recv().sync()));
     assert!(poll(receive.as_mut().unwrap()).is_pending());
     tx.try_send(bomb(true)).ok().unwrap();
     drop(rx);
@@ -94,8 +96,7 @@ fn panics_in_destructors_of_payloads() {
     tx.try_send(bomb(false)).ok().unwrap();
     tx.try_send(bomb(true)).ok().unwrap();
     drop(tx);
-    let last = rx.recv();
-    drop(rx);
+    let last = rx.into_recv();
     assert!(last.sync_blocking().is_ok());
     ledger.check();
     let small = |armed| Box::new(bomb(armed));
@@ -113,12 +114,12 @@ fn panics_in_destructors_of_payloads() {
     }
     // Both: one that came back is received, and one was left behind it.
     let (tx, rx) = channel();
-    let mut receive = Some(Box::pin(rx.recv().sync()));
+    let mut receive = Some(Box::pin(rx.clone().into_recv().sync()));
     assert!(poll(receive.as_mut().unwrap()).is_pending());
     tx.try_send(small(false)).ok().unwrap();
     tx.asend(small(true)).ok().unwrap();
     drop(receive.take());
-    let last = rx.recv();
+    let last = rx.clone().into_recv();
     drop((tx, rx));
     assert!(last.sync_blocking().is_ok());
     ledger.check();

@@ -192,7 +192,7 @@ fn a_blocked_thread_waits_for_its_condition() {
         let (open, gate) = channel::<()>();
         let may_end = CVar::new();
         let thread = gated(&may_end);
-        let request = thread.block(gate.recv().wrap(|_| ()));
+        let request = thread.block(gate.into_recv().wrap(|_| ()));
         request.await.unwrap();
         may_end.set();
         assert_eq!(thread.activity(), Activity::Blocked);

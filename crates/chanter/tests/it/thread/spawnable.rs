@@ -15,7 +15,7 @@ fn a_choice_over_borrowed_text() {
     watchdog!();
     alone(async {
         let (tx, rx) = channel();
-        spawn(tx.send("hello"));
+        spawn(tx.into_send("hello"));
         let greeting = spawn(async move {
             let next = choose((rx.recv().wrap(Result::ok), after(Duration::from_secs(600)).wrap(|()| None)));
             next.await

@@ -101,7 +101,7 @@ fn every_blocking_operation_suspends_the_fiber_only() {
 /// A future that blocks inside of its poll, after it has left its waker
 /// elsewhere.
 struct BlocksInside {
-    first: Option<chanter::event::Sync<chanter::channel::RecvEvent<u32>>>,
+    first: Option<chanter::event::Sync<chanter::channel::IntoRecv<u32>>>,
     second: Receiver<u32>,
 }
 
@@ -125,8 +125,9 @@ fn a_wait_inside_of_a_wait_takes_no_wake_up() {
     watchdog!();
     alone(async {
         let ((tx, first), (other, second)) = (channel(), channel());
-        let fiber =
-            spawn_fiber(move || chanter::block_on(BlocksInside { first: Some(first.recv().sync()), second }));
+        let fiber = spawn_fiber(move || {
+            chanter::block_on(BlocksInside { first: Some(first.into_recv().sync()), second })
+        });
         yield_now().await;
         tx.send(1).await.unwrap();
         yield_now().await;
