@@ -34,7 +34,7 @@ use super::{Branch, Event, Nack, Shape, into_future, with_nack};
 /// let question = guard_async(|| async {
 ///     let (reply, replies) = channel();
 ///     ask.send(reply).await.unwrap();
-///     replies.recv()
+///     replies.into_recv()
 /// });
 /// assert_eq!(choose((question.wrap(Result::ok), never())).await, Some(42));
 /// # });
@@ -65,7 +65,7 @@ where
 ///     with_nack_async(async move |nack| {
 ///         let (reply, replies) = channel();
 ///         server.send((request, reply, nack)).await.expect("the server runs");
-///         replies.recv()
+///         replies.into_recv()
 ///     })
 /// }
 ///

@@ -19,7 +19,7 @@ fn rpc(server: &Sender<Request>, request: u32) -> impl Event<Output = u32> + Sen
         guard_async(move || async move {
             let (reply, replies) = channel();
             server.send((request, reply, nack)).await.expect("the server runs");
-            replies.recv().wrap(|reply| reply.expect("the server answers"))
+            replies.into_recv().wrap(|reply| reply.expect("the server answers"))
         })
     })
 }
