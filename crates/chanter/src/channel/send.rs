@@ -9,9 +9,7 @@ use super::handle::{Borrowed, Handle, Owned, Share, TX};
 use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
-use crate::event::{
-    Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future,
-};
+use crate::event::{Base, BaseEvent, Event, Leaf, Offer, Offered, Offering, Shape, WakeList, into_future};
 use crate::frame::report::Waits;
 
 /// The sending end of a channel. Clones share the channel.

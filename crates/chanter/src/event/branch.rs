@@ -11,8 +11,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::leaves::Leaves;
-use super::{Offer, Offered, Offering, WakeList};
+use super::offering::{Offered, Offering};
+use super::protocol::Offer;
 use crate::frame::report::{Waiting, Waits};
+use crate::sched::WakeList;
 
 /// The state of one synchronization on an event.
 ///

@@ -13,9 +13,11 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::branch::Leaf;
+use super::offering::{Offered, Offering};
 use super::protocol::Group;
-use super::{Leaf, Offered, Offering, WakeList};
 use crate::frame::report::Waits;
+use crate::sched::WakeList;
 
 /// The leaves of one synchronization, for one poll.
 pub struct Leaves<'a> {

@@ -75,7 +75,7 @@ pub(crate) use gather_latch::GatherLatch;
 pub(crate) use offering::{Offered, Offering};
 pub(crate) use once::{Once, OnceBranch};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
-pub(crate) use sync::is_of_user;
+pub(crate) use round::is_of_user;
 pub(crate) use wait_queue::WaitQueue;
 
 /// A first-class synchronous operation.

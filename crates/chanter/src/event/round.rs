@@ -2,13 +2,13 @@
 
 use std::task::{Context, Poll, Waker};
 
+use super::branch::Shape;
 use super::leaves::{Leaves, outcome};
+use super::offering::Offering;
 use super::protocol::{Group, Phase};
-use super::sync::is_of_user;
-use super::{Offering, Shape, WakeList};
 use crate::frame::report::{Place, Waits};
 use crate::sched::simulate::Simulate;
-use crate::sched::{self, Worker};
+use crate::sched::{self, WakeList, Worker};
 use crate::sync::random::random_one_of;
 
 /// One poll of a synchronization by the list of its leaves. It is the same code for all events.
@@ -218,4 +218,12 @@ fn prospects(leaves: &mut Leaves<'_>) -> u64 {
 
 fn bits(leaves: &[usize]) -> u64 {
     leaves.iter().fold(0, |bits, leaf| bits | 1 << leaf)
+}
+
+/// Whether a place is in a program rather than in this library. The library's own futures await too, and its trait
+/// objects give no other place.
+pub(crate) fn is_of_user(place: &Place) -> bool {
+    let own = file!();
+    let sources = own.len() - "event/round.rs".len();
+    !place.file().starts_with(&own[..sources])
 }

@@ -65,14 +65,6 @@ impl<E: Event> Sync<E> {
     }
 }
 
-/// Whether a place is in a program rather than in this library. The library's own futures await too, and its trait
-/// objects give no other place.
-pub(crate) fn is_of_user(place: &Place) -> bool {
-    let own = file!();
-    let sources = own.len() - "event/sync.rs".len();
-    !place.file().starts_with(&own[..sources])
-}
-
 impl<E, B: Branch> Synchronization<E, B> {
     /// Advances a synchronization on a single leaf, whose type is known.
     #[inline(always)]
