@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use chanter::parasite::{Par, attach, inflate, prepare, reify};
+use chanter::parasite::{Par, attach, inflate, prepare, reify, spawn_in_place};
 use chanter::prelude::*;
 use common::{Ledger, alone, machine, watchdog};
 
@@ -414,6 +414,38 @@ fn parasites_in_place_have_no_name_of_the_thread_before() {
                     assert_eq!(std::hint::black_box(content)[11], n + round);
                 });
             }
+        }
+    });
+}
+
+/// The sends of one thread's parasites are received in the order of their spawns, since each begins in place: also while
+/// other processors search for work, and parasites are long.
+#[test]
+fn sends_of_parasites_in_place_keep_their_order() {
+    watchdog!();
+    const EACH: usize = 20_000;
+    machine(2).block_on(async {
+        let (tx, rx) = channel::<(usize, usize)>();
+        let senders: [_; 2] = std::array::from_fn(|sender| {
+            let tx = tx.clone();
+            spawn(async move {
+                for n in 0..EACH {
+                    spawn_in_place(tx.clone().into_send((sender, n)));
+                    if n % 256 == 0 {
+                        yield_now().await;
+                    }
+                }
+            })
+        });
+        drop(tx);
+        let mut next = [0; 2];
+        while let Ok((sender, n)) = rx.recv().await {
+            assert_eq!(n, next[sender], "sender {sender}");
+            next[sender] += 1;
+        }
+        assert_eq!(next, [EACH; 2]);
+        for sender in senders {
+            sender.await.unwrap();
         }
     });
 }
