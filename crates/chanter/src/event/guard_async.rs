@@ -16,6 +16,8 @@ use super::{Branch, Event, Nack, Shape, into_future, with_nack};
 /// on the thread that synchronizes, before anything is polled. It may block. The guards of a choice run one after the
 /// other. Until all have ended, no branch of the choice can commit.
 ///
+/// [`try_sync`](Event::try_sync) waits for the future, too.
+///
 /// If the synchronization is dropped meanwhile, so is the future, and its messages that were sent stay sent. If `make`
 /// or the future panics, the synchronization never happened.
 ///

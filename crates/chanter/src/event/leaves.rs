@@ -28,6 +28,8 @@ pub struct Leaves<'a> {
     turns: Vec<u32>,
     /// Whether the outermost choice prefers the first leaf, once it is known.
     biased: Option<bool>,
+    /// The time limit that gave way to a leaf that it limits, which has won.
+    gave_way: Option<usize>,
     begins: bool,
 }
 
@@ -72,7 +74,14 @@ impl<'a> Leaves<'a> {
     /// Makes an empty list. `begins`: it is the first one of the synchronization, so guards run.
     #[inline(always)]
     pub(super) fn new(begins: bool) -> Self {
-        Self { list: SmallVec::new(), marks: SmallVec::new(), turns: Vec::new(), biased: None, begins }
+        Self {
+            list: SmallVec::new(),
+            marks: SmallVec::new(),
+            turns: Vec::new(),
+            biased: None,
+            gave_way: None,
+            begins,
+        }
     }
 
     /// Whether the synchronization begins: guards run, and leaves prepare themselves.
@@ -147,23 +156,24 @@ impl<'a> Leaves<'a> {
         hints.fold(0, |hints, (number, leaf)| hints | u64::from(leaf.hint()) << number)
     }
 
-    /// Commits `leaf` if it can commit now. Returns the leaf that has committed. The leaves of a time limit that is over
-    /// are tried once more before it.
+    /// Commits `leaf` if it can commit now. Returns the leaf that has committed. A time limit that is over gives way to
+    /// the leaves that it limits, which are tried once more.
     #[inline(always)]
     pub(super) fn attempt(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
-        if !self.marks.is_empty()
-            && let Some(instead) = self.attempt_limited(leaf, wakes)
-        {
-            return Some(instead);
+        if !self.list[leaf].as_mut().attempt(wakes) {
+            return None;
         }
-        self.list[leaf].as_mut().attempt(wakes).then_some(leaf)
+        if self.marks.is_empty() { Some(leaf) } else { self.attempt_limited(leaf, wakes).or(Some(leaf)) }
     }
 
+    /// Commits a leaf that `leaf` limits, if it is a time limit.
     #[cold]
-    fn attempt_limited(&mut self, limit: usize, wakes: &mut WakeList) -> Option<usize> {
-        let mark =
-            self.marks.iter().find(|mark| matches!(mark.what, What::Limit) && mark.end == limit + 1)?;
-        (mark.first..limit).find(|leaf| self.list[*leaf].as_mut().attempt(wakes))
+    fn attempt_limited(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
+        let limits = |mark: &&Mark<'_>| matches!(mark.what, What::Limit) && mark.end == leaf + 1;
+        let first = self.marks.iter().find(limits)?.first;
+        let instead = (first..leaf).find(|limited| self.list[*limited].as_mut().attempt(wakes))?;
+        self.gave_way = Some(leaf);
+        Some(instead)
     }
 
     /// Commits the first leaf that is ready, from turn `first` on.
@@ -175,15 +185,16 @@ impl<'a> Leaves<'a> {
                 winner = self.attempt(leaf, wakes);
                 winner.is_some()
             });
-        } else {
-            for turn in 0..self.len() {
-                let leaf = self.leaf_of(turn);
-                if winner.is_none() && (leaf >= 64 || hints >> leaf & 1 != 0) {
-                    winner = self.attempt(leaf, wakes);
-                }
-            }
+            return winner;
         }
-        winner
+        // An order within is kept: the search does not begin in the midst of it.
+        let orders =
+            self.marks.iter().filter(|mark| matches!(mark.what, What::Order(_)) && mark.holds(first));
+        let first = orders.map(|mark| mark.first).min().unwrap_or(first);
+        (first..self.len()).chain(0..first).find_map(|turn| {
+            let leaf = self.leaf_of(turn);
+            if leaf >= 64 || hints >> leaf & 1 != 0 { self.attempt(leaf, wakes) } else { None }
+        })
     }
 
     /// Offers every leaf from turn `first` on, until one commits. Returns the leaf that has committed. `again`: the
@@ -218,19 +229,25 @@ impl<'a> Leaves<'a> {
         for (number, leaf) in self.list.iter_mut().enumerate() {
             leaf.as_mut().settle(winner == Some(number), wakes);
         }
-        // The winner, as the combinators see it: an order around another one knows turns of that.
-        let mut winner = winner;
+        // The winner, and the time limit that gave way to it. An order around another one knows turns of that.
+        let (mut winner, mut gave_way) = (winner, self.gave_way.filter(|_| winner.is_some()));
         for mark in &mut self.marks {
-            let won = winner.filter(|leaf| mark.holds(*leaf));
-            match (&mut mark.what, won) {
-                (What::Hook(hook), won) => hook.settle(won.is_some(), wakes),
-                (What::Order(order), Some(leaf)) => {
-                    let inner = leaf - mark.first;
-                    order.chosen(inner);
-                    let turn = order.order().iter().position(|turn| *turn as usize == inner);
-                    winner = turn.map(|turn| mark.first + turn);
+            let (first, end) = (mark.first, mark.end);
+            let within = |leaf: Option<usize>| leaf.filter(|leaf| first <= *leaf && *leaf < end);
+            match &mut mark.what {
+                What::Hook(hook) => hook.settle(within(winner).is_some(), wakes),
+                What::Order(order) => {
+                    if let Some(leaf) = within(gave_way).or(within(winner)) {
+                        order.chosen(leaf - first);
+                    }
+                    for leaf in [&mut winner, &mut gave_way] {
+                        if let Some(inner) = within(*leaf) {
+                            let turn = order.order().iter().position(|turn| *turn as usize == inner - first);
+                            *leaf = turn.map(|turn| first + turn);
+                        }
+                    }
                 }
-                _ => (),
+                What::Limit | What::Due(_) => (),
             }
         }
     }

@@ -198,7 +198,8 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// wins.
     ///
     /// Law: `e.by(t)` is `choose_biased((e.wrap(Some), at(t).wrap(|()| None)))`:
-    /// at the deadline, `e` is not chosen, and nothing is lost.
+    /// at the deadline, `e` is not chosen, and nothing is lost. So within a fair choice neither of the two is preferred.
+    /// A [`timeout`](Event::timeout) prefers its event there, too.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -251,7 +252,8 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         blocking::block(self.sync())
     }
 
-    /// Synchronizes only if the event can commit at once. Never blocks.
+    /// Synchronizes only if the event can commit at once. It blocks only for functions that communicate: those of
+    /// [`guard_async`] and [`then`](Event::then).
     ///
     /// Guards run. If nothing commits, nacks are enabled. A message that is not sent is dropped:
     /// [`Sender::try_send`](crate::Sender::try_send) gives it back.

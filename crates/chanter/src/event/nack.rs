@@ -17,8 +17,9 @@ use crate::sync::{Arc, order};
 /// synchronization does not choose this one.
 ///
 /// The nack is enabled when another branch of the choice commits, when [`try_sync`](Event::try_sync) finds nothing
-/// ready, and when the synchronization is dropped. It is never enabled if this branch commits and its result is
-/// taken. `make` runs like that of [`guard`](super::guard). If it panics, the nack is enabled.
+/// ready, and when the synchronization is dropped. It is never enabled if this branch commits and its result is taken. A
+/// synchronization that is dropped while an action of [`then`](Event::then) runs has committed. `make` runs like that of
+/// [`guard`](super::guard). If it panics, the nack is enabled.
 ///
 /// ```
 /// # use chanter::prelude::*;

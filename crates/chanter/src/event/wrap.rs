@@ -71,13 +71,10 @@ impl<B, F> WrapBranch<B, F> {
     }
 
     #[inline(always)]
-    fn act<T, U>(self: Pin<&mut Self>, value: T) -> U
-    where
-        F: FnOnce(T) -> U,
-    {
+    fn take_action(self: Pin<&mut Self>) -> F {
         // SAFETY: `action` is not pinned, and `inner` is not moved.
         let action = unsafe { self.get_unchecked_mut() }.action.take();
-        action.expect("finish is called once")(value)
+        action.expect("finish is called once")
     }
 }
 
@@ -122,11 +119,12 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
 
     #[inline(always)]
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> U {
-        let value = self.as_mut().inner().finish(leaf);
-        self.act(value)
+        // Taken first, so that it is dropped if an inner function panics. The branch may be lean.
+        let action = self.as_mut().take_action();
+        action(self.inner().finish(leaf))
     }
 
     fn poll_finish(mut self: Pin<&mut Self>, leaf: usize, cx: &mut Context<'_>) -> Poll<U> {
-        self.as_mut().inner().poll_finish(leaf, cx).map(|value| self.act(value))
+        self.as_mut().inner().poll_finish(leaf, cx).map(|value| self.take_action()(value))
     }
 }

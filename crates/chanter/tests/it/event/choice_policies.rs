@@ -226,3 +226,87 @@ fn an_option_is_its_event_or_nothing() {
     let mut waits = Box::pin(none().sync());
     assert!(poll(&mut waits).is_pending());
 }
+
+/// How often each of `many` events is chosen in `rounds` choices.
+fn chosen(rounds: usize, many: usize, mut choose: impl FnMut() -> usize) -> Vec<usize> {
+    let mut taken = vec![0; many];
+    for _ in 0..rounds {
+        taken[choose()] += 1;
+    }
+    taken
+}
+
+#[test]
+fn a_fair_choice_with_an_order_in_it_is_fair() {
+    watchdog!();
+    let silent = mailbox::<usize>();
+    let ordered = || choose_earliest([silent.1.recv().wrap(Result::unwrap)]);
+    let beside = chosen(600, 3, || choose((always(0), always(1), always(2), ordered())).sync_blocking());
+    assert!(beside.iter().all(|times| *times > 100), "{beside:?}");
+    let boxed = chosen(600, 2, || {
+        choose(vec![always(0).boxed(), always(1).boxed(), ordered().boxed()]).sync_blocking()
+    });
+    assert!(boxed.iter().all(|times| *times > 150), "{boxed:?}");
+    // The order within is kept, wherever the search begins.
+    let mut ageing = Ageing::with_patience(1000);
+    let within =
+        chosen(900, 3, || choose((always(0), ageing.choose([always(1), always(2)]))).sync_blocking());
+    assert!(within[0] > 200 && within[1] > 200 && within[2] == 0, "{within:?}");
+}
+
+#[test]
+fn a_time_limit_that_gave_way_is_young() {
+    watchdog!();
+    let mut ageing = Ageing::new();
+    let limited = chosen(300, 3, || {
+        let event =
+            (always(0).timeout(Duration::ZERO), always(1).timeout(Duration::ZERO), always(2).wrap(Some));
+        ageing.choose(event).sync_blocking().unwrap()
+    });
+    assert!(limited.iter().all(|times| *times >= 50), "{limited:?}");
+    let mut ageing = Ageing::new();
+    let nested = chosen(300, 2, || {
+        ageing.choose([choose((always(0), always(1))).timeout(Duration::ZERO)]).sync_blocking().unwrap()
+    });
+    assert!(nested.iter().all(|times| *times >= 90), "{nested:?}");
+    let mut ageing = Ageing::new();
+    let mixed = chosen(300, 3, || {
+        let event = (always(0).wrap(Some), always(1).wrap(Some), always(2).timeout(Duration::ZERO));
+        ageing.choose(event).sync_blocking().unwrap()
+    });
+    assert!(mixed.iter().all(|times| *times >= 70), "{mixed:?}");
+}
+
+#[test]
+fn a_time_limit_that_is_not_over_prefers_nothing() {
+    watchdog!();
+    const HOUR: Duration = Duration::from_secs(3600);
+    let mut ageing = Ageing::new();
+    // The leaves from the 64th on have no hints.
+    let events = || (0..40).map(|n| always(n).timeout(HOUR)).collect::<Vec<_>>();
+    let taken = chosen(400, 40, || ageing.choose(events()).sync_blocking().unwrap());
+    assert!(taken.iter().all(|times| (9..=11).contains(times)), "{taken:?}");
+}
+
+#[test]
+fn a_function_whose_inner_function_panics_is_dropped() {
+    watchdog!();
+    let (keep, kept) = mailbox::<u32>();
+    let machine = machine(1);
+    let thread = machine.spawn(async move {
+        let panics = |_: u32| -> u32 { panic!("on purpose") };
+        let inner = choose([always(1).wrap(panics), always(2).wrap(panics)]);
+        inner.wrap(move |n| keep.try_send(n).is_ok()).await
+    });
+    assert!(thread.join().sync_blocking().is_err());
+    assert_eq!(kept.recv().sync_blocking(), Err(Closed));
+    let (keep, kept) = mailbox::<u32>();
+    let (tx, rx) = mailbox::<u32>();
+    tx.try_send(1).unwrap();
+    let thread = machine.spawn(async move {
+        let inner = rx.recv().wrap(|_| -> u32 { panic!("on purpose") });
+        inner.wrap(move |n| keep.try_send(n).is_ok()).await
+    });
+    assert!(thread.join().sync_blocking().is_err());
+    assert_eq!(kept.recv().sync_blocking(), Err(Closed));
+}
