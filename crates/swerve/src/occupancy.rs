@@ -55,9 +55,9 @@ impl Presence {
     }
 
     /// The event that the connection is asked to leave, if it is still idle.
-    pub(crate) fn asked_to_leave(&self) -> impl Event<Output = ()> + Send + use<> {
+    pub(crate) fn asked_to_leave(&self) -> impl Event<Output = ()> + Send {
         // The sending end is never dropped before this one.
-        self.asked.clone().into_recv().wrap(|_| ())
+        self.asked.recv().wrap(|_| ())
     }
 
     /// Called by the connection, which was asked to leave and does not, as it has a request.

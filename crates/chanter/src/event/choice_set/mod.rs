@@ -139,8 +139,8 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// # use chanter::ChoiceSet;
     /// let (tx, rx) = channel();
     /// let other = std::thread::spawn(move || [rx.recv().sync_blocking(), rx.recv().sync_blocking()]);
-    /// let mut set = ChoiceSet::new();
     /// let mut numbers = 1..;
+    /// let mut set = ChoiceSet::new();
     /// set.insert(|| tx.send(numbers.next().unwrap()));
     /// for _ in 0..2 {
     ///     assert_eq!(set.next().sync_blocking().1, Ok(()));

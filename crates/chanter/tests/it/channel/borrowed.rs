@@ -22,12 +22,12 @@ fn they_meet_each_other_and_those_that_own() {
                     if n % 2 == 0 {
                         tx.send(n).await.unwrap();
                     } else {
-                        tx.send(n).await.unwrap();
+                        tx.clone().into_send(n).await.unwrap();
                     }
                 }
             });
             for n in 0..2000 {
-                let got = if n % 3 == 0 { rx.recv().await } else { rx.recv().await };
+                let got = if n % 3 == 0 { rx.recv().await } else { rx.clone().into_recv().await };
                 assert_eq!(got, Ok(n));
             }
             producer.await.unwrap();

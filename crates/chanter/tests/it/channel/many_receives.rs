@@ -93,8 +93,15 @@ fn receives_of_all_kinds_give_back_in_order() {
     for (name, pair) in flavours() {
         let all = &Order::ALL[..];
         come_back(&pair, SEVERAL, all, |rx| rx.recv().sync(), &format!("{name}, owned"));
-        come_back(&pair, SEVERAL, &[Order::Random], |rx| rx.recv().sync(), &format!("{name}, borrowed"));
-        let choices = |rx: &'static Receiver<usize>| choose((rx.recv(), never(), rx.recv())).sync();
+        come_back(
+            &pair,
+            SEVERAL,
+            &[Order::Random],
+            |rx| rx.clone().into_recv().sync(),
+            &format!("{name}, owned"),
+        );
+        let choices =
+            |rx: &'static Receiver<usize>| choose((rx.recv(), never(), rx.clone().into_recv())).sync();
         let pair: &'static Pair<usize> = Box::leak(Box::new(pair));
         come_back(pair, SEVERAL, &[Order::Random], choices, &format!("{name}, choices"));
         let sets = |rx: &'static Receiver<usize>| async move {

@@ -33,8 +33,8 @@ fn owned_events_are_spawned_and_stored() {
     machine(2).block_on(async {
         let (tx, rx) = channel();
         let senders: Vec<_> = (0..4_u64).map(|n| spawn(is_static(tx.clone().into_send(n)))).collect();
-        let stored = Some(is_static(tx.into_send(4)));
-        spawn_parasite(stored.unwrap().into_future());
+        let stored = vec![is_static(tx.into_send(4))];
+        stored.into_iter().for_each(spawn_parasite);
         let mut sum = 0;
         for _ in 0..5 {
             sum += spawn(is_static(rx.clone().into_recv())).await.unwrap().unwrap();
