@@ -104,12 +104,12 @@ impl<E: Event> Drop for VecBranch<E> {
         if !std::mem::needs_drop::<E>() {
             return;
         }
-        for index in 0..self.events.len() {
-            if self.tried.iter().all(|(at, _)| *at != index) {
-                // SAFETY: the event was not tried, so it was neither made a branch nor dropped.
-                unsafe { ManuallyDrop::drop(&mut self.events[index]) };
-            }
-        }
+        let tried = &self.tried;
+        let left = self.events.iter_mut().enumerate();
+        let left = left.filter(|(index, _)| tried.iter().all(|(at, _)| at != index));
+        // A vector drops the others, too, if a destructor panics.
+        // SAFETY: the event was not tried, so it was neither made a branch nor dropped.
+        drop(left.map(|(_, event)| unsafe { ManuallyDrop::take(event) }).collect::<Vec<E>>());
     }
 }
 
