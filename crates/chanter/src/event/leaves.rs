@@ -7,6 +7,7 @@
 //! A leaf keeps its number from one poll to the next. A time limit and an order renumber nothing: an order says in
 //! which *turn* each leaf is tried.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::Waker;
 use std::time::Instant;
@@ -28,15 +29,14 @@ pub struct Leaves<'a> {
     turns: Vec<u32>,
     /// Whether the outermost choice prefers the first leaf, once it is known.
     biased: Option<bool>,
-    /// The time limit that gave way to a leaf that it limits, which has won.
+    /// The time limit that gave way to the winner.
     gave_way: Option<usize>,
     begins: bool,
 }
 
 /// A combinator, and the range of leaves on which it acts.
 struct Mark<'a> {
-    first: usize,
-    end: usize,
+    range: Range<usize>,
     what: What<'a>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Leaves<'a> {
 
     /// Marks the leaves from `first` on.
     pub(crate) fn mark(&mut self, first: usize, what: What<'a>) {
-        self.marks.push(Mark { first, end: self.list.len(), what });
+        self.marks.push(Mark { range: first..self.list.len(), what });
     }
 
     /// Has the leaves from `first` on tried in an order. The order is made when the synchronization begins.
@@ -133,7 +133,7 @@ impl<'a> Leaves<'a> {
 
     /// The time at which a leaf is due.
     fn due_of(&self, leaf: usize) -> Option<Instant> {
-        let marks = self.marks.iter().filter(|mark| mark.holds(leaf));
+        let marks = self.marks.iter().filter(|mark| mark.range.contains(&leaf));
         marks.filter_map(|mark| if let What::Due(at) = mark.what { Some(at) } else { None }).min()
     }
 
@@ -157,7 +157,7 @@ impl<'a> Leaves<'a> {
     }
 
     /// Commits `leaf` if it can commit now. Returns the leaf that has committed. A time limit that is over gives way to
-    /// the leaves that it limits, which are tried once more.
+    /// its leaves: they are tried once more.
     #[inline(always)]
     pub(super) fn attempt(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
         if !self.list[leaf].as_mut().attempt(wakes) {
@@ -169,8 +169,8 @@ impl<'a> Leaves<'a> {
     /// Commits a leaf that `leaf` limits, if it is a time limit.
     #[cold]
     fn attempt_limited(&mut self, leaf: usize, wakes: &mut WakeList) -> Option<usize> {
-        let limits = |mark: &&Mark<'_>| matches!(mark.what, What::Limit) && mark.end == leaf + 1;
-        let first = self.marks.iter().find(limits)?.first;
+        let limits = |mark: &&Mark<'_>| matches!(mark.what, What::Limit) && mark.range.end == leaf + 1;
+        let first = self.marks.iter().find(limits)?.range.start;
         let instead = (first..leaf).find(|limited| self.list[*limited].as_mut().attempt(wakes))?;
         self.gave_way = Some(leaf);
         Some(instead)
@@ -188,9 +188,11 @@ impl<'a> Leaves<'a> {
             return winner;
         }
         // An order within is kept: the search does not begin in the midst of it.
-        let orders =
-            self.marks.iter().filter(|mark| matches!(mark.what, What::Order(_)) && mark.holds(first));
-        let first = orders.map(|mark| mark.first).min().unwrap_or(first);
+        let orders = self
+            .marks
+            .iter()
+            .filter(|mark| matches!(mark.what, What::Order(_)) && mark.range.contains(&first));
+        let first = orders.map(|mark| mark.range.start).min().unwrap_or(first);
         (first..self.len()).chain(0..first).find_map(|turn| {
             let leaf = self.leaf_of(turn);
             if leaf >= 64 || hints >> leaf & 1 != 0 { self.attempt(leaf, wakes) } else { None }
@@ -232,8 +234,8 @@ impl<'a> Leaves<'a> {
         // The winner, and the time limit that gave way to it. An order around another one knows turns of that.
         let (mut winner, mut gave_way) = (winner, self.gave_way.filter(|_| winner.is_some()));
         for mark in &mut self.marks {
-            let (first, end) = (mark.first, mark.end);
-            let within = |leaf: Option<usize>| leaf.filter(|leaf| first <= *leaf && *leaf < end);
+            let first = mark.range.start;
+            let within = |leaf: Option<usize>| leaf.filter(|leaf| mark.range.contains(leaf));
             match &mut mark.what {
                 What::Hook(hook) => hook.settle(within(winner).is_some(), wakes),
                 What::Order(order) => {
@@ -289,12 +291,6 @@ impl<'a> Leaves<'a> {
             Some(leaf) => leaf.as_mut().locked(f),
             None => f(),
         }
-    }
-}
-
-impl Mark<'_> {
-    fn holds(&self, leaf: usize) -> bool {
-        self.first <= leaf && leaf < self.end
     }
 }
 

@@ -418,8 +418,8 @@ fn parasites_in_place_have_no_name_of_the_thread_before() {
     });
 }
 
-/// The sends of one thread's parasites are received in the order of their spawns, since each begins in place: also while
-/// other processors search for work, and parasites are long.
+/// The sends of one thread's parasites are received in the order of their spawns, since each begins in place. That holds
+/// while other processors search for work.
 #[test]
 fn sends_of_parasites_in_place_keep_their_order() {
     watchdog!();
