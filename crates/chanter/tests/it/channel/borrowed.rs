@@ -220,15 +220,18 @@ fn vectors_drop_what_they_did_not_need() {
 /// The other messages of a choice are dropped, too, if the destructor of one panics.
 #[test]
 fn a_destructor_that_panics_leaks_no_message() {
-    struct Bomb(Arc<()>, bool);
+    struct Bomb {
+        _count: Arc<()>,
+        explodes: bool,
+    }
     impl Drop for Bomb {
         fn drop(&mut self) {
-            assert!(!self.1, "on purpose");
+            assert!(!self.explodes, "on purpose");
         }
     }
     let (tx, _rx) = channel();
     let count = Arc::new(());
-    let sends: Vec<_> = (0..3).map(|n| tx.send(Bomb(count.clone(), n == 0))).collect();
+    let sends: Vec<_> = (0..3).map(|n| tx.send(Bomb { _count: count.clone(), explodes: n == 0 })).collect();
     let choice = choose(sends).sync();
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(choice))).is_err());
     assert_eq!(Arc::strong_count(&count), 1);
