@@ -22,7 +22,7 @@ fn a_tuple_has_one_owner_in_every_schedule() {
         let called_off = choose((
             space.take((1, Any)).wrap(|(_, value)| value),
             space.take((Any, 2)).wrap(|(_, value)| value),
-            stopped.into_recv().wrap(|_| 0),
+            stopped.clone().into_recv().wrap(|_| 0),
         ));
         let first = spawn(called_off.sync());
         let second = spawn(space.take((Any, 1)).sync());
