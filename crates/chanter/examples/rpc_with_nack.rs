@@ -1,6 +1,5 @@
-//! A remote call as one event. Whoever puts it into a choice need not know that a server is behind
-//! it; and when another branch is chosen, the server is told by a negative acknowledgement (nack)
-//! and stops working for nobody.
+//! A remote call as one event. It can be a branch of a choice, like any other. If another branch is chosen, a negative
+//! acknowledgement (nack) tells the server, which then stops its work.
 
 use chanter::prelude::*;
 use std::time::Duration;

@@ -155,13 +155,9 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         // ready.
         let asked = this.events.iter().take(64).enumerate();
         let hints = asked.fold(0, |hints, (index, event)| hints | u64::from(event.may_commit()) << index);
-        let winner = search(count, first, hints, |index| {
+        search(count, first, hints, |index| {
             (index < 64 || this.events[index].may_commit()) && this.attempt(index, wakes)
-        });
-        if winner.is_some() {
-            return winner;
-        }
-        None
+        })
     }
 
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> E::Output {
@@ -174,6 +170,7 @@ unsafe impl<E: Event> Branch for VecBranch<E> {
         // SAFETY: a traceless branch may move while nothing has been offered, and nothing was.
         unsafe { Pin::new_unchecked(branch) }.finish(0)
     }
+
     fn poll_begin(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // Events whose branches are made late are not deferred.
         self.made().map_or(Poll::Ready(()), |list| list.poll_begin(cx))

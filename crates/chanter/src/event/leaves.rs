@@ -1,4 +1,5 @@
-//! The leaves of a synchronization as a flat list, and each loop of the protocol over them, once.
+//! The leaves of a synchronization as a flat list, and the loops of the protocol over them. Only plain choices have loops
+//! of their own: see `flat.rs`.
 //!
 //! [`Branch::list`] lists the leaves in the order of the source, anew for each poll. A combinator adds no leaf of its
 //! own. It marks a range of the list: the leaves that its inner event has listed. So a nack is enabled when the winner

@@ -15,6 +15,7 @@ mod choose;
 mod choose_ageing;
 mod choose_deadline;
 mod choose_vec;
+mod flat;
 mod future;
 mod gather_latch;
 mod guard;

@@ -10,14 +10,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::blocking::block;
-use super::branch::{Action, Survey};
-use super::leaves::{Leaves, outcome, search};
+use super::flat;
+use super::leaves::{Leaves, outcome};
 use super::protocol::{Group, Phase};
 use super::round::Round;
 use super::{Branch, Event, Leaf, Offered, Offering, WakeList};
 use crate::frame::report::Place;
 use crate::sched::budget;
-use crate::sync::random::random;
 
 /// The future of one synchronization. Made by `.await` or [`Event::sync`].
 ///
@@ -184,7 +183,7 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                let Some(leaf) = Self::begin_flat(branch.as_mut(), group, cx.waker(), &mut wakes) else {
+                let Some(leaf) = flat::begin(branch.as_mut(), group, cx.waker(), &mut wakes) else {
                     // Partners that were found on the way (on a closed channel, for instance) are woken.
                     wakes.queue();
                     return Poll::Pending;
@@ -199,54 +198,10 @@ impl<E, B: Branch> Synchronization<E, B> {
         let unoffered = group.phase.get() == Phase::New;
         group.phase.set(Phase::Over);
         if !(B::SHAPE.traceless && unoffered) {
-            for leaf in 0..branch.as_mut().survey().leaves {
-                branch.as_mut().at(leaf, Settle { won: leaf == winner, wakes: &mut wakes });
-            }
+            flat::settle(branch.as_mut(), winner, &mut wakes);
         }
         wakes.deliver(cx.waker());
         Poll::Ready(branch.finish(winner))
-    }
-
-    /// The poll and block phases of a flat choice.
-    #[inline(always)]
-    fn begin_flat(
-        mut branch: Pin<&mut B>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut WakeList,
-    ) -> Option<usize> {
-        let early = branch.as_mut().early(false, wakes);
-        if early.is_some() {
-            return early;
-        }
-        let Survey { leaves, biased } = branch.as_mut().survey();
-        let mut hints = 0;
-        for leaf in 0..leaves {
-            branch.as_mut().at(leaf, Begin);
-        }
-        for leaf in 0..leaves.min(64) {
-            hints |= u64::from(branch.as_mut().at(leaf, Hint)) << leaf;
-        }
-        let first = if leaves < 2 || biased { 0 } else { random(leaves) };
-        let ready = search(leaves, first, hints, |leaf| branch.as_mut().at(leaf, Attempt { wakes }));
-        if ready.is_some() {
-            return ready;
-        }
-        group.phase.set(Phase::Offered);
-        let task = B::SHAPE.retries.then_some(waker);
-        let waker = group.open(waker);
-        let mut at = Offering { group, leaf: 0, single: false, waker, task, kept: None };
-        for leaf in 0..leaves {
-            at.leaf = leaf as u32;
-            match branch.as_mut().at(leaf, Offer { at: &at, wakes }) {
-                // The group has a copy of the waker now.
-                Offered::Linked => at.waker = None,
-                Offered::Idle => (),
-                Offered::Committed => return Some(leaf),
-                Offered::Lost => return outcome(group),
-            }
-        }
-        None
     }
 
     #[inline(never)]
@@ -261,64 +216,6 @@ impl<E, B: Branch> Synchronization<E, B> {
             return self.advance_unpaid(cx, place);
         }
         self.advance_listed(cx, place, false)
-    }
-}
-
-struct Begin;
-
-impl Action for Begin {
-    type Outcome = ();
-    #[inline(always)]
-    fn on<L: Leaf>(self, leaf: Pin<&mut L>) {
-        leaf.begin();
-    }
-}
-
-struct Hint;
-
-impl Action for Hint {
-    type Outcome = bool;
-    #[inline(always)]
-    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> bool {
-        leaf.hint()
-    }
-}
-
-struct Attempt<'a> {
-    wakes: &'a mut WakeList,
-}
-
-impl Action for Attempt<'_> {
-    type Outcome = bool;
-    #[inline(always)]
-    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> bool {
-        leaf.attempt(self.wakes)
-    }
-}
-
-struct Offer<'a> {
-    at: &'a Offering<'a>,
-    wakes: &'a mut WakeList,
-}
-
-impl Action for Offer<'_> {
-    type Outcome = Offered;
-    #[inline(always)]
-    fn on<L: Leaf>(self, leaf: Pin<&mut L>) -> Offered {
-        leaf.offer(self.at, self.wakes)
-    }
-}
-
-struct Settle<'a> {
-    won: bool,
-    wakes: &'a mut WakeList,
-}
-
-impl Action for Settle<'_> {
-    type Outcome = ();
-    #[inline(always)]
-    fn on<L: Leaf>(self, leaf: Pin<&mut L>) {
-        leaf.settle(self.won, self.wakes);
     }
 }
 
