@@ -4,6 +4,7 @@
 use std::future::Future;
 
 use chanter::base::switches::DETACHED_ASEND;
+use chanter::parasite::spawn_in_place;
 use chanter::{Receiver, Sender, channel, spawn, spawn_parasite};
 
 use super::Form;
@@ -75,7 +76,8 @@ impl Style for AsynchronousParasites {
     }
 }
 
-/// Parasites that send asynchronously, each message by a parasite (Featherweight Threads, section 2.3).
+/// Parasites that send asynchronously, each message by a parasite (Featherweight Threads, section 2.3). Such a parasite
+/// begins where it is spawned, so messages keep their order.
 #[derive(Debug)]
 pub struct PaperParasites;
 
@@ -89,8 +91,7 @@ impl Style for PaperParasites {
 
     #[inline]
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
-        let to = to.clone();
-        spawn_parasite(async move { drop(to.send(message).await) });
+        spawn_in_place(to.clone().into_send(message));
     }
 }
 

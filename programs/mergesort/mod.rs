@@ -97,11 +97,11 @@ mod tests {
     use super::*;
     use crate::kit::{Entry, Load};
 
-    /// Each thread and each message is a parasite, so the runtime counts both.
+    /// In the paper's form each thread and each message is a parasite, so the runtime counts both.
     #[test]
     fn there_are_as_many_messages_as_are_counted() {
         let program = Entry::of::<Mergesort>().prepare(Size::Quick).unwrap();
-        let run = program.run(&Load::new(Form::AsynchronousParasites, 1)).unwrap();
+        let run = program.run(&Load::new(Form::PaperParasites, 1)).unwrap();
         let halves = program.run(&Load::new(Form::Stolen, 1)).unwrap().stats.delayed;
         assert_eq!(halves, 254);
         assert_eq!(run.stats.parasites_created, halves + run.communications);

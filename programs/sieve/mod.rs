@@ -5,7 +5,7 @@ pub(crate) mod serial;
 
 use std::sync::Arc;
 
-use crate::kit::{AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure};
+use crate::kit::{AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size, Synchronous, ensure};
 
 /// The numbers that are sieved: those from 2 to this one.
 pub type Last = u32;
@@ -23,10 +23,14 @@ pub type Sieve2000 = Sieve<2000>;
 impl<const PRIMES: usize> Program for Sieve<PRIMES> {
     const NAME: &'static str = if PRIMES == 3000 { "sieve" } else { "sieve-2000" };
     const ABOUT: &'static str = "the sieve of Eratosthenes, a thread for each stage";
-    /// The numbers must come in order, which messages that are sent by threads of their own need not keep: such a thread
-    /// may be given away.
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::AsynchronousParasites];
+    /// The numbers must come in order. Messages that hosts send do not keep it.
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::SerialSame,
+        Form::Synchronous,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+    ];
     type Input = Last;
     type Answer = Vec<u32>;
 
@@ -49,6 +53,7 @@ impl<const PRIMES: usize> Program for Sieve<PRIMES> {
     async fn threads(last: Arc<Last>, form: Form) -> Done<Vec<u32>> {
         match form {
             Form::AsynchronousParasites => chanter::primes::<AsynchronousParasites>(*last).await,
+            Form::PaperParasites => chanter::primes::<PaperParasites>(*last).await,
             _ => chanter::primes::<Synchronous>(*last).await,
         }
     }

@@ -83,9 +83,7 @@ impl<T> Reified<T> {
     fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Worker::current() {
             vp.agree_if_reminded();
-            vp.parasites.add_one();
             vp.counters().left.add_one();
-            vp.counters().reified_bytes.add_many(size_of::<T>() as u64);
         }
         Ok(())
     }
@@ -122,14 +120,10 @@ impl<T> Reified<T> {
         let offered = unsafe { Core::send::<Detached>(core, &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
-            vp.parasites.add_one();
+            vp.counters().offered.add_one();
         }
         if offered == Offered::Linked {
             // The frame belongs to the partner now.
-            if let Some(vp) = vp {
-                vp.counters().reified.add_one();
-                vp.counters().reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
-            }
             wakes.queue();
             return Ok(());
         }

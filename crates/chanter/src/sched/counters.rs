@@ -20,6 +20,7 @@ pub(crate) struct Counters {
     pub(crate) reified: Counter,
     pub(crate) reified_bytes: Counter,
     pub(crate) left: Counter,
+    pub(crate) offered: Counter,
     pub(crate) attached: Counter,
     pub(crate) inflated: Counter,
     pub(crate) migrated: Counter,
@@ -43,7 +44,8 @@ pub(crate) struct Counters {
 pub struct Stats {
     /// Hosts spawned.
     pub hosts_created: u64,
-    /// Parasites spawned.
+    /// Parasites spawned. An asynchronous send ([`asend`](crate::Sender::asend)) is none: see [`left`](Self::left) and
+    /// [`offered`](Self::offered).
     pub parasites_created: u64,
     /// Parasites that ran to their end where they were spawned.
     pub finished_in_place: u64,
@@ -54,6 +56,8 @@ pub struct Stats {
     pub reified_bytes: u64,
     /// Asynchronous sends whose message was left in its channel: they took no frame.
     pub left: u64,
+    /// Asynchronous sends that took a frame, for their offer.
+    pub offered: u64,
     /// Number of times that a reified parasite was resumed on the stack of the thread that unblocked it.
     pub attached: u64,
     /// Parasites that became hosts.
@@ -110,9 +114,10 @@ impl Stats {
     pub(crate) fn add(&mut self, counters: &Counters, parasites: u64) {
         self.hosts_created += counters.hosts.get() + counters.delayed.get();
         self.parasites_created += parasites;
-        self.reified += counters.reified.get() + counters.left.get();
+        self.reified += counters.reified.get();
         self.reified_bytes += counters.reified_bytes.get();
         self.left += counters.left.get();
+        self.offered += counters.offered.get();
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
         self.promoted += counters.promoted.get();
@@ -128,17 +133,16 @@ impl Stats {
         self.stacks_reused += counters.stacks_reused.get();
         self.tokens_kept += counters.revoked_threads.get();
         // Derived: the fast path counts one thing only.
-        let reified = counters.reified.get() + counters.left.get();
-        let elsewhere = reified + counters.promoted.get() + counters.queued.get();
+        let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
         self.finished_in_place += parasites.saturating_sub(elsewhere);
     }
 
-    /// After [`add`](Self::add): each thread but those that were left has taken a frame, and
-    /// only the rare ways by which frames come into a cache count.
+    /// After [`add`](Self::add): each thread and each offer that was left has taken a frame, and only the rare ways by
+    /// which frames come into a cache count.
     pub(crate) fn add_frames(&mut self, arena: &Arena) {
         self.frames_created += arena.allocated.get();
         self.frames_returned += arena.returned.get();
-        let threads = (self.hosts_created + self.parasites_created).saturating_sub(self.left);
-        self.frames_reused = threads.saturating_sub(self.frames_created + self.frames_returned);
+        let frames = self.hosts_created + self.parasites_created + self.offered;
+        self.frames_reused = frames.saturating_sub(self.frames_created + self.frames_returned);
     }
 }
