@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use chanter::base::switches::DETACHED_ASEND;
 use chanter::event::{AsyncEvent, asend, asynchronously};
+use chanter::parasite::spawn_in_place;
 use chanter::prelude::*;
 
 use super::{Measured, Row, Work, machine, on, sum_below};
@@ -21,7 +22,7 @@ const fn row(configuration: &'static str, work: fn(Work) -> Result<Measured, Fai
 pub(super) const ROWS: &[Row] = &[
     row("sendEvt", |work| produce(work, synchronously)),
     row("aSendEvt on hosts", |work| produce(work, on_hosts)),
-    row("aSendEvt on parasites", |work| produce(work, on_parasites)),
+    row("aSendEvt, left in the channel", |work| produce(work, left)),
     row("parasites, as in the paper", |work| produce(work, by_parasites)),
     row("asynchronously(send)", |work| produce(work, as_events)),
     row("Sender::asend", |work| produce(work, in_short)),
@@ -42,7 +43,7 @@ async fn on_hosts(tx: Sender<u64>, messages: u64) {
     }
 }
 
-async fn on_parasites(tx: Sender<u64>, messages: u64) {
+async fn left(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
         asend(&tx, value).async_sync().await;
         breathe(value).await;
@@ -52,8 +53,7 @@ async fn on_parasites(tx: Sender<u64>, messages: u64) {
 /// Sends each message by a parasite, which blocks, is reified, and is attached by the receiver.
 async fn by_parasites(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
-        let tx = tx.clone();
-        spawn_parasite(async move { tx.send(value).await.is_ok() });
+        spawn_in_place(tx.clone().into_send(value));
         breathe(value).await;
     }
 }

@@ -38,8 +38,8 @@ impl<T> Sender<T> {
     /// Sends `message` asynchronously. Returns at once, whether the message was taken, is kept, or waits for its
     /// receiver.
     ///
-    /// This does the same as `spawn_parasite(tx.clone().into_send(message).sync())`, for half the cost. Messages that wait keep
-    /// their order, and count as senders: they keep the channel open. If it is closed before they are taken, they are
+    /// This does the same as `parasite::spawn_in_place(tx.clone().into_send(message))`, for half the cost. The messages
+    /// of one thread keep their order. Messages that wait count as senders: they keep the channel open. If it is closed before they are taken, they are
     /// dropped, as by a thread that ignores its error. A panic of a destructor is reported, and goes no further.
     ///
     /// On a rendezvous channel without waiters, a message of up to two words is left in the channel itself, which

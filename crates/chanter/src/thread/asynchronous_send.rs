@@ -10,14 +10,12 @@ use crate::frame::catch_panic;
 
 /// The asynchronous event of sending `message`. The caller goes on at once.
 ///
-/// This differs from a mailbox: each send waits in a thread of its own, so that
-/// [`wrap_later`](AsyncEvent::wrap_later) can act on it. Without a later part, that thread is a parasite. When it
-/// blocks it has only its message left, so it costs as much as [`Sender::asend`]. (Such a message outlives the
-/// machine: it waits in the channel.)
+/// This differs from a mailbox: each send waits by itself, so that [`wrap_later`](AsyncEvent::wrap_later) can act on
+/// it, in a thread of its own. Without a later part there is no thread: it is a [`Sender::asend`]. (Such a message
+/// outlives the machine: it waits in the channel.)
 ///
-/// The order of messages is not promised. Parasites usually begin in order, but one may be queued instead (little
-/// stack is left, or another processor is idle). Hosts run when the policy says. Where order matters, use a mailbox,
-/// or [`Sender::asend`].
+/// Without a later part, the messages of one thread keep their order. With one, the order is not promised: a parasite
+/// may begin in a queue (little stack is left, or another processor is idle), and hosts run when the policy says.
 #[inline(always)]
 pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<'_, T> {
     AsyncSend { sender, message }

@@ -419,18 +419,29 @@ fn parasites_in_place_have_no_name_of_the_thread_before() {
 }
 
 /// The sends of one thread's parasites are received in the order of their spawns, since each begins in place. That holds
-/// while other processors search for work.
+/// while other processors search for work. `CHANTER_SENDS` says how many each of two threads sends.
 #[test]
 fn sends_of_parasites_in_place_keep_their_order() {
     watchdog!();
-    const EACH: usize = 20_000;
+    keeps_order(|tx, message| spawn_in_place(tx.clone().into_send(message)));
+}
+
+/// So it is with asynchronous sends, which are no threads.
+#[test]
+fn asynchronous_sends_keep_their_order() {
+    watchdog!();
+    keeps_order(|tx, message| tx.asend(message).unwrap());
+}
+
+fn keeps_order(send: fn(&Sender<(usize, usize)>, (usize, usize))) {
+    let each = std::env::var("CHANTER_SENDS").map_or(20_000, |sends| sends.parse().unwrap());
     machine(2).block_on(async {
         let (tx, rx) = channel::<(usize, usize)>();
         let senders: [_; 2] = std::array::from_fn(|sender| {
             let tx = tx.clone();
             spawn(async move {
-                for n in 0..EACH {
-                    spawn_in_place(tx.clone().into_send((sender, n)));
+                for n in 0..each {
+                    send(&tx, (sender, n));
                     if n % 256 == 0 {
                         yield_now().await;
                     }
@@ -443,7 +454,7 @@ fn sends_of_parasites_in_place_keep_their_order() {
             assert_eq!(n, next[sender], "sender {sender}");
             next[sender] += 1;
         }
-        assert_eq!(next, [EACH; 2]);
+        assert_eq!(next, [each; 2]);
         for sender in senders {
             sender.await.unwrap();
         }
