@@ -180,7 +180,7 @@ fn reified_parasites_are_counted_in_bytes() {
     machine.block_on(async { tx.asend(8).unwrap() });
     let after = machine.stats();
     assert_eq!((after.left, after.offered), (1, 1));
-    let parasites = |stats: &Stats| (stats.parasites_created, stats.reified, stats.reified_bytes);
+    let parasites = |stats: &chanter::Stats| (stats.parasites_created, stats.reified, stats.reified_bytes);
     assert_eq!(parasites(&after), parasites(&stats));
 }
 
