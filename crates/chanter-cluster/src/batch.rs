@@ -1,7 +1,7 @@
 //! Batches: many small values to one thread, in few messages.
 //!
-//! INV-BATCH: the values that wait for one thread, and their way into its inbox, are under that thread's `sending`
-//! mutex, which is held during the send. So values arrive in the order in which they were added, whoever sends them on.
+//! INV-BATCH: the values that wait for one thread are under a mutex, which is held until they are in its inbox. So they
+//! arrive in the order in which they were added.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,9 +23,8 @@ const SHORT: usize = 128;
 /// Collects small values to other threads, and sends those to one thread together. A message costs far more than a
 /// small value in it.
 ///
-/// Values to one thread go on their way when they take 16 KiB ([`longest`](Self::longest)), when the first has waited
-/// for 1 ms ([`oldest`](Self::oldest)), when no value has been added for 50 us ([`silence`](Self::silence)), or by
-/// [`flush`](Self::flush). The receiver takes them by [`Inbox::recv_batch`]. Values of one `Batches` to one thread
+/// Values to one thread are sent when they take 16 KiB, or by [`flush`](Self::flush). They are also sent when the first
+/// is 1 ms old, or when no value has been added for 50 us. The receiver takes them by [`Inbox::recv_batch`]. Values of one `Batches` to one thread
 /// arrive in the order in which they were added.
 ///
 /// Several threads may share one. Dropping it sends nothing at once: values go on their way by time, unless the
@@ -101,13 +100,13 @@ impl<T: Serialize + ?Sized> Batches<T> {
         self.with(|shared| shared.longest = bytes)
     }
 
-    /// Sends the values to one thread when the first has waited for that time.
+    /// Sends the values to one thread when the first is that old.
     #[must_use]
     pub fn oldest(self, time: Duration) -> Self {
         self.with(|shared| shared.oldest = time)
     }
 
-    /// Sends the values to one thread when no other has been added for that time.
+    /// Sends the values to one thread when that time has passed without another one.
     #[must_use]
     pub fn silence(self, time: Duration) -> Self {
         self.with(|shared| shared.silence = time)

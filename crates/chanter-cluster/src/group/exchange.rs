@@ -1,4 +1,4 @@
-//! What the runs of a group send each other in an operation. One thread talks for each run.
+//! Messages between the runs of a group in an operation. One thread talks for each run.
 
 use chanter::Event;
 use chanter::event::gather;
