@@ -23,6 +23,7 @@
 #[cfg(test)]
 extern crate self as chanter_cluster;
 
+mod batch;
 mod by_peer;
 pub mod engine;
 mod error;
@@ -44,10 +45,11 @@ pub mod service;
 pub mod supervise;
 pub mod wire;
 
+pub use batch::{Batches, Values};
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError, Undecoded};
 pub use inbox::{
-    ANY_TAG, ANYONE, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags, testany,
-    waitall,
+    ANY_TAG, ANYONE, AsBatch, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags,
+    testany, waitall,
 };
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, SendEvent, Unknown, Unsent};

@@ -1,9 +1,10 @@
 //! Requests between processes, also while one of them stops or dies. The jobs are real processes on one node, started
-//! by `launch`. Calls, remote threads, requests that block, groups beside MPI's collectives, a receiver that has
-//! stopped, and how soon a death is known.
+//! by `launch`. There are calls, remote threads, and requests that block; groups beside MPI's collectives; small values
+//! in batches; a receiver that has stopped; and how soon a death is known.
 
 mod faults;
 mod process;
+mod small;
 mod together;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ enum Scene {
     Together,
     /// Two processes do the same by MPI.
     Mpi,
+    /// Two processes send each other many small values.
+    Small,
     /// The third of three is stopped.
     Stopped,
     /// All but the first are killed, one after the other.
@@ -81,6 +84,7 @@ pub(super) fn measure(size: Size) -> Result<Vec<Row>, Stop> {
     let deaths = 1 + size.rounds;
     let mut lines = job(Scene::Asks, 2, Over::Memory, size)?;
     lines.extend(job(Scene::Together, 2, Over::Memory, size)?);
+    lines.extend(job(Scene::Small, 2, Over::Memory, size)?);
     lines.extend(over_mpi(size)?);
     lines.extend(job(Scene::Stopped, 3, Over::Memory, size)?);
     for over in [Over::Memory, Over::Unix, Over::Tcp] {
@@ -211,6 +215,12 @@ pub(super) fn findings(rows: &[Row]) -> Vec<Finding> {
             get(ours).zip(bound).map(|(ours, bound)| ours / bound),
             1.5,
         );
+    }
+    for (what, batched, alone) in [
+        ("histogram", small::HISTOGRAM_BATCHED, small::HISTOGRAM),
+        ("index-gather", small::INDEX_GATHER_BATCHED, small::INDEX_GATHER),
+    ] {
+        at_most(format!("{what} in batches over a message for each"), over(batched, alone), 0.1);
     }
     at_most("a receiver has stopped: % that others lose".into(), get(faults::LOSS), 5.0);
     for over in [Over::Memory, Over::Unix, Over::Tcp] {

@@ -320,7 +320,8 @@ pub(super) fn paper(vps: usize) -> Vec<Figure> {
             Bound::AtMost(most),
         )
     };
-    let mut figures = vec![of_table_1("aSendEvt, left in the channel", 1, 1.0), of_table_1("Sender::asend", 1, 1.0)];
+    let mut figures =
+        vec![of_table_1("aSendEvt, left in the channel", 1, 1.0), of_table_1("Sender::asend", 1, 1.0)];
     for (vps, reified, wrapped) in [(1, 1.1, 1.2), (2, 1.5, 1.8)].into_iter().take(vps) {
         figures.push(of_table_1("parasites, as in the paper", vps, reified));
         figures.push(of_table_1("asynchronously(send)", vps, wrapped));

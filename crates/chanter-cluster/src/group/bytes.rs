@@ -22,6 +22,16 @@ pub(super) enum Bytes {
 impl Bytes {
     pub(super) const NONE: Self = Self::Short(0, [0; SHORT / 8]);
 
+    /// Copies bytes.
+    pub(super) fn copied(bytes: &[u8]) -> Self {
+        if bytes.len() > SHORT {
+            return Self::Shared(bytes.into());
+        }
+        let mut short = [0; SHORT / 8];
+        bytemuck::bytes_of_mut(&mut short)[..bytes.len()].copy_from_slice(bytes);
+        Self::Short(bytes.len() as u64, short)
+    }
+
     /// Encodes a value. `room`: buffer for long encodings.
     pub(super) fn of<T: Serialize>(value: &T, room: &mut Vec<u8>) -> Result<Self, postcard::Error> {
         room.clear();

@@ -3,8 +3,9 @@
 //! Members in one process with consecutive ranks are a *run*. They meet in memory, and one of them talks to other
 //! runs for all. The runs form a [tree](super::tree).
 //!
-//! A process that finds the first member of another process asks that process for the group size the member has come
-//! for. If the sizes differ, both learn it, and neither waits for members that the other one does not count.
+//! A process that finds a member asks the member's process for the group size that the member has come for. If the
+//! sizes differ, both learn it, and neither waits for members that the other one does not count. If the thread is no
+//! member any more, its name is about to be free, and is looked up again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,8 +16,7 @@ use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::GroupError;
-use super::run::Run;
-use super::tree::Tree;
+use super::run::{Head, Run};
 use crate::name::ThreadName;
 use crate::service::Service;
 use crate::wire::Slot;
@@ -24,6 +24,9 @@ use crate::{Process, Serving};
 
 /// Time that each missing member has to come, once a process has gone.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time after which a name is looked up again that belonged to a member of an earlier group.
+const STALE: Duration = Duration::from_millis(1);
 
 /// Asks for the group size that a thread has come for, and states the caller's.
 const SIZE: Service<Asked, Option<Came>> = Service::new("chanter::group");
@@ -208,10 +211,10 @@ pub(super) async fn take_place(
         let called = membership.called.get().await?;
         // Otherwise the table was that of an earlier group, whose members were just leaving.
         if called.names.get(rank as usize) == Some(&name)
-            && let Some(run) = called.runs.iter().find(|run| run.has(rank))
+            && let Some(run) = called.runs.iter().find(|run| run.own().contains(&rank))
         {
             let run = Arc::clone(run);
-            return Ok(MemberPlace { place: rank - run.first(), run, _membership: membership });
+            return Ok(MemberPlace { place: rank - run.own().start, run, _membership: membership });
         }
     }
 }
@@ -233,18 +236,22 @@ async fn find(here: &Process, group: &str, rank: u32) -> Result<ThreadName, Grou
     choose_biased((found, missed)).await
 }
 
-/// Compares the group size that a member has come for with this one's.
-async fn compare(here: &Process, group: &str, thread: ThreadName, caller: Came) -> Result<(), GroupError> {
+/// Compares the group size that a member has come for with this one's. False: the thread is no member any more. Its
+/// name was that of an earlier group.
+async fn compare(here: &Process, group: &str, thread: ThreadName, caller: Came) -> Result<bool, GroupError> {
     let theirs = if thread.process.0 == here.number() {
         here.node().memberships.came(group, thread.thread, caller)
     } else {
         let asked = Asked { group: group.to_owned(), thread, caller };
-        // A process that cannot answer has gone. The group's operations will find that out.
-        here.at(thread.process.0).call(SIZE.ask(&asked)).await.unwrap_or(None)
+        match here.at(thread.process.0).call(SIZE.ask(&asked)).await {
+            Ok(theirs) => theirs,
+            // The process has gone. The group's operations will find that out.
+            Err(_) => return Ok(true),
+        }
     };
     match theirs {
         Some(theirs) if theirs.size != caller.size => Err(theirs.error()),
-        _ => Ok(()),
+        theirs => Ok(theirs.is_some()),
     }
 }
 
@@ -253,29 +260,21 @@ async fn call(here: &Process, group: &str, came: Came) -> Result<Called, GroupEr
     let size = came.size;
     let mut names: Vec<ThreadName> = Vec::new();
     for rank in 0..size {
-        let name = find(here, group, rank).await?;
-        // The members of another process compare with each other themselves.
-        if name.process.0 == here.number() || names.iter().all(|other| other.process != name.process) {
-            compare(here, group, name, came).await?;
-        }
+        let name = loop {
+            let name = find(here, group, rank).await?;
+            if compare(here, group, name, came).await? {
+                break name;
+            }
+            // The name is about to be free.
+            after(STALE).await;
+        };
         names.push(name);
     }
-    let firsts = firsts(&names);
-    let mut runs = Vec::new();
-    for (at, first) in firsts.iter().enumerate() {
-        if names[*first as usize].process.0 != here.number() {
-            continue;
-        }
-        let next = firsts.get(at + 1).copied().unwrap_or(size);
-        let Tree { parent, children } = Tree::of(at as u32, firsts.len() as u32);
-        let neighbour = |run: u32| {
-            let first = firsts[run as usize];
-            (first, names[first as usize])
-        };
-        let parent = parent.map(neighbour);
-        let children = children.into_iter().map(neighbour).collect();
-        runs.push(Arc::new(Run::new(*first, next - first, parent, children, firsts.len() == 2)));
-    }
+    let head = |rank| Head { rank, name: names[rank as usize] };
+    let heads: Arc<[Head]> = firsts(&names).into_iter().map(head).collect();
+    let is_here = |(_, head): &(u32, &Head)| head.name.process.0 == here.number();
+    let ours = (0..).zip(heads.iter()).filter(is_here);
+    let runs = ours.map(|(at, _)| Arc::new(Run::new(at, Arc::clone(&heads), size))).collect();
     Ok(Called { names, runs })
 }
 

@@ -1,29 +1,38 @@
-//! Groups of threads in several processes, with collective operations: barrier, broadcast and reduce.
+//! Groups of threads in several processes, with collective operations: barrier, reduce, broadcast, gather, scatter,
+//! all-to-all and scan.
 //!
 //! The members have ranks from 0. Members in one process with consecutive ranks form a run: they meet in memory. One
 //! message for all of them goes to the next run, along a tree. So the threads of a process should have
 //! consecutive ranks.
+//!
+//! - `run.rs` holds what the members of a run have in common, and how they meet.
+//! - `exchange.rs` holds what runs send each other.
+//! - `operations.rs` holds the operations.
+//! - `membership.rs` finds the members.
 
 mod bytes;
+mod exchange;
 mod membership;
+mod operations;
 mod run;
 mod tree;
 
 use std::fmt;
 use std::sync::Arc;
 
+use chanter::current_vp;
 use chanter::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::inbox::Inbox;
-use crate::name::{NameError, Registered, ThreadName};
+use crate::name::{NameError, Registered};
 use crate::wire::decode;
-use crate::{ANY_TAG, OpenError, Process, RecvError, SendError};
+use crate::{OpenError, Process};
 use bytes::Bytes;
 use membership::{Came, Coming, MemberPlace, take_place};
 pub(crate) use membership::{MembershipTables, serve};
-use run::{Part, Run};
+use run::Run;
 
 /// Tag of a message from a run that leaves. All other tags are numbers of operations.
 const LEAVES: u32 = u32::MAX;
@@ -54,6 +63,8 @@ const LEAVES: u32 = u32::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Group {
+    here: Process,
+    name: String,
     member: MemberPlace,
     rank: u32,
     size: u32,
@@ -110,6 +121,8 @@ pub enum GroupError {
         /// The processes that have gone.
         gone: Vec<u32>,
     },
+    /// A member of the group that was to be [split](Group::split) has gone.
+    Lost(Lost),
 }
 
 impl fmt::Display for GroupError {
@@ -122,6 +135,7 @@ impl fmt::Display for GroupError {
                 f,
                 "member {rank} has come to a group of {size}, and this thread to one of another size: let all say the same size"
             ),
+            Self::Lost(error) => error.fmt(f),
             Self::Missing { rank, gone } => {
                 let gone: Vec<String> = gone.iter().map(u32::to_string).collect();
                 write!(
@@ -169,6 +183,8 @@ impl Group {
             tell_all(&member.run);
         }
         Ok(Self {
+            here: here.clone(),
+            name: name.to_owned(),
             member,
             rank,
             size,
@@ -188,77 +204,6 @@ impl Group {
     /// Number of members.
     pub fn size(&self) -> u32 {
         self.size
-    }
-
-    /// Waits until all members have called this.
-    ///
-    /// **Cancel safety.** A member that drops this future before its end has left the group. The same holds for the
-    /// other operations.
-    ///
-    /// # Errors
-    /// [`Lost`]: a member has gone. If that is noticed late, some members succeed and others get this error; in the
-    /// next operation all get it.
-    pub async fn barrier(&mut self) -> Result<(), Lost> {
-        let operation = next(&mut self.operations);
-        let run = &*self.member.run;
-        let unfinished = Unfinished { run, rank: self.rank };
-        let result = match run.meet::<()>(self.member.place, &Bytes::NONE).await {
-            Part::Told(outcome) => outcome,
-            Part::Last(values) => {
-                let result = exchange(run, operation, (), |(), ()| ()).await;
-                run.tell(&result.map(|()| Bytes::NONE), values);
-                result
-            }
-        };
-        unfinished.finish(result.err());
-        result
-    }
-
-    /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine`
-    /// must be associative, and give the same result for the same values in each process. It need not be commutative.
-    ///
-    /// # Errors
-    /// As for [`barrier`](Self::barrier).
-    pub async fn reduce<T>(&mut self, value: T, combine: impl Fn(T, T) -> T) -> Result<T, Lost>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let operation = next(&mut self.operations);
-        let run = &*self.member.run;
-        let unfinished = Unfinished { run, rank: self.rank };
-        let bytes = written(&value, &mut self.room);
-        let result = match run.meet(self.member.place, &bytes).await {
-            Part::Told(outcome) => outcome,
-            Part::Last(values) => {
-                // This member's value was encoded for the others, so it is decoded like theirs.
-                let combined = values.iter().map(|value| read(value)).reduce(&combine);
-                let combined = combined.expect("a run has members");
-                let result = exchange(run, operation, combined, &combine).await;
-                let outcome = result.as_ref().map(|value| written(value, &mut self.room));
-                run.tell(&outcome.map_err(|lost| *lost), values);
-                result
-            }
-        };
-        unfinished.finish(result.as_ref().err().copied());
-        result
-    }
-
-    /// Gives all members the value of the member with rank `root`, which passes `Some`. The values of others are
-    /// ignored.
-    ///
-    /// # Errors
-    /// As for [`barrier`](Self::barrier).
-    ///
-    /// # Panics
-    /// The root passes `None`.
-    pub async fn broadcast<T>(&mut self, root: u32, value: Option<T>) -> Result<T, Lost>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        assert!(self.rank != root || value.is_some(), "the root of a broadcast brings the value");
-        let mine = value.filter(|_| self.rank == root);
-        let all = self.reduce(mine, Option::or).await?;
-        all.ok_or(Lost { member: root })
     }
 }
 
@@ -305,18 +250,34 @@ fn leave(run: &Run, rank: u32) {
     }
 }
 
-/// Tells the neighbouring runs that this run is broken.
+/// Tells the other runs that this run is broken. In some operations they wait for runs that are no neighbours.
 fn tell_all(run: &Run) {
-    if let (Some(inbox), Some(lost)) = (run.inbox(), run.broken()) {
-        for (_, name) in run.neighbours() {
-            // A run without room for this has not received from this one for long. Its next message will fail.
-            let _ = inbox.send(*name, LEAVES, &Err::<(), Lost>(lost)).try_sync();
+    let (Some(inbox), Some(lost)) = (run.inbox(), run.broken()) else { return };
+    for (at, head) in (0..).zip(run.heads()) {
+        if at == run.at() {
+            continue;
+        }
+        let name = head.name;
+        let message = Err::<(), Lost>(lost);
+        if inbox.send(name, LEAVES, &message).try_sync().is_none() && current_vp().is_some() {
+            // It has no room for this yet: it has not received all that came before.
+            let inbox = Arc::clone(inbox);
+            drop(spawn(async move { inbox.send(name, LEAVES, &message).await }));
         }
     }
 }
 
+/// The bytes of a value for all members of a run.
+fn encoded<T: Serialize>(value: &T) -> Bytes {
+    written(value, &mut Vec::new())
+}
+
 fn written<T: Serialize>(value: &T, room: &mut Vec<u8>) -> Bytes {
     Bytes::of(value, room).unwrap_or_else(|error| cannot(&error.to_string()))
+}
+
+fn different(what: &str) -> ! {
+    panic!("the members of a group do different things: {what}")
 }
 
 fn cannot(error: &str) -> ! {
@@ -324,81 +285,7 @@ fn cannot(error: &str) -> ! {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> T {
-    decode(bytes).unwrap_or_else(|error| panic!("the members of a group do different things: {error}"))
-}
-
-/// Sends a run's value up the tree, combined with the values below it, and takes the result of all that comes down.
-async fn exchange<T>(run: &Run, operation: u32, value: T, combine: impl Fn(T, T) -> T) -> Result<T, Lost>
-where
-    T: Serialize + DeserializeOwned,
-{
-    let Some(inbox) = run.inbox() else { return Ok(value) };
-    if let Some(other) = run.only_other() {
-        return swap(inbox, run, other, operation, value, combine).await;
-    }
-    let mut combined = Ok(value);
-    for child in &run.children {
-        // All children are heard, so that no message is left over.
-        let part = hear(inbox, *child, operation).await;
-        combined = match (combined, part) {
-            (Ok(mine), Ok(part)) => Ok(combine(mine, part)),
-            (Err(lost), _) | (_, Err(lost)) => Err(lost),
-        };
-    }
-    let result = match run.parent {
-        None => combined,
-        Some(parent) => match say(inbox, parent, operation, &combined).await {
-            Ok(()) => hear(inbox, parent, operation).await,
-            Err(lost) => Err(lost),
-        },
-    };
-    for child in &run.children {
-        // A child may have gone; the next operation will find that out.
-        let _ = say(inbox, *child, operation, &result).await;
-    }
-    result
-}
-
-/// The exchange of two runs. Each sends its value to the other and combines both itself, so no result has to come
-/// down.
-async fn swap<T>(
-    inbox: &Inbox,
-    run: &Run,
-    other: (u32, ThreadName),
-    operation: u32,
-    value: T,
-    combine: impl Fn(T, T) -> T,
-) -> Result<T, Lost>
-where
-    T: Serialize + DeserializeOwned,
-{
-    let mine = Ok(value);
-    say(inbox, other, operation, &mine).await?;
-    let (mine, theirs) = (mine?, hear(inbox, other, operation).await?);
-    Ok(if run.first() < other.0 { combine(mine, theirs) } else { combine(theirs, mine) })
-}
-
-async fn say<T: Serialize>(inbox: &Inbox, to: (u32, ThreadName), tag: u32, what: &T) -> Result<(), Lost> {
-    let (member, name) = to;
-    match inbox.send(name, tag, what).await {
-        Ok(()) => Ok(()),
-        Err(SendError::Encode(error)) => cannot(&error),
-        Err(SendError::TooLong { length, longest }) => {
-            panic!("a value of a group takes {length} bytes, and a message at most {longest}")
-        }
-        Err(_) => Err(Lost { member }),
-    }
-}
-
-/// Receives another run's next message: its part in that operation, or that it is broken.
-async fn hear<T: DeserializeOwned>(inbox: &Inbox, from: (u32, ThreadName), tag: u32) -> Result<T, Lost> {
-    let (member, name) = from;
-    match inbox.recv::<Result<T, Lost>>(name, ANY_TAG).await {
-        Ok(got) if got.tag == tag || got.tag == LEAVES => got.value,
-        Err(RecvError::Lost(..)) => Err(Lost { member }),
-        Ok(got) => panic!("the members of a group do different things: {} for {tag}", got.tag),
-        Err(error) => panic!("the members of a group do different things: {error}"),
-    }
+    decode(bytes).unwrap_or_else(|error| different(&error))
 }
 
 impl fmt::Debug for Group {

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::DerefMut;
+use std::ops::{DerefMut, Range};
 use std::sync::{Arc, OnceLock};
 
 use chanter::Event;
@@ -19,20 +19,31 @@ use chanter::event::Sync;
 use serde::de::DeserializeOwned;
 
 use super::bytes::{self, Bytes};
+use super::tree::Tree;
 use super::{Lost, read};
 use crate::inbox::Inbox;
 use crate::name::ThreadName;
 
+/// The first member of a run, which talks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Its rank.
+    pub(super) rank: u32,
+    pub(super) name: ThreadName,
+}
+
 /// A run of members; see the module.
 pub(super) struct Run {
-    first: u32,
-    count: u32,
-    /// The run above, by the rank and name of its first member; `children` holds the runs below.
-    pub(super) parent: Option<(u32, ThreadName)>,
-    /// The runs below, in the order of their ranks.
-    pub(super) children: Vec<(u32, ThreadName)>,
-    /// Whether the group has exactly one other run.
-    is_of_two: bool,
+    /// The place of this run in `heads`.
+    at: u32,
+    /// All runs of the group, in the order of their ranks.
+    heads: Arc<[Head]>,
+    /// The ranks of its members.
+    own: Range<u32>,
+    /// Number of members of the group.
+    size: u32,
+    /// This run in the tree that the first one leads.
+    pub(super) tree: Position,
     /// Inbox of the first member, which talks for the run. It is set before all members have come to an operation.
     inbox: OnceLock<Arc<Inbox>>,
     state: Lock<State>,
@@ -46,8 +57,48 @@ pub(super) struct State {
     arrived: u32,
     waiting: Queue<Note>,
     broken: Option<Lost>,
+    /// A member that was found to have gone, in an operation that succeeds here nevertheless.
+    missed: Option<Lost>,
     /// Whether the other runs were told that this one is broken.
     has_told: bool,
+}
+
+/// The neighbours of a run in a tree.
+pub(super) struct Position {
+    /// The run above.
+    pub(super) parent: Option<Head>,
+    /// The runs below, in the order of the tree.
+    pub(super) children: Vec<Below>,
+}
+
+impl Position {
+    fn of(at: u32, root: u32, heads: &[Head]) -> Self {
+        let runs = heads.len() as u32;
+        let actual = |turned: u32| (turned + root) % runs;
+        let Tree { parent, children, end } = Tree::of((at + runs - root) % runs, runs);
+        let ends = children.iter().skip(1).copied().chain([end]);
+        let below = |(first, end): (u32, u32)| Below {
+            head: heads[actual(first) as usize],
+            runs: (first..end).map(actual).collect(),
+        };
+        Self {
+            parent: parent.map(|parent| heads[actual(parent) as usize]),
+            children: children.iter().copied().zip(ends).map(below).collect(),
+        }
+    }
+}
+
+/// The ranks of the members of a run.
+fn ranks(heads: &[Head], size: u32, run: u32) -> Range<u32> {
+    let end = heads.get(run as usize + 1).map_or(size, |next| next.rank);
+    heads[run as usize].rank..end
+}
+
+/// A run below another one in a tree.
+pub(super) struct Below {
+    pub(super) head: Head,
+    /// The places of the run and of all below it, in the order of the tree.
+    pub(super) runs: Vec<u32>,
 }
 
 /// The result of an operation: bytes, or a member that has gone.
@@ -65,39 +116,53 @@ pub(super) enum Part<R = Outcome> {
 }
 
 impl Run {
-    pub(super) fn new(
-        first: u32,
-        count: u32,
-        parent: Option<(u32, ThreadName)>,
-        children: Vec<(u32, ThreadName)>,
-        is_of_two: bool,
-    ) -> Self {
+    /// The run at that place among `heads`, of a group of `size` members.
+    pub(super) fn new(at: u32, heads: Arc<[Head]>, size: u32) -> Self {
         let state = State {
-            values: vec![Bytes::NONE; count as usize],
+            values: vec![Bytes::NONE; ranks(&heads, size, at).len()],
             arrived: 0,
             waiting: Queue::new(),
             broken: None,
+            missed: None,
             has_told: false,
         };
-        let state = Lock::new(state);
-        Self { first, count, parent, children, is_of_two, inbox: OnceLock::new(), state }
+        let (tree, own) = (Position::of(at, 0, &heads), ranks(&heads, size, at));
+        Self { at, heads, own, size, tree, inbox: OnceLock::new(), state: Lock::new(state) }
     }
 
-    pub(super) fn first(&self) -> u32 {
-        self.first
+    /// The ranks of the members of a run.
+    pub(super) fn ranks(&self, run: u32) -> Range<u32> {
+        ranks(&self.heads, self.size, run)
     }
 
-    pub(super) fn has(&self, rank: u32) -> bool {
-        (self.first..self.first + self.count).contains(&rank)
+    /// The ranks of the members of this run.
+    pub(super) fn own(&self) -> Range<u32> {
+        self.own.clone()
+    }
+
+    /// The place of this run among all.
+    pub(super) fn at(&self) -> u32 {
+        self.at
+    }
+
+    /// All runs of the group.
+    pub(super) fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+
+    /// The run of a member.
+    pub(super) fn run_of(&self, rank: u32) -> u32 {
+        self.heads.partition_point(|head| head.rank <= rank) as u32 - 1
     }
 
     /// The other run, if there are exactly two.
-    pub(super) fn only_other(&self) -> Option<(u32, ThreadName)> {
-        if self.is_of_two { self.neighbours().next().copied() } else { None }
+    pub(super) fn only_other(&self) -> Option<Head> {
+        if self.heads.len() == 2 { Some(self.heads[1 - self.at as usize]) } else { None }
     }
 
-    pub(super) fn neighbours(&self) -> impl Iterator<Item = &(u32, ThreadName)> {
-        self.children.iter().chain(&self.parent)
+    /// This run in the tree that the run `root` leads.
+    pub(super) fn tree_of(&self, root: u32) -> Position {
+        Position::of(self.at, root, &self.heads)
     }
 
     /// Sets the first member's inbox. True: a member has left before, and the caller must tell the other runs.
@@ -141,15 +206,19 @@ impl Run {
     }
 
     /// The event of taking part in the next operation, in the place `place`, with `value`.
-    pub(super) fn meet<'a, T>(&'a self, place: u32, value: &'a Bytes) -> Sync<Meet<'a, T>>
-    where
-        T: DeserializeOwned,
-    {
+    pub(super) fn meet<'a, T: Told>(&'a self, place: u32, value: &'a Bytes) -> Sync<Meet<'a, T>> {
         synchronization(Meet(Meeting { run: self, place, value }, PhantomData))
     }
 
-    /// Tells the waiting members the result of the operation. `values`: memory for the values of the next one.
-    pub(super) fn tell(&self, outcome: &Outcome, values: Vec<Bytes>) {
+    /// Notes that a member has gone, although the present operation may succeed here. The next one does not.
+    pub(super) fn misses(&self, lost: Lost) {
+        self.state.lock().missed.get_or_insert(lost);
+    }
+
+    /// Tells the waiting members the result of the operation. `values`: memory for the values of the next one. True:
+    /// the run is broken now, and the caller must tell the other runs.
+    #[must_use]
+    pub(super) fn tell(&self, outcome: &Outcome, values: Vec<Bytes>) -> bool {
         let mut wakes = WakeList::new();
         {
             let mut state = self.state.lock();
@@ -157,8 +226,10 @@ impl Run {
             while state.waiting.serve(&mut wakes, |note| *note = Some(Part::Told(outcome.clone()))).is_some()
             {
             }
+            state.broken = state.broken.or(state.missed);
         }
         wakes.queue();
+        self.is_to_tell()
     }
 }
 
@@ -193,7 +264,7 @@ unsafe impl Place for Meeting<'_> {
 
     /// Whether the member is the last one, or the run is broken.
     fn is_ready(&self, state: &State, _note: &Note) -> bool {
-        state.broken.is_some() || state.arrived + 1 == self.run.count
+        state.broken.is_some() || state.arrived as usize + 1 == self.run.own.len()
     }
 
     fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut WakeList) {
@@ -217,6 +288,35 @@ unsafe impl Place for Meeting<'_> {
     fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut WakeList) {}
 }
 
+/// The form in which a member gets a result.
+pub(super) trait Told {
+    /// Reads the result, where it lies if it is short.
+    fn read(bytes: &[u8]) -> Self;
+    /// Takes the result.
+    fn take(bytes: Bytes) -> Self;
+}
+
+/// A value.
+pub(super) struct Value<T>(pub(super) T);
+
+impl<T: DeserializeOwned> Told for Value<T> {
+    fn read(bytes: &[u8]) -> Self {
+        Self(read(bytes))
+    }
+    fn take(bytes: Bytes) -> Self {
+        Self(read(&bytes))
+    }
+}
+
+impl Told for Bytes {
+    fn read(bytes: &[u8]) -> Self {
+        Self::copied(bytes)
+    }
+    fn take(bytes: Bytes) -> Self {
+        bytes
+    }
+}
+
 /// The event of [`Run::meet`].
 pub(super) struct Meet<'a, T>(Meeting<'a>, PhantomData<fn() -> T>);
 
@@ -226,7 +326,7 @@ impl<T> fmt::Debug for Meet<'_, T> {
     }
 }
 
-impl<'a, T: DeserializeOwned> Operation for Meet<'a, T> {
+impl<'a, T: Told> Operation for Meet<'a, T> {
     type Place = Meeting<'a>;
     type Output = Part<Result<T, Lost>>;
     // The note of a completed event is empty, or holds bytes in place, which need no drop.
@@ -236,16 +336,16 @@ impl<'a, T: DeserializeOwned> Operation for Meet<'a, T> {
     #[inline(always)]
     fn finish(_run: &Meeting<'a>, note: &mut Note) -> Self::Output {
         if let Some(Part::Told(Ok(Bytes::Short(length, short)))) = note {
-            return Part::Told(Ok(read(bytes::short(*length, short))));
+            return Part::Told(Ok(T::read(bytes::short(*length, short))));
         }
         match note.take().expect("a member that has been told knows what it means") {
             Part::Last(values) => Part::Last(values),
-            Part::Told(outcome) => Part::Told(outcome.map(|bytes| read(&bytes))),
+            Part::Told(outcome) => Part::Told(outcome.map(T::take)),
         }
     }
 }
 
-impl<'a, T: DeserializeOwned> IntoFuture for Meet<'a, T> {
+impl<'a, T: Told> IntoFuture for Meet<'a, T> {
     type Output = Part<Result<T, Lost>>;
     type IntoFuture = Sync<Self>;
 
@@ -255,7 +355,7 @@ impl<'a, T: DeserializeOwned> IntoFuture for Meet<'a, T> {
 }
 
 // SAFETY: the branch holds the event's own run and a note, which are `Send`.
-unsafe impl<'a, T: DeserializeOwned> Event for Meet<'a, T> {
+unsafe impl<'a, T: Told> Event for Meet<'a, T> {
     type Branch = PlaceBranch<Self>;
 
     #[inline(always)]

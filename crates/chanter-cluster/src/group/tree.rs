@@ -4,8 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) parent: Option<u32>,
-    /// Ranks in ascending order. Their ranges and the rank itself cover its range without gaps.
+    /// Ranks in ascending order. Each leads the range up to the next one, and the last one up to `end`. Their ranges and the rank itself cover its range without gaps.
     pub(super) children: Vec<u32>,
+    /// The end of its range.
+    pub(super) end: u32,
 }
 
 impl Tree {
@@ -23,13 +25,14 @@ impl Tree {
                 low = middle;
             }
         }
+        let end = high;
         let mut children = Vec::new();
         while high - low > 1 {
             high = low + (high - low).div_ceil(2);
             children.push(high);
         }
         children.reverse();
-        Self { parent, children }
+        Self { parent, children, end }
     }
 }
 

@@ -28,9 +28,10 @@ pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
 pub(crate) use place::{Core, State};
 pub use polling::PollMode;
-pub use read::{AsBuffer, AsValue, Read};
+pub use read::{AsBatch, AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};
 
+use crate::batch::Values;
 use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::node::{Node, Returned, SendEvent};
@@ -109,6 +110,18 @@ impl Inbox {
         from: impl Into<Source>,
         tag: impl Into<Tags>,
     ) -> Recv<Buffer<T>, AsBuffer> {
+        Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// The event of receiving a message of [`Batches`](crate::Batches), as [`recv`](Self::recv) receives one value.
+    ///
+    /// # Errors
+    /// As for [`recv_buffer`](Self::recv_buffer). Values that are none of type `T` are errors of the iterator.
+    pub fn recv_batch<T: DeserializeOwned>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tags>,
+    ) -> Recv<Values<T>, AsBatch> {
         Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
     }
 

@@ -1,11 +1,13 @@
-//! Reading a message: as a value, or as a buffer.
+//! Reading a message: as a value, as a buffer, or as a batch of values.
 
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
+use crate::batch::Values;
 use crate::wire::{Buffer, Written};
 
-/// The way in which a [receive](super::Recv) reads its message. Sealed: [`AsValue`] and [`AsBuffer`] implement it.
+/// The way in which a [receive](super::Recv) reads its message. Sealed: [`AsValue`], [`AsBuffer`] and
+/// [`AsBatch`] implement it.
 pub trait Read<T>: sealed::Sealed + 'static {
     /// Reads the message. On an error, which says why, the message is still in place.
     #[doc(hidden)]
@@ -20,10 +22,15 @@ pub enum AsValue {}
 #[derive(Clone, Copy, Debug)]
 pub enum AsBuffer {}
 
+/// Reads a message as the values of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum AsBatch {}
+
 mod sealed {
     pub trait Sealed {}
 
     impl Sealed for super::AsValue {}
+    impl Sealed for super::AsBatch {}
     impl Sealed for super::AsBuffer {}
 }
 
@@ -45,5 +52,11 @@ impl<T: Pod> Read<Buffer<T>> for AsBuffer {
             written.set_body(body);
             error
         })
+    }
+}
+
+impl<T: DeserializeOwned> Read<Values<T>> for AsBatch {
+    fn read(written: &mut Written) -> Result<Values<T>, String> {
+        AsBuffer::read(written).map(Values::of)
     }
 }

@@ -10,7 +10,7 @@ use chanter::sync::CVar;
 use chanter_cluster::{ANYONE, Function, Inbox, Process, Service, ThreadName};
 use clap::Args;
 
-use super::{END, Line, Scene, faults, together};
+use super::{END, Line, Scene, faults, small, together};
 use crate::{Stop, report};
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
@@ -64,6 +64,7 @@ pub(crate) fn run(args: &SceneArgs) -> Result<(), Stop> {
         let done = match args.scene {
             Scene::Asks => asks(&here, args).await,
             Scene::Together => together::scene(&here, args).await,
+            Scene::Small => small::scene(&here, args).await,
             Scene::Stopped => faults::stopped(&here, args).await,
             Scene::Killed | Scene::Silent => faults::deaths(&here, args.scene == Scene::Killed).await,
             Scene::Mpi => unreachable!("see above"),

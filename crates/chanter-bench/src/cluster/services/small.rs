@@ -1,0 +1,174 @@
+//! Many small values between two processes, each in a message of its own, and in batches: a histogram whose bins are in
+//! both processes, and reads of an array whose parts are in both.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chanter::prelude::*;
+use chanter_cluster::group::Group;
+use chanter_cluster::{ANYONE, Batches, Inbox, Process, SendError, ThreadName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::process::{Failure, SceneArgs, check, say_each};
+
+pub(super) const HISTOGRAM: &str = "histogram, a message for each update: ns";
+pub(super) const HISTOGRAM_BATCHED: &str = "histogram, in batches: ns";
+pub(super) const INDEX_GATHER: &str = "index-gather, a message for each read: ns";
+pub(super) const INDEX_GATHER_BATCHED: &str = "index-gather, in batches: ns";
+
+/// Bins, or numbers of the array, in each process.
+const PART: u32 = 1 << 12;
+const TAG: u32 = 1;
+
+/// A thread's way to send small values.
+enum Way<T> {
+    Messages(Arc<Inbox>),
+    Batches(Batches<T>),
+}
+
+impl<T: Serialize> Way<T> {
+    fn new(inbox: Arc<Inbox>, batched: bool) -> Self {
+        if batched { Self::Batches(Batches::new(inbox, TAG)) } else { Self::Messages(inbox) }
+    }
+
+    async fn send(&self, to: ThreadName, value: &T) -> Result<(), SendError> {
+        match self {
+            Self::Messages(inbox) => inbox.send(to, TAG, value).await,
+            Self::Batches(batches) => batches.add(to, value).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), SendError> {
+        match self {
+            Self::Messages(_) => Ok(()),
+            Self::Batches(batches) => batches.flush().await,
+        }
+    }
+}
+
+/// Receives `n` values.
+async fn receive<T: DeserializeOwned>(
+    inbox: &Inbox,
+    batched: bool,
+    n: u32,
+    mut each: impl AsyncFnMut(ThreadName, T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut left = n;
+    while left > 0 {
+        if batched {
+            let got = inbox.recv_batch::<T>(ANYONE, TAG).await?;
+            for value in got.value {
+                each(got.from, value?).await?;
+                left -= 1;
+            }
+        } else {
+            let got = inbox.recv::<T>(ANYONE, TAG).await?;
+            each(got.from, got.value).await?;
+            left -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// The same numbers in each process.
+fn random(seed: u32) -> impl FnMut() -> u32 {
+    let mut state = u64::from(seed) + 1;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    }
+}
+
+pub(super) async fn scene(here: &Process, args: &SceneArgs) -> Result<(), Failure> {
+    let mut group = Group::of(here, "small", here.number(), 2).await?;
+    for _ in 0..args.rounds {
+        for (batched, histogram, gather) in
+            [(false, HISTOGRAM, INDEX_GATHER), (true, HISTOGRAM_BATCHED, INDEX_GATHER_BATCHED)]
+        {
+            self::histogram(here, &mut group, batched, histogram, args.n).await?;
+            index_gather(here, &mut group, batched, gather, args.n).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Each process has half of the bins, and updates those of the other.
+async fn histogram(
+    here: &Process,
+    group: &mut Group,
+    batched: bool,
+    row: &str,
+    n: u32,
+) -> Result<(), Failure> {
+    let (bins, me) = (Arc::new(here.inbox()?), Arc::new(here.inbox()?));
+    let other = group.all_gather(bins.name()).await?[1 - here.number() as usize];
+    let clock = Instant::now();
+    let counting = spawn(async move {
+        let mut counts = vec![0_u32; PART as usize];
+        receive(&bins, batched, n, async |_, bin: u32| {
+            counts[bin as usize] += 1;
+            Ok(())
+        })
+        .await?;
+        Ok::<_, Failure>(counts)
+    });
+    let (way, mut next) = (Way::new(me, batched), random(here.number()));
+    for _ in 0..n {
+        way.send(other, &(next() % PART)).await?;
+    }
+    way.flush().await?;
+    let counts = counting.await??;
+    group.barrier().await?;
+    if here.number() == 0 {
+        say_each(row, clock, n)?;
+    }
+    let (mut expected, mut next) = (vec![0; PART as usize], random(1 - here.number()));
+    (0..n).for_each(|_| expected[(next() % PART) as usize] += 1);
+    check(counts == expected, "a histogram was wrong")
+}
+
+/// Each process has half of the numbers, and reads those of the other.
+async fn index_gather(
+    here: &Process,
+    group: &mut Group,
+    batched: bool,
+    row: &str,
+    n: u32,
+) -> Result<(), Failure> {
+    let (asked, answered) = (Arc::new(here.inbox()?), Arc::new(here.inbox()?));
+    let names = group.all_gather(asked.name()).await?;
+    let other = names[1 - here.number() as usize];
+    let clock = Instant::now();
+    // A question: the place of the answer, and the index.
+    let serving = spawn(async move {
+        let way = Way::<(u32, u64)>::new(Arc::clone(&asked), batched);
+        receive(&asked, batched, n, async |from, (place, index): (u32, u32)| {
+            Ok(way.send(from, &(place, u64::from(index) * 3)).await?)
+        })
+        .await?;
+        Ok::<_, Failure>(way.flush().await?)
+    });
+    let me = Arc::clone(&answered);
+    let asking = spawn(async move {
+        let (way, mut next) = (Way::<(u32, u32)>::new(me, batched), random(7));
+        for place in 0..n {
+            way.send(other, &(place, next() % PART)).await?;
+        }
+        way.flush().await
+    });
+    let mut values = vec![0; n as usize];
+    receive(&answered, batched, n, async |_, (place, value): (u32, u64)| {
+        values[place as usize] = value;
+        Ok(())
+    })
+    .await?;
+    asking.await??;
+    serving.await??;
+    group.barrier().await?;
+    if here.number() == 0 {
+        say_each(row, clock, n)?;
+    }
+    let mut next = random(7);
+    check(values.iter().all(|value| *value == u64::from(next() % PART) * 3), "a read was wrong")
+}
