@@ -5,7 +5,9 @@ pub(crate) mod serial;
 
 use std::sync::Arc;
 
-use crate::kit::{AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size, Synchronous, ensure};
+use crate::kit::{
+    AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size, Synchronous, ensure,
+};
 
 /// The numbers that are sieved: those from 2 to this one.
 pub type Last = u32;

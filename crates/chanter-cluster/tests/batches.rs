@@ -117,7 +117,7 @@ fn errors_are_told() {
     });
 }
 
-/// A message that is no batch of the type, whoever sent it, is an error of its own.
+/// A message that is no batch of the type is an error.
 #[test]
 fn wrong_values_are_errors() {
     on_machines(|| async {

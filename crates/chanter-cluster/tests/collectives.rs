@@ -48,7 +48,7 @@ fn values_go_to_one_and_come_from_one() {
             let gathered = group.gather(root, word(rank, root)).await.unwrap();
             let all = (0..size).map(|from| word(from, root)).collect::<Vec<_>>();
             assert_eq!(gathered, (rank == root).then_some(all));
-            // What others bring does not count.
+            // The values of others do not count.
             let values =
                 (rank == root || rank % 2 == 0).then(|| (0..size).map(|to| word(rank, to)).collect());
             assert_eq!(group.scatter(root, values).await.unwrap(), word(root, rank));
@@ -94,7 +94,7 @@ fn a_group_splits_into_groups() {
     });
 }
 
-/// The root of a broadcast does not wait, so many messages are on their way when it leaves. All of them come.
+/// The root of a broadcast does not wait. When it leaves, hundreds of messages are on their way, and all of them come.
 #[test]
 fn a_root_that_leaves_loses_nothing() {
     for vps in [1, 2] {
@@ -128,7 +128,7 @@ fn a_root_that_leaves_loses_nothing() {
     }
 }
 
-/// Whoever dies or leaves, in whatever operation: nobody waits for ever, and all know it in the end.
+/// A member dies or leaves. Nobody waits for ever, and all know it in the end.
 #[test]
 fn nobody_waits_for_a_member_that_has_gone() {
     const SIZE: u32 = 5;
@@ -143,7 +143,7 @@ fn nobody_waits_for_a_member_that_has_gone() {
             _ => group.all_gather(rank).await.map(drop),
         }
     }
-    for (which, victim, dies) in
+    for (which, gone, dies) in
         (0..6).flat_map(|which| (0..SIZE).flat_map(move |v| [(which, v, false), (which, v, true)]))
     {
         Machine::builder().vps(2).build().unwrap().block_on(async move {
@@ -159,15 +159,15 @@ fn nobody_waits_for_a_member_that_has_gone() {
                         let mut group = Group::of(&here, "mortal", rank, SIZE).await.unwrap();
                         operate(&mut group, which).await.unwrap();
                         group.barrier().await.unwrap();
-                        if rank == victim {
+                        if rank == gone {
                             if dies {
                                 engine.kill();
                             }
                             return;
                         }
-                        // In some operations a member does not depend on the victim.
+                        // In some operations a member does not depend on that one.
                         while operate(&mut group, which).await.is_ok() {}
-                        assert_eq!(group.barrier().await, Err(Lost { member: victim }));
+                        assert_eq!(group.barrier().await, Err(Lost { member: gone }));
                     })
                 })
                 .collect();

@@ -1,6 +1,6 @@
 //! Requests between processes, also while one of them stops or dies. The jobs are real processes on one node, started
-//! by `launch`. There are calls, remote threads, and requests that block; groups beside MPI's collectives; small values
-//! in batches; a receiver that has stopped; and how soon a death is known.
+//! by `launch`. There are calls, remote threads, and requests that block. Groups stand beside MPI's collectives, and
+//! batches beside messages. A receiver stops, and processes die.
 
 mod faults;
 mod process;

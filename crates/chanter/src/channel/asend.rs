@@ -83,7 +83,7 @@ impl<T> Reified<T> {
     fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Worker::current() {
             vp.agree_if_reminded();
-            vp.counters().left.add_one();
+            vp.counters().asends.left.add_one();
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl<T> Reified<T> {
         let offered = unsafe { Core::send::<Detached>(core, &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.agree_if_reminded();
-            vp.counters().offered.add_one();
+            vp.counters().asends.offered.add_one();
         }
         if offered == Offered::Linked {
             // The frame belongs to the partner now.

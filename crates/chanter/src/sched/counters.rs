@@ -19,8 +19,7 @@ pub(crate) struct Counters {
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,
     pub(crate) reified_bytes: Counter,
-    pub(crate) left: Counter,
-    pub(crate) offered: Counter,
+    pub(crate) asends: Asends,
     pub(crate) attached: Counter,
     pub(crate) inflated: Counter,
     pub(crate) migrated: Counter,
@@ -34,6 +33,13 @@ pub(crate) struct Counters {
     pub(crate) stacks_allocated: Counter,
     pub(crate) stacks_reused: Counter,
     pub(crate) revoked_threads: Counter,
+}
+
+/// Counters of asynchronous sends.
+#[derive(Debug, Default)]
+pub(crate) struct Asends {
+    pub(crate) left: Counter,
+    pub(crate) offered: Counter,
 }
 
 /// Counts of the events on a machine (or on one virtual processor) so far.
@@ -116,8 +122,8 @@ impl Stats {
         self.parasites_created += parasites;
         self.reified += counters.reified.get();
         self.reified_bytes += counters.reified_bytes.get();
-        self.left += counters.left.get();
-        self.offered += counters.offered.get();
+        self.left += counters.asends.left.get();
+        self.offered += counters.asends.offered.get();
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
         self.promoted += counters.promoted.get();

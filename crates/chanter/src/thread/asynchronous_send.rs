@@ -14,8 +14,8 @@ use crate::frame::catch_panic;
 /// it, in a thread of its own. Without a later part there is no thread: it is a [`Sender::asend`]. (Such a message
 /// outlives the machine: it waits in the channel.)
 ///
-/// Without a later part, the messages of one thread keep their order. With one, the order is not promised: a parasite
-/// may begin in a queue (little stack is left, or another processor is idle), and hosts run when the policy says.
+/// Without a later part, the messages of one thread keep their order. With one, the order is not promised. A parasite
+/// begins in a queue if little stack is left, or if another processor is idle. Hosts run when the policy says.
 #[inline(always)]
 pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<'_, T> {
     AsyncSend { sender, message }

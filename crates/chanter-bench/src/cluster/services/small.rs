@@ -1,5 +1,5 @@
-//! Many small values between two processes, each in a message of its own, and in batches: a histogram whose bins are in
-//! both processes, and reads of an array whose parts are in both.
+//! Many small values between two processes, in messages of their own and in batches. One program is a histogram whose
+//! bins are in both processes. The other reads an array whose parts are in both.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -93,7 +93,7 @@ pub(super) async fn scene(here: &Process, args: &SceneArgs) -> Result<(), Failur
     Ok(())
 }
 
-/// Each process has half of the bins, and updates those of the other.
+/// Each process has half of the bins, and updates the other process's.
 async fn histogram(
     here: &Process,
     group: &mut Group,
@@ -128,7 +128,7 @@ async fn histogram(
     check(counts == expected, "a histogram was wrong")
 }
 
-/// Each process has half of the numbers, and reads those of the other.
+/// Each process has half of the numbers, and reads the other process's.
 async fn index_gather(
     here: &Process,
     group: &mut Group,
