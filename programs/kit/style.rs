@@ -89,8 +89,8 @@ impl Style for PaperParasites {
 
     #[inline]
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
-        let to = to.clone();
-        spawn_parasite(async move { drop(to.send(message).await) });
+        // The parasite is the event itself, so its frame holds a handle and the message, each once.
+        spawn_parasite(to.clone().into_send(message));
     }
 }
 
