@@ -30,6 +30,18 @@ fn every_form_of_every_program_gives_the_serial_result() {
     }
 }
 
+/// Also of numbers that divide nothing evenly.
+#[test]
+fn any_number_of_os_threads_gives_the_serial_result() {
+    for program in crate::all().into_iter().filter(|program| program.forms.contains(&Form::ByHand)) {
+        let prepared = program.prepare(Size::Quick).unwrap_or_else(|e| panic!("{}: {e}", program.name));
+        for threads in [1, 3, 7] {
+            let run = prepared.run(&Load::new(Form::ByHand, threads));
+            run.unwrap_or_else(|e| panic!("{}, {threads} OS threads: {e}", program.name));
+        }
+    }
+}
+
 #[test]
 fn programs_have_different_names_and_pages() {
     let mut names: Vec<_> = crate::all().into_iter().map(|program| program.name).collect();

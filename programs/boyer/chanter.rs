@@ -8,7 +8,7 @@ use chanter::prelude::*;
 
 use super::proof::{Case, Verdict};
 use super::term::Term;
-use super::{NODES, Problem, Proof};
+use super::{Problem, Proof};
 
 type Threaded<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -32,7 +32,7 @@ fn rewrite(problem: Arc<Problem>, mut term: Term, on_demand: bool) -> Threaded<(
     Box::pin(async move {
         let mut rewrites = 0;
         while let &Term::Apply(function, ref args) = &term {
-            let large = args.iter().filter(|arg| arg.has(NODES)).count();
+            let large = args.iter().filter(|arg| arg.has(problem.nodes)).count();
             if large == 0 {
                 break;
             }
@@ -63,9 +63,9 @@ async fn rewrite_all(
 ) -> Vec<(Term, u64)> {
     let mut begun = Vec::with_capacity(args.len());
     for arg in args {
-        large -= usize::from(arg.has(NODES));
+        large -= usize::from(arg.has(problem.nodes));
         let begin = || start(rewrite(Arc::clone(problem), arg.clone(), on_demand), on_demand);
-        begun.push((large > 0 && arg.has(NODES)).then(begin));
+        begun.push((large > 0 && arg.has(problem.nodes)).then(begin));
     }
     // The caller evaluates its own arguments first: meanwhile others take those that were begun.
     let mut own = Vec::with_capacity(args.len());

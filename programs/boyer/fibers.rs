@@ -6,7 +6,7 @@ use chanter::prelude::*;
 
 use super::proof::{Case, Verdict};
 use super::term::Term;
-use super::{NODES, Problem, Proof};
+use super::{Problem, Proof};
 
 /// Rewrites the formula, and then looks at its cases. The caller is a fiber.
 pub(super) fn prove(problem: &Arc<Problem>) -> Proof {
@@ -22,7 +22,7 @@ fn value<T>(fiber: Thread<T>) -> T {
 fn rewrite(problem: &Arc<Problem>, mut term: Term) -> (Term, u64) {
     let mut rewrites = 0;
     while let &Term::Apply(function, ref args) = &term {
-        if !args.iter().any(|arg| arg.has(NODES)) {
+        if !args.iter().any(|arg| arg.has(problem.nodes)) {
             break;
         }
         rewrites += 1;
@@ -43,9 +43,9 @@ fn rewrite(problem: &Arc<Problem>, mut term: Term) -> (Term, u64) {
 
 /// Rewrites the arguments of a term. Each large one is a fiber's, and the last of them is the caller's.
 fn rewrite_all(problem: &Arc<Problem>, args: &[Term]) -> Vec<(Term, u64)> {
-    let last = args.iter().rposition(|arg| arg.has(NODES));
+    let last = args.iter().rposition(|arg| arg.has(problem.nodes));
     let begin = |(place, arg): (usize, &Term)| {
-        (arg.has(NODES) && Some(place) != last).then(|| {
+        (arg.has(problem.nodes) && Some(place) != last).then(|| {
             let (problem, arg) = (Arc::clone(problem), arg.clone());
             spawn_fiber(move || rewrite(&problem, arg))
         })

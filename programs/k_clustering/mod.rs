@@ -1,5 +1,6 @@
 //! K-means, a server for each stage; see the folder's `README.md`.
 
+mod by_hand;
 mod chanter;
 mod serial;
 
@@ -189,6 +190,7 @@ impl Program for KClustering {
         Form::AsynchronousHosts,
         Form::AsynchronousParasites,
         Form::PaperParasites,
+        Form::ByHand,
     ];
     type Input = Points;
     type Answer = Clusters;
@@ -206,6 +208,10 @@ impl Program for KClustering {
 
     fn serial_same(points: &Points) -> Clusters {
         serial::cluster_by_stages(points)
+    }
+
+    fn by_hand(points: &Points, threads: usize) -> Clusters {
+        by_hand::cluster(points, threads)
     }
 
     async fn threads(points: Arc<Points>, form: Form) -> Done<Clusters> {

@@ -41,11 +41,14 @@ pub enum Form {
     Objects,
     /// No threads of Chanter's: loops that rayon divides among as many OS threads.
     Rayon,
+    /// No threads of Chanter's: the same messages between as many OS threads, written by hand with the standard
+    /// library. It shows what a second core can give at the grain of the program.
+    ByHand,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Serial,
         Self::SerialSame,
         Self::Synchronous,
@@ -57,6 +60,7 @@ impl Form {
         Self::Forked,
         Self::Objects,
         Self::Rayon,
+        Self::ByHand,
     ];
 
     /// The forms of a program whose best serial algorithm is the one that its threads divide.
@@ -77,7 +81,7 @@ impl Form {
 
     /// Whether it runs on Chanter's threads.
     pub const fn has_threads(self) -> bool {
-        !self.is_serial() && !matches!(self, Self::Rayon)
+        !self.is_serial() && !matches!(self, Self::Rayon | Self::ByHand)
     }
 
     /// Its name on the command line and in records.
@@ -94,6 +98,7 @@ impl Form {
             Self::Forked => "forked",
             Self::Objects => "objects",
             Self::Rayon => "rayon",
+            Self::ByHand => "by-hand",
         }
     }
 }

@@ -42,6 +42,13 @@ pub trait Program: 'static {
         Self::serial(input)
     }
 
+    /// The answer, by so many OS threads that are written by hand; one of them is the caller. To be written where
+    /// [`FORMS`](Self::FORMS) has [`Form::ByHand`].
+    fn by_hand(input: &Self::Input, threads: usize) -> Self::Answer {
+        let _ = threads;
+        Self::serial(input)
+    }
+
     /// The answer, by threads. `form` is one of [`FORMS`](Self::FORMS), and has threads.
     fn threads(
         input: Arc<Self::Input>,
@@ -144,6 +151,10 @@ impl<P: Program> Prepared for WithInput<P> {
             serially::<P>(&self.input, load.form)
         } else if load.form == Form::Rayon {
             by_rayon::<P>(&self.input, load.vps)?
+        } else if load.form == Form::ByHand {
+            let clock = Instant::now();
+            let answer = P::by_hand(&self.input, load.vps);
+            (Done::new(answer), clock.elapsed(), Stats::default())
         } else {
             self.by_threads(load)?
         };

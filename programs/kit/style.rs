@@ -91,6 +91,7 @@ impl Style for PaperParasites {
 
     #[inline]
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
+        // The parasite is the event itself, so its frame holds a handle and the message, each once.
         spawn_in_place(to.clone().into_send(message));
     }
 }

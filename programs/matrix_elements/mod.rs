@@ -132,3 +132,18 @@ impl Program for MatrixElements {
         input.check(answer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{Entry, Load};
+
+    /// Only the first fiber waits; each of the others begins on the stack that the one before it has just left.
+    #[test]
+    fn fibers_that_do_not_wait_share_a_stack() {
+        let program = Entry::of::<MatrixElements>().prepare(Size::Quick).unwrap();
+        let stats = program.run(&Load::new(Form::Fibers, 1)).unwrap().stats;
+        assert_eq!((stats.fibers_created, stats.stacks_allocated), (65, 2));
+        assert_eq!((stats.stacks_reused, stats.stacks_recycled), (63, 63));
+    }
+}

@@ -7,28 +7,29 @@ use chanter::prelude::*;
 use crate::kit::Style;
 use crate::matrix_elements::{Factors, Matrix};
 
-/// An element's place, and its value.
-type Element = (usize, usize, i64);
-
-/// Each element is a message.
+/// Each element is a message, over the channel of its row.
 pub(super) async fn product<S: Style>(factors: Arc<Factors>) -> Matrix {
     let side = factors.side();
-    let (to, elements) = channel::<Element>();
-    for row in 0..side {
-        let (to, factors) = (to.clone(), Arc::clone(&factors));
-        // A row computes for long: it is a host in any style.
-        drop(spawn(async move {
-            for column in 0..side {
-                S::send(&to, (row, column, factors.element(row, column))).await;
-            }
-        }));
-    }
-    drop(to);
+    let rows: Vec<_> = (0..side).map(|row| begin::<S>(Arc::clone(&factors), row)).collect();
     let mut product = Matrix::zero(side);
-    while let Ok((row, column, value)) = elements.recv().await {
-        product.set(row, column, value);
+    for (row, elements) in rows.into_iter().enumerate() {
+        while let Ok((column, value)) = elements.recv().await {
+            product.set(row, column, value);
+        }
     }
     product
+}
+
+/// A row computes for long: it is a host in any style. It sends each element with its column, since messages of hosts
+/// may overtake each other.
+fn begin<S: Style>(factors: Arc<Factors>, row: usize) -> Receiver<(usize, i64)> {
+    let (to, elements) = channel();
+    drop(spawn(async move {
+        for column in 0..factors.side() {
+            S::send(&to, (column, factors.element(row, column))).await;
+        }
+    }));
+    elements
 }
 
 /// Each row is a fork, and writes where the result is.

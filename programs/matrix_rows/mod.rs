@@ -1,5 +1,6 @@
 //! The product of two matrices, a thread for each row; see the folder's `README.md`.
 
+mod by_hand;
 mod chanter;
 mod serial;
 
@@ -24,6 +25,7 @@ impl Program for MatrixRows {
         Form::AsynchronousParasites,
         Form::PaperParasites,
         Form::Forked,
+        Form::ByHand,
     ];
     type Input = Factors;
     type Answer = Matrix;
@@ -37,6 +39,10 @@ impl Program for MatrixRows {
 
     fn serial(factors: &Factors) -> Matrix {
         serial::product(factors)
+    }
+
+    fn by_hand(factors: &Factors, threads: usize) -> Matrix {
+        by_hand::product(factors, threads)
     }
 
     async fn threads(factors: Arc<Factors>, form: Form) -> Done<Matrix> {
@@ -53,5 +59,20 @@ impl Program for MatrixRows {
 
     fn check(_: Size, factors: &Factors, answer: &Matrix) -> Result<(), Failure> {
         factors.check(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{Entry, Load};
+
+    #[test]
+    fn each_row_is_a_host_and_each_element_a_parasite() {
+        let program = Entry::of::<MatrixRows>().prepare(Size::Quick).unwrap();
+        for form in [Form::PaperParasites, Form::AsynchronousParasites] {
+            let run = program.run(&Load::new(form, 1)).unwrap();
+            assert_eq!((run.stats.hosts_created, run.stats.parasites_created), (1 + 20, 20 * 20), "{form}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Merge sort, a thread for each half; see the folder's `README.md`.
 
+mod by_hand;
 mod chanter;
 mod serial;
 
@@ -35,6 +36,7 @@ impl Program for Mergesort {
         Form::Stolen,
         Form::Fibers,
         Form::Forked,
+        Form::ByHand,
     ];
     type Input = Vec<u32>;
     type Answer = Vec<u32>;
@@ -54,6 +56,10 @@ impl Program for Mergesort {
 
     fn serial_same(numbers: &Vec<u32>) -> Vec<u32> {
         serial::sorted_by_merging(numbers.clone())
+    }
+
+    fn by_hand(numbers: &Vec<u32>, threads: usize) -> Vec<u32> {
+        by_hand::sorted(numbers.clone(), threads)
     }
 
     async fn threads(numbers: Arc<Vec<u32>>, form: Form) -> Done<Vec<u32>> {

@@ -1,11 +1,11 @@
 //! Without threads: over an array, and as the futures do it.
 
-use super::{EACH, extend};
+use super::{EACH, Search};
 use crate::sieve::serial::primes as sieved;
 
 /// The sieve of Eratosthenes.
-pub(super) fn primes(futures: usize) -> Vec<u32> {
-    let count = futures * EACH;
+pub(super) fn primes(search: Search) -> Vec<u32> {
+    let count = search.futures * EACH;
     let mut primes = sieved(beyond(count));
     primes.truncate(count);
     primes
@@ -17,11 +17,8 @@ fn beyond(index: usize) -> u32 {
     (n * (n.ln() + n.ln().ln())).ceil() as u32
 }
 
-/// One prime after the other, each candidate divided by those found.
-pub(super) fn primes_by_division(futures: usize) -> Vec<u32> {
-    let mut primes = Vec::new();
-    for _ in 0..futures * EACH {
-        extend(&mut primes);
-    }
-    primes
+/// What each future finds, one after the other.
+pub(super) fn primes_by_division(search: Search) -> Vec<u32> {
+    (0..search.futures)
+        .fold(Vec::new(), |primes, index| search.extended(index, search.found_by(index), primes))
 }

@@ -14,7 +14,8 @@ use crate::measure::Measured;
 const PANEL: (u32, u32) = (340, 260);
 const TITLE: u32 = 44;
 const PAPER: RGBColor = RGBColor(150, 150, 150);
-const COLOURS: [RGBColor; 3] = [RGBColor(200, 30, 40), RGBColor(0, 120, 190), RGBColor(40, 140, 70)];
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(200, 30, 40), RGBColor(0, 120, 190), RGBColor(40, 140, 70), RGBColor(210, 140, 20)];
 
 /// A name, its colour, and its points.
 type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
@@ -136,7 +137,7 @@ mod tests {
         let path = folder.path().join("figure7.svg");
         svg(&path, &measured)?;
         let picture = std::fs::read_to_string(&path)?;
-        for text in ["primes: stolen", "boyer: speed-up", "paper", "delayed", "</svg>"] {
+        for text in ["primes: stolen", "boyer: speed-up", "paper", "delayed", "fibers", "</svg>"] {
             assert!(picture.contains(text), "{text}");
         }
         Ok(())

@@ -15,6 +15,10 @@ use crate::yardstick::{self, PLAIN};
 /// The forms in which the paper ran its programs, and the one that leaves messages in channels.
 pub(super) const FORMS: [Form; 4] =
     [Form::Synchronous, Form::AsynchronousHosts, Form::PaperParasites, Form::AsynchronousParasites];
+/// What a second core can give: OS threads that are written by hand. Only some programs have it.
+pub(super) const BY_HAND: Form = Form::ByHand;
+/// The system of that form.
+const STD: &str = "std";
 /// The paper's form with parasites, as a variant.
 pub(crate) const PARASITES: &str = Form::PaperParasites.name();
 /// The one that leaves messages in channels.
@@ -57,6 +61,9 @@ fn program(entry: Entry, size: Size, vps: usize) -> Vec<Case> {
     for form in FORMS.into_iter().filter(|form| entry.forms.contains(form)) {
         cases.extend((1..=vps).map(|vps| case("chanter", form, vps)));
     }
+    if entry.forms.contains(&BY_HAND) {
+        cases.extend((1..=vps).map(|vps| case(STD, BY_HAND, vps)));
+    }
     cases
 }
 
@@ -69,7 +76,7 @@ fn failed(failure: kit::Failure) -> Failure {
 
 fn run(prepared: &dyn Prepared, load: &Load) -> Outcome {
     let run = prepared.run(load).map_err(failed)?;
-    if load.form.is_serial() {
+    if !load.form.has_threads() {
         return Ok(Sample::new(1, run.elapsed));
     }
     Ok(measured_in(1, run.elapsed, &run.stats, run.communications))

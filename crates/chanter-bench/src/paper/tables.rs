@@ -3,7 +3,7 @@
 use chanter_programs::kit::Form;
 use comfy_table::{Cell, Table, presets};
 
-use super::cases::{FORMS, HOST_STATE, LEFT, PARASITES, STATE, entries};
+use super::cases::{BY_HAND, FORMS, HOST_STATE, LEFT, PARASITES, STATE, entries};
 use super::{published, server};
 use crate::measure::{Measured, Medians};
 use crate::report::{number, right};
@@ -332,7 +332,8 @@ fn speed_ups(measured: &[Measured], vps: usize) -> Sheet {
     {
         let serial = Yardstick::of(measured, entry.name);
         let serial = [serial.map(|y| y.best / 1e6), serial.map(|y| y.same / 1e6)].map(or_dash);
-        for form in FORMS.into_iter().filter(|form| entry.forms.contains(form)) {
+        let forms = FORMS.into_iter().chain([BY_HAND]);
+        for form in forms.filter(|form| entry.forms.contains(form)) {
             let first = form == FORMS[0];
             let name = if first { entry.name } else { "" };
             let paper = if first { published::speed_up(entry.name) } else { "" };
@@ -349,7 +350,9 @@ fn speed_ups(measured: &[Measured], vps: usize) -> Sheet {
         title: "Figure 11: speed-up relative to the best serial algorithm, and to the same one run serially",
         note: "Featherweight Threads, figure 11, is a picture and has no numbers; what the papers say of a program \
                in words stands beside it. The two serial programs differ in k-clustering, mergesort and the sieves; \
-               elsewhere they are one, and have one figure. The pictures have the speed-up relative to the best one.",
+               elsewhere they are one, and have one figure. The pictures have the speed-up relative to the best one. \
+               by-hand: the same messages between as many OS threads, with the standard library's channels. It \
+               shows what a second core gives at the grain of the program.",
         head: head(
             &["program", "threads", "the papers", "best serial, ms", "same serial, ms"],
             on_vps(vps).flat_map(|vps| [format!("{vps}, best"), format!("{vps}, same")]),

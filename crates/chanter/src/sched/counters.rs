@@ -31,7 +31,8 @@ pub(crate) struct Counters {
     pub(crate) sleeps: Counter,
     pub(crate) fibers: Counter,
     pub(crate) stacks_allocated: Counter,
-    pub(crate) stacks_reused: Counter,
+    pub(crate) stacks_pooled: Counter,
+    pub(crate) stacks_recycled: Counter,
     pub(crate) revoked_threads: Counter,
 }
 
@@ -92,6 +93,9 @@ pub struct Stats {
     pub stacks_allocated: u64,
     /// Stacks that fibers got from others that had ended.
     pub stacks_reused: u64,
+    /// Those of them that a fiber got from the fiber that had just ended on the same virtual processor: no other fiber
+    /// began or ended there in between. The rest of [`stacks_reused`](Self::stacks_reused) lay in the pool for longer.
+    pub stacks_recycled: u64,
     /// Frames made of new memory, a few at a time. At most 16 of them, for each size of frame and virtual processor,
     /// have not been used for a thread yet.
     pub frames_created: u64,
@@ -136,7 +140,8 @@ impl Stats {
         self.sleeps += counters.sleeps.get();
         self.fibers_created += counters.fibers.get();
         self.stacks_allocated += counters.stacks_allocated.get();
-        self.stacks_reused += counters.stacks_reused.get();
+        self.stacks_reused += counters.stacks_pooled.get() + counters.stacks_recycled.get();
+        self.stacks_recycled += counters.stacks_recycled.get();
         self.tokens_kept += counters.revoked_threads.get();
         // Derived: the fast path counts one thing only.
         let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();

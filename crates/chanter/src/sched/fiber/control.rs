@@ -15,7 +15,7 @@ use corosensei::Yielder;
 
 use super::bound::may_be_suspended;
 use super::overflow;
-use super::pool::Pool;
+use super::pool::{Origin, Pool};
 use super::stack::Stack;
 use crate::frame::{Header, catch_panic, environment, span};
 use crate::policy::Ready;
@@ -253,10 +253,13 @@ impl FiberControl {
             overflow::prepare();
         }
         // SAFETY: we are `worker`.
-        let (stack, reused) = unsafe { worker.bound.fibers.pool() }.take(size)?;
-        let counter =
-            if reused { &worker.counters().stacks_reused } else { &worker.counters().stacks_allocated };
-        counter.add_one();
+        let (stack, origin) = unsafe { worker.bound.fibers.pool() }.take(size)?;
+        let counters = worker.counters();
+        match origin {
+            Origin::New => counters.stacks_allocated.add_one(),
+            Origin::Kept => counters.stacks_pooled.add_one(),
+            Origin::JustEnded => counters.stacks_recycled.add_one(),
+        }
         let guard = stack.guard();
         let place = stack.head();
         let next = worker.bound.fibers.first.get();

@@ -15,6 +15,19 @@ pub(super) struct Pool {
     classes: [Class; CLASSES],
     /// The number of stacks in all classes.
     count: usize,
+    /// The class of the stack that was put back last, if none was taken since.
+    put_last: Option<usize>,
+}
+
+/// Where a stack comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The OS.
+    New,
+    /// The pool.
+    Kept,
+    /// The fiber that has just ended: no stack was taken or put back since.
+    JustEnded,
 }
 
 #[derive(Default)]
@@ -34,20 +47,21 @@ fn class_of(size: usize) -> io::Result<usize> {
 }
 
 impl Pool {
-    /// Takes a stack of at least `size` bytes. Returns it, and whether it has been used before.
+    /// Takes a stack of at least `size` bytes. Returns it, and where it comes from.
     ///
     /// # Errors
     /// If the OS refuses, or `size` is more than [`LARGEST`].
-    pub(super) fn take(&mut self, size: usize) -> io::Result<(Stack, bool)> {
+    pub(super) fn take(&mut self, size: usize) -> io::Result<(Stack, Origin)> {
         let index = class_of(size)?;
+        let origin = if self.put_last.take() == Some(index) { Origin::JustEnded } else { Origin::Kept };
         let class = &mut self.classes[index];
         match class.free.pop() {
             Some(stack) => {
                 class.clean = class.clean.min(class.free.len());
                 self.count -= 1;
-                Ok((stack, true))
+                Ok((stack, origin))
             }
-            None => Ok((Stack::new(SMALLEST << index)?, false)),
+            None => Ok((Stack::new(SMALLEST << index)?, Origin::New)),
         }
     }
 
@@ -60,6 +74,7 @@ impl Pool {
         if class.free.len() < STACKS_KEPT {
             class.free.push(stack);
             self.count += 1;
+            self.put_last = Some(index);
             None
         } else {
             Some(stack)
@@ -119,13 +134,27 @@ mod tests {
     #[test]
     fn the_last_stack_of_a_size_is_used_first() {
         let mut pool = Pool::default();
-        let (small, reused) = pool.take(SMALLEST).unwrap();
+        let (small, origin) = pool.take(SMALLEST).unwrap();
         let (large, _) = pool.take(4 * SMALLEST).unwrap();
-        assert!(!reused);
+        assert_eq!(origin, Origin::New);
         let place = small.head();
         assert!(pool.put(small).is_none() && pool.put(large).is_none());
-        let (again, reused) = pool.take(SMALLEST).unwrap();
-        assert!(reused && again.head() == place);
+        let (again, origin) = pool.take(SMALLEST).unwrap();
+        assert!(origin == Origin::Kept && again.head() == place);
+    }
+
+    #[test]
+    fn a_stack_was_just_left_if_no_other_came_or_went_since() {
+        let mut pool = Pool::default();
+        let [one, other] = [0; 2].map(|_| pool.take(SMALLEST).unwrap().0);
+        assert!(pool.put(one).is_none() && pool.put(other).is_none());
+        let (other, origin) = pool.take(SMALLEST).unwrap();
+        assert_eq!(origin, Origin::JustEnded);
+        let (one, origin) = pool.take(SMALLEST).unwrap();
+        assert_eq!(origin, Origin::Kept, "a stack was taken in between");
+        assert!(pool.put(one).is_none());
+        assert_eq!(pool.take(SMALLEST).unwrap().1, Origin::JustEnded);
+        drop(other);
     }
 
     fn lowest(stack: &Stack) -> *mut u8 {

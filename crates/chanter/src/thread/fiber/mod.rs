@@ -61,8 +61,9 @@
 //! it are left. Otherwise they are queued. If such a parasite calls `sync_blocking`, it suspends
 //! the fiber that it runs on.
 //!
-//! The counters `fibers_created`, `stacks_allocated` and `stacks_reused` of [`Stats`](crate::Stats)
-//! follow figure 7 of STING; section 3 describes its threads and their control blocks.
+//! The counters `fibers_created`, `stacks_allocated`, `stacks_reused` and `stacks_recycled` of
+//! [`Stats`](crate::Stats) follow figure 7 of STING; section 3 describes its threads and their
+//! control blocks.
 
 mod body;
 
