@@ -15,12 +15,14 @@ use crate::policy::Policy;
 use crate::policy::WorkStealing;
 use crate::sched::Pump;
 use crate::sched::limits::HAND_OFF_AFTER;
+use crate::sched::physical::PhysicalsRef;
 use crate::sched::simulate::Simulate;
 
 /// Configures a [`Machine`].
 pub struct Builder {
     pub(super) vps: usize,
     pub(super) workers: Option<usize>,
+    pub(super) on: Option<PhysicalsRef>,
     pub(crate) name: String,
     pub(super) policy: Option<PolicyMaker>,
     pub(crate) simulation: Option<SimulationMaker>,
@@ -210,6 +212,7 @@ impl Machine {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),
             workers: None,
+            on: None,
             name: "chanter".to_owned(),
             policy: None,
             simulation: None,

@@ -12,6 +12,7 @@ pub(crate) mod spawn;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod threads;
+pub(crate) mod workers;
 
 pub use block_on::block_on;
 pub use blocking_calls::{block_in_place, spawn_blocking};
@@ -36,6 +37,7 @@ use crate::sched::hand_off;
 use crate::sched::os_threads::{OsThreads, is_waited_for};
 use crate::sched::park::Idle;
 use crate::sched::pending_requests::PendingRequestTable;
+use crate::sched::physical;
 use crate::sched::pool::{
     Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, PoolRef, SendArena,
 };
@@ -101,8 +103,17 @@ impl Machine {
         frame::panic_place::watch();
         Announcement::set_reminder(Worker::remind);
         let is_simulated = builder.simulation.is_some();
-        let workers = if is_simulated { 1 } else { builder.workers.unwrap_or(builder.vps).min(builder.vps) };
         let counts_workers = is_simulated || builder.reports_deadlocks;
+        let workers = match &builder.on {
+            Some(_) if counts_workers => return Err(workers::refused()),
+            _ if is_simulated => 1,
+            Some(_) => builder.vps,
+            None => builder.workers.unwrap_or(builder.vps).min(builder.vps),
+        };
+        let mut places = match &builder.on {
+            Some(on) => on.places(workers)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
         let processors = processors(builder.vps, workers, builder.policy, builder.simulation)?;
         let count = processors.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
@@ -125,7 +136,11 @@ impl Machine {
             report: DeadlockReport::default(),
             this: this.clone(),
             workers: (0..workers)
-                .map(|index| AliasedBox::new(Worker::new(index, workers, count, CHANNEL)))
+                .map(|index| {
+                    let mut worker = Worker::new(index, workers, count, CHANNEL);
+                    places.next().into_iter().for_each(|place| worker.be_carried(place));
+                    AliasedBox::new(worker)
+                })
                 .collect(),
             os_threads: OsThreads::default(),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
@@ -241,9 +256,9 @@ impl Drop for Machine {
         // ORDER: Release; workers look at it when they are notified.
         pool.end.is_closing.store(true, Ordering::Release);
         let is_driving = Worker::current().is_some_and(|vp| ptr::eq(vp.machine(), &*pool));
-        if is_driving || is_waited_for(&pool) {
-            // One of its own threads or blocking calls drops the machine: it cannot wait for
-            // itself.
+        if is_driving || is_waited_for(&pool) || physical::carries(&pool) {
+            // One of its own threads or blocking calls drops the machine, or an OS thread that is also its own: it
+            // cannot wait for itself.
             let closer = std::thread::Builder::new().name(format!("{}-close", pool.name()));
             let again = Arc::clone(&pool);
             if closer.spawn(move || again.close()).is_err() {

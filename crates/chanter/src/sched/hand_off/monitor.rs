@@ -27,7 +27,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::limits::{GRACE, IDLE_LOOKS, MONITOR_STACK, MOST_BESIDE};
-use super::super::{Pool, Processor, Worker, checkpoint};
+use super::super::{Pool, Processor, Worker, checkpoint, physical};
 use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
@@ -209,6 +209,8 @@ impl Watch {
             is_busy |= watched.beside.iter().any(|beside| *beside > 0);
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
+        let shifts = physical::look(now, &mut |worker| worker.ask_to_yield(worker.turn.number.get(), asked));
+        next = [next, shifts].into_iter().flatten().min();
         // SAFETY: they belong to machines that have not ended.
         asked.retain(|(worker, turn)| unsafe { &**worker }.turn.number.get() == *turn);
         checkpoint::tell(!asked.is_empty());
@@ -350,14 +352,14 @@ impl Turn {
         if now.duration_since(when) < grace {
             return grace;
         }
+        if holder.carried().is_some() && !self.waits_for_core(holder, &Usage::of(holder, now), grace) {
+            holder.leave_carrier();
+        }
         if now.duration_since(self.since) < patience {
             return quantum / 2;
         }
         let usage = Usage::of(holder, now);
-        if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
-            && os_thread::is_runnable(holder.seat.os_thread.load(Ordering::Relaxed))
-        {
-            // It waits for a core.
+        if self.waits_for_core(holder, &usage, grace) {
             (self.asked, self.usage) = (Some(now), usage);
             return grace;
         }
@@ -368,6 +370,12 @@ impl Turn {
             *self = Self { holder: spare_worker, number, since: now, unbegun: true, ..Self::none() };
         }
         quantum / 2
+    }
+
+    /// Whether the turn, which was asked to end, has waited for a core since then.
+    fn waits_for_core(&self, holder: &Worker, usage: &Usage, grace: Duration) -> bool {
+        self.usage.until(usage).is_some_and(|used| used < grace / 8)
+            && os_thread::is_runnable(holder.seat.os_thread.load(Ordering::Relaxed))
     }
 }
 

@@ -1,0 +1,152 @@
+//! OS threads that several machines share.
+
+use std::fmt;
+use std::io;
+use std::num::NonZero;
+
+use super::Builder;
+use crate::policy::physical::{PhysicalMaker, PhysicalPolicy};
+use crate::sched::physical::{Physicals, PhysicalsRef};
+
+/// OS threads that several machines share: physical processors.
+///
+/// [`Builder::on`] puts a machine on them. Each OS thread runs one virtual processor at a time. Its [`PhysicalPolicy`]
+/// says which one is next, and for how long. The default gives each of them a millisecond in turn. A virtual processor
+/// stays on the OS thread that it was given when its machine was built, which was one of those with the fewest.
+///
+/// Clones are handles of the same OS threads. The OS threads end when the last handle and the last machine on them have
+/// been dropped, in any order. They sleep while no virtual processor has anything to run.
+///
+/// When a turn lasts longer than [`Builder::hand_off_after`] says, or blocks its OS thread, another OS thread takes the
+/// place of the first one until the turn ends. So for that time there is one OS thread more.
+///
+/// ```
+/// use chanter::prelude::*;
+/// use chanter::topology::Workers;
+///
+/// let workers = Workers::new(2)?;
+/// let machines: Vec<_> =
+///     (0..8).map(|_| Machine::builder().vps(2).on(&workers).build()).collect::<Result<_, _>>()?;
+/// let threads: Vec<_> = machines.iter().map(|machine| machine.spawn(async { 1 })).collect();
+/// let sum: u32 = threads.into_iter().map(|thread| thread.join().sync_blocking().unwrap()).sum();
+/// assert_eq!(sum, 8);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// STING, sections 2.1 and 4: virtual processors of several virtual machines are multiplexed on physical processors.
+#[derive(Clone)]
+#[doc(alias = "physical processors")]
+pub struct Workers(PhysicalsRef);
+
+/// Configures [`Workers`].
+#[must_use]
+pub struct WorkersBuilder {
+    threads: usize,
+    name: String,
+    policy: Option<PhysicalMaker>,
+}
+
+impl Workers {
+    /// Starts this number of OS threads, with the default policy.
+    ///
+    /// # Errors
+    /// Fails as [`WorkersBuilder::build`] does.
+    pub fn new(threads: usize) -> io::Result<Self> {
+        Self::builder().threads(threads).build()
+    }
+
+    /// A builder with the defaults.
+    pub fn builder() -> WorkersBuilder {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        WorkersBuilder { threads, name: "workers".to_owned(), policy: None }
+    }
+
+    /// The number of OS threads that run virtual processors at a time.
+    pub fn threads(&self) -> usize {
+        self.0.count()
+    }
+}
+
+impl WorkersBuilder {
+    /// Sets the number of OS threads: 1 or more. The default is one for each processor that the OS grants.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets the name. OS threads are called `name-0`, `name-1`, …, and `name-0+` if they take the place of one that is
+    /// busy. The default is `workers`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the policy of each OS thread: `policy` makes one for the index of an OS thread.
+    pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn PhysicalPolicy> + 'static) -> Self {
+        self.policy = Some(Box::new(policy));
+        self
+    }
+
+    /// Starts the OS threads.
+    ///
+    /// # Errors
+    /// Fails if no OS thread was asked for, or if the OS refuses one, or a poller.
+    pub fn build(self) -> io::Result<Workers> {
+        if self.threads == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "workers need an OS thread"));
+        }
+        Physicals::start(self.threads, &self.name, self.policy).map(Workers)
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("threads", &self.threads()).finish()
+    }
+}
+
+impl fmt::Debug for WorkersBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkersBuilder").field("threads", &self.threads).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Puts the machine on OS threads that it shares with other machines, in place of OS threads of its own. Each of its
+    /// virtual processors is scheduled there by itself, so [`workers`](Self::workers) has no effect.
+    ///
+    /// [`Machine::block_on`](super::Machine::block_on) runs virtual processor 0 on the calling OS thread, as ever. Calls
+    /// that block still have OS threads of their own, and so have spares of a [long
+    /// turn](Self::hand_off_after). If a thread that runs on `workers` drops the machine, the drop waits for nothing, and the
+    /// machine ends later. A thread that waits without `await` takes an OS thread away for that time, and another one comes
+    /// in its place.
+    ///
+    /// [`build`](Self::build) fails if the machine is simulated or reports deadlocks.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter::topology::Workers;
+    ///
+    /// let workers = Workers::new(1)?;
+    /// let (one, other) = (Machine::builder().vps(2).on(&workers).build()?, Machine::builder().vps(1).on(&workers).build()?);
+    /// let (tx, rx) = channel();
+    /// one.spawn(async move { tx.send("from one machine to another").await });
+    /// let received = other.spawn(async move { rx.recv().await });
+    /// assert!(received.join().sync_blocking().unwrap().is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// STING, section 2.1: a physical processor may run virtual processors of different virtual machines.
+    pub fn on(mut self, workers: &Workers) -> Self {
+        self.on = Some(workers.0.clone());
+        self
+    }
+}
+
+/// The error of a machine that cannot share its workers.
+pub(super) fn refused() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "a machine that is simulated, or reports deadlocks, has OS threads of its own",
+    )
+}
