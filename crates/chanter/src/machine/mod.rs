@@ -165,6 +165,7 @@ impl Machine {
             pool.with_arena(|arena| arena.tell(observer));
         }
         let machine = Self { pool };
+        machine.pool.be_watched()?;
         for worker in machine.pool.workers.iter().skip(1) {
             // A worker that runs already may have started this one, when its policy forked or spawned.
             if worker.sleeper().occupy() {

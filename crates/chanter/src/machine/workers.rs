@@ -18,7 +18,7 @@ use crate::sched::physical::{Physicals, PhysicalsRef};
 /// been dropped, in any order. They sleep while no virtual processor has anything to run.
 ///
 /// When a turn lasts longer than [`Builder::hand_off_after`] says, or blocks its OS thread, another OS thread takes the
-/// place of the first one until the turn ends. So for that time there is one OS thread more.
+/// place of the first one until the turn ends. Then there is one OS thread more.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -107,12 +107,15 @@ impl fmt::Debug for Workers {
 
 impl fmt::Debug for WorkersBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkersBuilder").field("threads", &self.threads).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("WorkersBuilder")
+            .field("threads", &self.threads)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Builder {
-    /// Puts the machine on OS threads that it shares with other machines, in place of OS threads of its own. Each of its
+    /// Puts the machine on OS threads that it shares with other machines: it has no workers of its own. Each of its
     /// virtual processors is scheduled there by itself, so [`workers`](Self::workers) has no effect.
     ///
     /// [`Machine::block_on`](super::Machine::block_on) runs virtual processor 0 on the calling OS thread, as ever. Calls

@@ -99,7 +99,8 @@ pub(crate) fn wake(machine: &Pool) {
     if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
         return;
     }
-    if machine.hand_offs.is_on {
+    // (Shifts are watched also where nothing is handed off.)
+    if machine.hand_offs.is_on || machine.is_carried() {
         wake_now(machine);
     }
 }
@@ -194,10 +195,10 @@ impl Watch {
             // SAFETY: registered machines have not ended, and `forget` waits
             // for the lock.
             let machine = unsafe { &*watched.machine };
-            let Some(quantum) = machine.hand_offs.after else { continue };
             let sleeps = machine.workers.iter().map(|worker| worker.sleeps()).sum();
             is_busy |= machine.idle.awake_in_order() > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
+            let Some(quantum) = machine.hand_offs.after else { continue };
             let mut wait = quantum / 2;
             let Watched { turns, workers, beside, .. } = watched;
             for (((leader, turn), usage), beside) in machine.leaders().zip(turns).zip(workers).zip(beside) {

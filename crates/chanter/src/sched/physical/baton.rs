@@ -37,13 +37,13 @@ pub(super) struct Baton {
 #[derive(Debug)]
 struct State {
     holder: Carrier,
-    /// What the holder runs, by the member's number.
+    /// The number of the member that the holder runs.
     running: Option<u64>,
     /// Number of carriers that were made.
     made: u64,
     /// The carriers that wait for the baton.
     resting: Vec<Carrier>,
-    /// What the holder is to run next, if it was given the baton for that: the member, and the quantum.
+    /// The member for which the holder was given the baton, and the quantum.
     assigned: Option<(u64, Duration)>,
     is_over: bool,
 }
@@ -51,14 +51,8 @@ struct State {
 impl Baton {
     /// The first carrier holds it.
     pub(super) fn new() -> Self {
-        let state = State {
-            holder: 1,
-            running: None,
-            made: 1,
-            resting: Vec::new(),
-            assigned: None,
-            is_over: false,
-        };
+        let state =
+            State { holder: 1, running: None, made: 1, resting: Vec::new(), assigned: None, is_over: false };
         Self { state: Mutex::new(state), holder: AtomicU64::new(1), change: Condvar::new() }
     }
 
@@ -94,8 +88,7 @@ impl Baton {
         let Some(patience) = patience else {
             return (self.change.wait(state).unwrap_or_else(|e| e.into_inner()), false);
         };
-        let (state, waited) =
-            self.change.wait_timeout(state, patience).unwrap_or_else(|e| e.into_inner());
+        let (state, waited) = self.change.wait_timeout(state, patience).unwrap_or_else(|e| e.into_inner());
         (state, waited.timed_out())
     }
 
@@ -104,7 +97,7 @@ impl Baton {
         (self.change.wait(state).unwrap_or_else(|e| e.into_inner()), false)
     }
 
-    /// What `me` is to run, if it was given the baton for that.
+    /// The member for which the holder was given the baton, and the quantum. The holder calls.
     pub(super) fn assigned(&self) -> Option<(u64, Duration)> {
         self.state().assigned.take()
     }
@@ -148,8 +141,8 @@ impl Baton {
         self.state().made > 1
     }
 
-    /// Takes it from the carrier that runs `member`, for one that rests, or for a new one that `start` starts. Returns
-    /// whether it was taken. It was not if that member is not run with the baton, or if `start` fails.
+    /// Takes it from the carrier that runs `member`. Another one that rests gets it, or a new one, which `start` starts.
+    /// Returns whether it was taken. It was not if that member is not run with the baton, or if `start` fails.
     pub(super) fn take(&self, member: u64, start: impl FnOnce(Carrier) -> bool) -> bool {
         let mut state = self.state();
         if state.running != Some(member) || state.is_over {

@@ -48,7 +48,7 @@ enum State {
     Runs,
 }
 
-/// What the holder of the baton can do with a member.
+/// Whether the holder of the baton can run a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// It runs, on a carrier without the baton.
@@ -89,6 +89,8 @@ impl Member {
     pub(super) fn look(&self, now: Instant) -> Look {
         match self.status.lock().state {
             State::Runs => Look::Runs,
+            // Threads that are bound to the regular worker wait for it.
+            _ if self.worker().leader().is_handed_off() => Look::Ready,
             State::Asleep { until, is_notified } => {
                 let is_due = until.is_some_and(|until| until <= now);
                 let is_ready = is_notified || is_due || !self.worker().sleeper().is_asleep();

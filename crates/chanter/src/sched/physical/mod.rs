@@ -18,26 +18,28 @@
 //!   sleeps until the first timer of all.
 //! * A carrier that is stuck in a turn loses the *baton* (`baton.rs`). The processor of its member is handed off as usual;
 //!   the other members are not, as another carrier runs them. At most one carrier has the baton.
-//! * A member whose threads are bound to an OS thread runs on one carrier only, until they have ended.
+//! * A member whose threads are bound to an OS thread runs on one carrier only, until they have ended. If that carrier is
+//!   stuck in the turn of another member, the processor is handed off, so that its other threads go on.
 //! * A virtual processor stays on one physical processor. So no physical policy is called by two OS threads.
 
 mod baton;
 mod member;
+#[cfg(all(test, loom))]
+mod models;
 mod shift;
 mod watch;
-
 
 pub(super) use self::watch::look;
 
 use std::cell::Cell;
-use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use self::baton::{Baton, Carrier};
 use self::member::{Look, Member};
-use self::shift::Shift;
+use self::shift::{Shift, Slept};
 use super::limits::{SPARE_IDLE, WORKER_STACK};
 use super::os_threads::Running;
 use super::poller::{Events, Poller};
@@ -48,22 +50,25 @@ use crate::sync::{Lock, Process};
 /// The OS threads that several machines share.
 pub(crate) struct Physicals {
     all: Box<[Arc<Physical>]>,
+    /// Number of virtual processors that have come.
+    came: AtomicU64,
     process: Process,
 }
 
 /// The key of the owners of [`Physicals`]: when the last one is dropped, the OS threads end.
 pub(crate) type PhysicalsRef = Arc<Physicals>;
 
-/// One OS thread that several machines share, and its stand-ins while it is stuck.
+/// One OS thread that several machines share, or another one in its place while it is stuck.
 pub(crate) struct Physical {
     /// The number of the workers that it belongs to.
     set: u64,
     name: String,
     cores: Option<affinity::Cores>,
     baton: Baton,
+    /// The virtual processors that have an OS thread here. One that has just left may be here twice, if it comes back.
     members: Mutex<Vec<Arc<Member>>>,
-    /// The number of the next member.
-    next_member: Arc<AtomicU64>,
+    /// Number of virtual processors that belong here, those without an OS thread included.
+    places: AtomicUsize,
     /// Taken by the holder of the baton, which calls it outside of the lock.
     policy: Lock<Option<Guarded>>,
     poller: Poller,
@@ -78,11 +83,14 @@ pub(crate) struct Physical {
 pub(crate) struct Carried {
     owners: PhysicalsRef,
     at: usize,
-    has_told_pump: Cell<bool>,
+    /// Its number, among all virtual processors that have come to these workers.
+    id: u64,
+    /// The sleep that the last shift ended with.
+    slept: Cell<Option<Slept>>,
 }
 
 thread_local! {
-    /// The number of the workers to which this OS thread belongs, as a carrier; 0: none.
+    /// The number of the set of workers to which this OS thread belongs, as a carrier; 0: none.
     static CARRIER_OF: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -91,17 +99,19 @@ static SETS: AtomicU64 = AtomicU64::new(1);
 impl Physicals {
     /// Makes `count` physical processors, and starts their OS threads.
     pub(crate) fn start(count: usize, name: &str, policy: Option<PhysicalMaker>) -> io::Result<PhysicalsRef> {
+        if cfg!(miri) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no poller watches another one here"));
+        }
         let set = SETS.fetch_add(1, Ordering::Relaxed);
         let cores = affinity::own();
-        let next_member = Arc::new(AtomicU64::new(1));
         let physical = |index| {
             Ok(Arc::new(Physical {
                 set,
                 name: format!("{name}-{index}"),
-                cores: cores.clone(),
+                cores,
                 baton: Baton::new(),
                 members: Mutex::new(Vec::new()),
-                next_member: Arc::clone(&next_member),
+                places: AtomicUsize::new(0),
                 policy: Lock::new(Some(Guarded::new(policy.as_ref().map(|policy| policy(index))))),
                 poller: Poller::new()?,
                 events: Mutex::new(Events::new()),
@@ -111,7 +121,7 @@ impl Physicals {
         };
         let all = (0..count).map(physical).collect::<io::Result<_>>()?;
         // Dropped, it ends those that were started.
-        let physicals = Arc::new(Self { all, process: Process::here() });
+        let physicals = Arc::new(Self { all, came: AtomicU64::new(0), process: Process::here() });
         for physical in &physicals.all {
             physical.start_carrier(1)?;
             watch::register(physical);
@@ -123,19 +133,22 @@ impl Physicals {
         self.all.len()
     }
 
-    /// Places for `count` virtual processors of a machine: those with the fewest members first.
+    /// Places for `count` virtual processors of a machine, where there are the fewest.
     ///
     /// # Errors
     /// The OS threads have stayed in the process that this one was forked from.
     pub(crate) fn places(self: &Arc<Self>, count: usize) -> io::Result<Vec<Carried>> {
         if self.process.is_parent() {
-            return Err(io::Error::other("these workers have stayed in the process that this one was forked from"));
+            let text = "these workers have stayed in the process that this one was forked from";
+            return Err(io::Error::other(text));
         }
-        let mut loads: Vec<_> = self.all.iter().map(|physical| physical.members().len()).collect();
         let place = |_| {
-            let at = (0..loads.len()).min_by_key(|at| loads[*at]).unwrap_or(0);
-            loads[at] += 1;
-            Carried { owners: Arc::clone(self), at, has_told_pump: Cell::new(false) }
+            // ORDER: Relaxed: a hint, and numbers that differ.
+            let places = |physical: &Physical| physical.places.load(Ordering::Relaxed);
+            let at = (0..self.all.len()).min_by_key(|at| places(&self.all[*at])).unwrap_or(0);
+            self.all[at].places.fetch_add(1, Ordering::Relaxed);
+            let id = self.came.fetch_add(1, Ordering::Relaxed) + 1;
+            Carried { owners: Arc::clone(self), at, id, slept: Cell::new(None) }
         };
         Ok((0..count).map(place).collect())
     }
@@ -156,30 +169,61 @@ impl Carried {
     }
 }
 
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.physical().places.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Whether this OS thread runs virtual processors of several machines, of which `machine` is one. It must not wait for that
 /// machine's end.
 pub(crate) fn carries(machine: &Pool) -> bool {
-    let carried = machine.workers.first().and_then(|worker| worker.carried());
-    carried.is_some_and(|carried| carried.physical().set == CARRIER_OF.get())
+    machine.carried().is_some_and(|carried| carried.physical().set == CARRIER_OF.get())
 }
 
 impl Pool {
+    fn carried(&self) -> Option<&Carried> {
+        self.workers.first()?.carried()
+    }
+
+    /// Whether it shares OS threads with other machines.
+    pub(super) fn is_carried(&self) -> bool {
+        self.carried().is_some()
+    }
+
+    /// Has the physical processors watch the pollers of their members.
+    ///
+    /// # Errors
+    /// The OS refuses.
+    pub(crate) fn be_watched(&self) -> io::Result<()> {
+        for worker in &self.workers {
+            if let (Some(carried), Some(poller)) = (worker.carried(), worker.leader().reactor.poller()) {
+                // It ends with the poller, when the machine's memory goes.
+                carried.physical().poller.add_poller(poller, carried.id as usize)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has its physical processor run `worker`, whose sleeper the caller has occupied. False: the machine is closing, or
     /// the worker has OS threads of its own.
     pub(super) fn enroll(&self, worker: &Worker, carried: &Carried) -> bool {
         let Some(pool) = self.this.upgrade() else { return false };
         let Some(running) = Running::count(pool, |pool| &pool.os_threads) else { return false };
-        carried.physical().enroll(worker, running);
+        let member = Arc::new(Member::new(carried.id, worker, running));
+        let physical = carried.physical();
+        physical.members().push(member);
+        physical.poller.notify();
         true
     }
 }
 
 impl Worker {
-    /// In the middle of a turn that is going to wait, or is long: another carrier goes on with the other members of the
-    /// physical processor, if this one runs here.
+    /// In the middle of a turn that is long, or is going to wait. If it is on a carrier that has the baton, another one goes
+    /// on with the other members of the physical processor.
     pub(super) fn leave_carrier(&self) {
         if let Some(carried) = self.carried() {
-            carried.physical().take_from(self);
+            carried.physical().take_from(carried.id);
         }
     }
 }
@@ -189,41 +233,22 @@ impl Physical {
         self.members.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn enroll(&self, worker: &Worker, running: Running) {
-        let id = self.next_member.fetch_add(1, Ordering::Relaxed);
-        let member = Arc::new(Member::new(id, worker, running));
-        let mut members = self.members();
-        if let Some(poller) = worker.leader().reactor.poller() {
-            // It may be here under the number of a member that is just leaving.
-            self.poller.delete_poller(poller);
-            if let Err(error) = self.poller.add_poller(poller, id as usize) {
-                // A stderr that fails is no reason to panic.
-                let _ = writeln!(io::stderr(), "chanter: workers cannot watch a virtual processor: {error}");
-            }
-        }
-        members.push(member);
-        drop(members);
-        self.poller.notify();
-    }
-
     fn start_carrier(self: &Arc<Self>, carrier: Carrier) -> io::Result<()> {
         let physical = Arc::clone(self);
         let name = if carrier == 1 { self.name.clone() } else { format!("{}+", self.name) };
         let thread = std::thread::Builder::new().name(name).stack_size(WORKER_STACK);
         thread.spawn(move || {
-            affinity::adopt(physical.cores.clone());
+            affinity::adopt(physical.cores);
             CARRIER_OF.set(physical.set);
             physical.carry(carrier);
         })?;
         Ok(())
     }
 
-    /// Takes the baton from the carrier that runs `worker`, if that has it.
-    fn take_from(self: &Arc<Self>, worker: &Worker) {
-        let member = self.members().iter().find(|member| std::ptr::eq(member.worker(), worker)).cloned();
-        let Some(member) = member else { return };
-        if self.baton.take(member.id, |carrier| self.start_carrier(carrier).is_ok()) {
-            member.charge();
+    /// Takes the baton from the carrier that runs the member `id`, if that has it.
+    fn take_from(self: &Arc<Self>, id: u64) {
+        if self.baton.take(id, |carrier| self.start_carrier(carrier).is_ok()) {
+            self.members().iter().filter(|member| member.id == id).for_each(|member| member.charge());
         }
     }
 
@@ -271,7 +296,9 @@ impl Physical {
             }
             let (ready, until) = self.ready(me, &members, now);
             if ready.is_empty() {
-                // ORDER: one that comes, or comes back, notifies the poller.
+                // The members may leave meanwhile. One that comes, or comes back, notifies the poller.
+                drop(ready);
+                drop(members);
                 self.poll(until.map(|until| until.saturating_duration_since(now)));
                 continue;
             }
@@ -307,7 +334,12 @@ impl Physical {
             }
             Look::Ready => {
                 let bound = member.bound();
-                bound == 0 || bound == me || self.baton.is_resting(bound)
+                let may_run = bound == 0 || bound == me || self.baton.is_resting(bound);
+                if !may_run {
+                    // Threads that are not bound go on meanwhile.
+                    member.worker().hand_off_suspended();
+                }
+                may_run
             }
         };
         (members.iter().filter(may_run).collect(), until)
@@ -355,19 +387,9 @@ impl Physical {
                 let poller = member.worker().leader().reactor.poller();
                 poller.inspect(|poller| drop(self.poller.arm(poller, member.id as usize)));
             }
-            Shift::Left => self.remove(member),
+            Shift::Left => self.members().retain(|other| !Arc::ptr_eq(other, member)),
         }
         self.baton.end(me)
-    }
-
-    fn remove(&self, member: &Arc<Member>) {
-        let mut members = self.members();
-        members.retain(|other| !Arc::ptr_eq(other, member));
-        // It may have come back.
-        let is_gone = !members.iter().any(|other| std::ptr::eq(other.worker(), member.worker()));
-        if is_gone && let Some(poller) = member.worker().leader().reactor.poller() {
-            self.poller.delete_poller(poller);
-        }
     }
 
     /// Waits until a member's poller has something, or the physical processor is notified. The holder of the baton calls.
@@ -379,8 +401,8 @@ impl Physical {
         }
         let members = self.members();
         for happening in events.iter() {
-            let member = members.iter().find(|member| member.id == happening.key as u64);
-            member.inspect(|member| member.notify());
+            let told = members.iter().filter(|member| member.id == happening.key as u64);
+            told.for_each(|member| member.notify());
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A shift: the time for which a carrier runs one virtual processor.
 
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use super::super::Worker;
 use super::super::park::Sleep;
 use super::super::pool::Pool;
 use super::super::run_loop::{AbortOnUnwind, Driving};
-use super::super::Worker;
+use crate::sync::atomic::Ordering;
+use crate::sync::fence_pair;
 
 /// How a shift has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,15 @@ pub(super) enum Begin {
     Awake,
 }
 
+/// A sleep that a shift has ended with.
+#[derive(Clone, Copy)]
+pub(super) struct Slept {
+    since: Instant,
+    has_told_pump: bool,
+    /// Whether there are stacks that could be given back.
+    has_stacks: bool,
+}
+
 impl Pool {
     /// Runs `worker` until `is_over`, on the OS thread of a carrier.
     pub(super) fn shift(&self, worker: &Worker, begin: Begin, is_over: &dyn Fn() -> bool) -> Shift {
@@ -39,10 +49,8 @@ impl Pool {
             Begin::On | Begin::Awake => Driving::resume(worker, begin == Begin::Awake),
         };
         if begin == Begin::Awake {
-            if worker.has_told_pump().take() {
-                self.pump.get().inspect(|pump| pump.rise());
-            }
-            // What notified it was for now.
+            worker.end_sleep();
+            // The notification has done its work.
             worker.leader().reactor.drain();
         }
         let leaves = || self.has_to_leave(worker);
@@ -110,8 +118,9 @@ impl Worker {
         };
         let pump = self.machine().pump.get();
         let sleep = self.fall_asleep(now, pump, over);
-        if sleep.is_some() {
-            self.has_told_pump().set(pump.is_some());
+        if let (Some(Sleep { stacks, .. }), Some(carried)) = (sleep, self.carried()) {
+            let slept = Slept { since: now, has_told_pump: pump.is_some(), has_stacks: stacks.is_some() };
+            carried.slept.set(Some(slept));
             driving.suspend_asleep();
             return sleep;
         }
@@ -122,8 +131,38 @@ impl Worker {
         None
     }
 
-    /// Whether the pump was told of the sleep that the last shift ended with.
-    fn has_told_pump(&self) -> &Cell<bool> {
-        &self.carried().expect("a worker that has shifts is carried").has_told_pump
+    /// Hands its processor off, as it is suspended, and bound to an OS thread that is stuck elsewhere. The caller holds the
+    /// baton, so that the worker stays suspended.
+    pub(super) fn hand_off_suspended(&self) {
+        let machine = self.machine();
+        let is_owned = self.ownership().owner().is_some();
+        if is_owned || !machine.hand_offs.is_on || fence_pair::is_available_yet() != Some(true) {
+            return;
+        }
+        let slept = self.leader().handed.is_down.load(Ordering::Relaxed);
+        if !slept {
+            // The new owner counts as awake. (The pass counts one that sleeps.)
+            machine.idle.rise();
+        }
+        self.ownership().assign(&self.owner);
+        let is_passed = self.leader().hand_off(self, false).is_some();
+        if !is_passed && self.owner.enter_unless_taken(self.ownership()) {
+            self.ownership().vacate();
+            self.exit();
+            if !slept {
+                machine.idle.sink();
+            }
+        }
+    }
+
+    /// Does what follows a sleep, at the begin of the next shift.
+    fn end_sleep(&self) {
+        let Some(slept) = self.carried().and_then(|carried| carried.slept.take()) else { return };
+        if slept.has_told_pump {
+            self.machine().pump.get().inspect(|pump| pump.rise());
+        }
+        if slept.has_stacks {
+            self.bound.fibers.slept(slept.since.elapsed());
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::Physical;
 use super::super::Worker;
+use super::Physical;
 use crate::sync::Lock;
 
 /// The shift that a physical processor gives now.

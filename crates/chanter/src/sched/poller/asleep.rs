@@ -57,8 +57,6 @@ impl Poller {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(in crate::sched) fn delete_poller(&self, _other: &Self) {}
-
     pub(in crate::sched) fn delete(&self, _socket: BorrowedFd<'_>) {}
 }
 

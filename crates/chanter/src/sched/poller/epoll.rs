@@ -75,12 +75,6 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, other.epoll.as_raw_fd(), interest, key as u64)
     }
 
-    /// Watches the other poller no more.
-    pub(in crate::sched) fn delete_poller(&self, other: &Self) {
-        // An error means that nobody does any more.
-        let _ = self.control(libc::EPOLL_CTL_DEL, other.epoll.as_raw_fd(), 0, 0);
-    }
-
     /// Ends the wait that is going on, or the next one. From anywhere.
     pub(in crate::sched) fn notify(&self) {
         let one = 1_u64;

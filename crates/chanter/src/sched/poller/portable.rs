@@ -50,18 +50,13 @@ impl Poller {
     /// Watches another poller, but tells nothing until it is [armed](Self::arm).
     pub(in crate::sched) fn add_poller(&self, other: &Self, key: usize) -> io::Result<()> {
         let socket = other.inner.as_fd().as_raw_fd();
-        // SAFETY: the caller deletes the other poller before it ends.
+        // SAFETY: the queue of events of the other poller is left out of ours when it is closed.
         unsafe { self.inner.add_with_mode(socket, Event::none(key), PollMode::Oneshot) }
     }
 
     /// Tells once when the other poller has something, or has it already.
     pub(in crate::sched) fn arm(&self, other: &Self, key: usize) -> io::Result<()> {
         self.inner.modify_with_mode(other.inner.as_fd(), Event::readable(key), PollMode::Oneshot)
-    }
-
-    /// Watches the other poller no more.
-    pub(in crate::sched) fn delete_poller(&self, other: &Self) {
-        let _ = self.inner.delete(other.inner.as_fd());
     }
 
     /// Stops watching. An error means that nobody does any more.
