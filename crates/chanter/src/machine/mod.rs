@@ -37,7 +37,7 @@ use crate::sched::hand_off;
 use crate::sched::os_threads::{OsThreads, is_waited_for};
 use crate::sched::park::Idle;
 use crate::sched::pending_requests::PendingRequestTable;
-use crate::sched::physical;
+use crate::sched::physical::{self, Carried};
 use crate::sched::pool::{
     Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, PoolRef, SendArena,
 };
@@ -90,6 +90,32 @@ fn processors(
     (0..count).map(processor).collect()
 }
 
+/// The number of workers, and their places on OS threads that the machine shares with others, if it does.
+fn worker_places(
+    builder: &Builder,
+    is_simulated: bool,
+    counts_workers: bool,
+) -> io::Result<(usize, Vec<Carried>)> {
+    let vps = builder.vps;
+    match &builder.on {
+        Some(_) if counts_workers => Err(workers::refused()),
+        Some(on) => Ok((vps, on.places(vps)?)),
+        None if is_simulated => Ok((1, Vec::new())),
+        None => Ok((builder.workers.unwrap_or(vps).min(vps), Vec::new())),
+    }
+}
+
+/// Makes the workers of a machine of `processors`. Those with places go there.
+fn regular_workers(count: usize, places: Vec<Carried>, processors: usize) -> Box<[AliasedBox<Worker>]> {
+    let mut places = places.into_iter();
+    let worker = |index| {
+        let mut worker = Worker::new(index, count, processors, CHANNEL);
+        places.next().into_iter().for_each(|place| worker.set_shared_place(Box::new(place)));
+        AliasedBox::new(worker)
+    };
+    (0..count).map(worker).collect()
+}
+
 impl Machine {
     /// Makes the machine that was configured, and starts its workers.
     pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
@@ -104,16 +130,7 @@ impl Machine {
         Announcement::set_reminder(Worker::remind);
         let is_simulated = builder.simulation.is_some();
         let counts_workers = is_simulated || builder.reports_deadlocks;
-        let workers = match &builder.on {
-            Some(_) if counts_workers => return Err(workers::refused()),
-            _ if is_simulated => 1,
-            Some(_) => builder.vps,
-            None => builder.workers.unwrap_or(builder.vps).min(builder.vps),
-        };
-        let mut places = match &builder.on {
-            Some(on) => on.places(workers)?.into_iter(),
-            None => Vec::new().into_iter(),
-        };
+        let (workers, places) = worker_places(&builder, is_simulated, counts_workers)?;
         let processors = processors(builder.vps, workers, builder.policy, builder.simulation)?;
         let count = processors.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
@@ -135,13 +152,7 @@ impl Machine {
             end: End { timeout: Mutex::new(builder.shutdown_timeout), ..End::default() },
             report: DeadlockReport::default(),
             this: this.clone(),
-            workers: (0..workers)
-                .map(|index| {
-                    let mut worker = Worker::new(index, workers, count, CHANNEL);
-                    places.next().into_iter().for_each(|place| worker.be_carried(place));
-                    AliasedBox::new(worker)
-                })
-                .collect(),
+            workers: regular_workers(workers, places, count),
             os_threads: OsThreads::default(),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
             process: Process::here(),

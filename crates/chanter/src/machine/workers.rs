@@ -4,21 +4,22 @@ use std::fmt;
 use std::io;
 use std::num::NonZero;
 
-use super::Builder;
 use crate::policy::physical::{PhysicalMaker, PhysicalPolicy};
 use crate::sched::physical::{Physicals, PhysicalsRef};
 
 /// OS threads that several machines share: physical processors.
 ///
-/// [`Builder::on`] puts a machine on them. Each OS thread runs one virtual processor at a time. Its [`PhysicalPolicy`]
-/// says which one is next, and for how long. The default gives each of them a millisecond in turn. A virtual processor
-/// stays on the OS thread that it was given when its machine was built, which was one of those with the fewest.
+/// [`Builder::on`](crate::Builder::on) puts a machine on them. Each OS thread runs one virtual processor at a time. Its
+/// [`PhysicalPolicy`] says which one is next, and for how long. The default gives each of them a millisecond in turn.
+/// A virtual processor stays on one OS thread. It is given that when its machine is built, where there are the fewest
+/// virtual processors.
 ///
 /// Clones are handles of the same OS threads. The OS threads end when the last handle and the last machine on them have
 /// been dropped, in any order. They sleep while no virtual processor has anything to run.
 ///
-/// When a turn lasts longer than [`Builder::hand_off_after`] says, or blocks its OS thread, another OS thread takes the
-/// place of the first one until the turn ends. Then there is one OS thread more.
+/// A turn may last longer than [`Builder::hand_off_after`](crate::Builder::hand_off_after) says, or block its OS thread.
+/// Another OS thread then takes the place of the first one. Where nothing is handed off, the other virtual processors
+/// of the OS thread wait.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -36,7 +37,7 @@ use crate::sched::physical::{Physicals, PhysicalsRef};
 /// STING, sections 2.1 and 4: virtual processors of several virtual machines are multiplexed on physical processors.
 #[derive(Clone)]
 #[doc(alias = "physical processors")]
-pub struct Workers(PhysicalsRef);
+pub struct Workers(pub(super) PhysicalsRef);
 
 /// Configures [`Workers`].
 #[must_use]
@@ -111,38 +112,6 @@ impl fmt::Debug for WorkersBuilder {
             .field("threads", &self.threads)
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-impl Builder {
-    /// Puts the machine on OS threads that it shares with other machines: it has no workers of its own. Each of its
-    /// virtual processors is scheduled there by itself, so [`workers`](Self::workers) has no effect.
-    ///
-    /// [`Machine::block_on`](super::Machine::block_on) runs virtual processor 0 on the calling OS thread, as ever. Calls
-    /// that block still have OS threads of their own, and so have spares of a [long
-    /// turn](Self::hand_off_after). If a thread that runs on `workers` drops the machine, the drop waits for nothing, and the
-    /// machine ends later. A thread that waits without `await` takes an OS thread away for that time, and another one comes
-    /// in its place.
-    ///
-    /// [`build`](Self::build) fails if the machine is simulated or reports deadlocks.
-    ///
-    /// ```
-    /// use chanter::prelude::*;
-    /// use chanter::topology::Workers;
-    ///
-    /// let workers = Workers::new(1)?;
-    /// let (one, other) = (Machine::builder().vps(2).on(&workers).build()?, Machine::builder().vps(1).on(&workers).build()?);
-    /// let (tx, rx) = channel();
-    /// one.spawn(async move { tx.send("from one machine to another").await });
-    /// let received = other.spawn(async move { rx.recv().await });
-    /// assert!(received.join().sync_blocking().unwrap().is_ok());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// STING, section 2.1: a physical processor may run virtual processors of different virtual machines.
-    pub fn on(mut self, workers: &Workers) -> Self {
-        self.on = Some(workers.0.clone());
-        self
     }
 }
 

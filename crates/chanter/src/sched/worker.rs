@@ -7,6 +7,7 @@
 //! over (`hand_off`).
 
 use std::alloc::Layout;
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::time::Instant;
@@ -17,7 +18,6 @@ use super::counters::Counters;
 use super::fiber::Fibers;
 use super::fork::Forks;
 use super::hand_off::{Owner, Ownership, Spare};
-use super::physical::Carried;
 use super::replace::WakeSource;
 use super::run::{self, Revoked};
 use super::{Pool, Processor};
@@ -141,8 +141,8 @@ pub(super) struct Seat {
     counters: Box<[Counters]>,
     /// Number of parasites that were spawned before it last went to another of its processors.
     parasites_before: AtomicU64,
-    /// Its place on workers that several machines share, if it is on such.
-    carried: Option<Box<Carried>>,
+    /// Its place on OS threads that several machines share, if it is on such: see `physical`, which stands above.
+    shared_place: Option<Box<dyn Any>>,
     /// Number of threads that it has spawned since it last tried to reclaim its processors, and the time of that.
     pub(super) spawned_away: Cell<(u32, Instant)>,
 }
@@ -200,21 +200,22 @@ impl Worker {
                 at: AtomicUsize::new(index),
                 counters: (0..count).map(|_| Counters::default()).collect(),
                 parasites_before: AtomicU64::new(0),
-                carried: None,
+                shared_place: None,
                 spawned_away: Cell::new((0, Instant::now())),
             },
             spare: None,
         }
     }
 
-    /// Puts it on workers that several machines share, before it begins.
-    pub(crate) fn be_carried(&mut self, carried: Carried) {
-        self.seat.carried = Some(Box::new(carried));
+    /// Puts it on OS threads that several machines share, before it begins.
+    pub(crate) fn set_shared_place(&mut self, place: Box<dyn Any>) {
+        self.seat.shared_place = Some(place);
     }
 
-    /// Its place on workers that several machines share.
-    pub(super) fn carried(&self) -> Option<&Carried> {
-        self.seat.carried.as_deref()
+    /// Its place on OS threads that several machines share.
+    #[inline]
+    pub(super) fn shared_place(&self) -> Option<&dyn Any> {
+        self.seat.shared_place.as_deref()
     }
 
     /// Says which processors it runs: those that `leader` leads. Called once, before the worker begins.

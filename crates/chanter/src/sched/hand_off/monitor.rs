@@ -23,11 +23,11 @@
 //! monitor's sleep. Both are SeqCst.
 
 use std::ptr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::limits::{GRACE, IDLE_LOOKS, MONITOR_STACK, MOST_BESIDE};
-use super::super::{Pool, Processor, Worker, checkpoint, physical};
+use super::super::{Pool, Processor, Worker, checkpoint};
 use super::os_thread;
 use crate::sync::atomic::Ordering;
 use crate::sync::{fence_pair, process};
@@ -36,6 +36,18 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch { machines: Vec::new(), asked: Vec
 static CHANGE: Condvar = Condvar::new();
 /// Set while the monitor waits to be woken, or has not been started.
 static IS_ASLEEP: process::AtomicBool = process::AtomicBool::new(true);
+
+/// Looks at the shifts of physical processors: calls its argument with the workers whose turns are to end. Returns how long
+/// until the next look.
+type LookAtShifts = fn(Instant, &mut dyn FnMut(&Worker)) -> Option<Duration>;
+
+/// Set once there are physical processors.
+static SHIFTS: OnceLock<LookAtShifts> = OnceLock::new();
+
+/// Has the monitor look at shifts, too.
+pub(crate) fn watch_shifts(look: LookAtShifts) {
+    let _ = SHIFTS.set(look);
+}
 
 struct Watch {
     machines: Vec<Watched>,
@@ -210,8 +222,10 @@ impl Watch {
             is_busy |= watched.beside.iter().any(|beside| *beside > 0);
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
-        let shifts = physical::look(now, &mut |worker| worker.ask_to_yield(worker.turn.number.get(), asked));
-        next = [next, shifts].into_iter().flatten().min();
+        if let Some(look) = SHIFTS.get() {
+            let shifts = look(now, &mut |worker| worker.ask_to_yield(worker.turn.number.get(), asked));
+            next = [next, shifts].into_iter().flatten().min();
+        }
         // SAFETY: they belong to machines that have not ended.
         asked.retain(|(worker, turn)| unsafe { &**worker }.turn.number.get() == *turn);
         checkpoint::tell(!asked.is_empty());

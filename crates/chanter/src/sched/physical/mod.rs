@@ -29,8 +29,6 @@ mod models;
 mod shift;
 mod watch;
 
-pub(super) use self::watch::look;
-
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +38,7 @@ use std::time::{Duration, Instant};
 use self::baton::{Baton, Carrier};
 use self::member::{Look, Member};
 use self::shift::{Shift, Slept};
+use super::hand_off::monitor;
 use super::limits::{SPARE_IDLE, WORKER_STACK};
 use super::os_threads::Running;
 use super::poller::{Events, Poller};
@@ -125,6 +124,7 @@ impl Physicals {
         for physical in &physicals.all {
             physical.start_carrier(1)?;
             watch::register(physical);
+            monitor::watch_shifts(watch::look);
         }
         Ok(physicals)
     }
@@ -175,8 +175,7 @@ impl Drop for Carried {
     }
 }
 
-/// Whether this OS thread runs virtual processors of several machines, of which `machine` is one. It must not wait for that
-/// machine's end.
+/// Whether this OS thread runs virtual processors of several machines, of which `machine` is one. Then it must not wait for its end.
 pub(crate) fn carries(machine: &Pool) -> bool {
     machine.carried().is_some_and(|carried| carried.physical().set == CARRIER_OF.get())
 }
@@ -219,6 +218,12 @@ impl Pool {
 }
 
 impl Worker {
+    /// Its place on a physical processor.
+    #[inline]
+    pub(super) fn carried(&self) -> Option<&Carried> {
+        self.shared_place()?.downcast_ref()
+    }
+
     /// In the middle of a turn that is long, or is going to wait. If it is on a carrier that has the baton, another one goes
     /// on with the other members of the physical processor.
     pub(super) fn leave_carrier(&self) {

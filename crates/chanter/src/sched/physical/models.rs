@@ -50,9 +50,9 @@ impl Physical {
         })
     }
 
-    fn start(self: &Arc<Self>, carrier: Carrier) -> bool {
-        let physical = Arc::clone(self);
-        self.carriers.lock().unwrap().push(thread::spawn(move || physical.carry(carrier)));
+    fn start(physical: &Arc<Self>, carrier: Carrier) -> bool {
+        let theirs = Arc::clone(physical);
+        physical.carriers.lock().unwrap().push(thread::spawn(move || theirs.carry(carrier)));
         true
     }
 
@@ -128,8 +128,8 @@ impl Physical {
 fn the_baton_is_taken_from_a_stuck_carrier() {
     check(|| {
         let physical = Physical::new(0);
-        physical.start(1);
-        physical.baton.take(1, |carrier| physical.start(carrier));
+        Physical::start(&physical, 1);
+        physical.baton.take(1, |carrier| Physical::start(&physical, carrier));
         physical.join();
     });
 }
@@ -140,8 +140,8 @@ fn the_baton_is_taken_from_a_stuck_carrier() {
 fn a_bound_member_waits_for_its_carrier() {
     check(|| {
         let physical = Physical::new(1);
-        physical.start(1);
-        physical.baton.take(1, |carrier| physical.start(carrier));
+        Physical::start(&physical, 1);
+        physical.baton.take(1, |carrier| Physical::start(&physical, carrier));
         physical.join();
     });
 }

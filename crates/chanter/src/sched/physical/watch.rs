@@ -62,7 +62,7 @@ pub(super) fn register(physical: &std::sync::Arc<Physical>) {
 }
 
 /// Looks at all shifts. Calls `ask` with the workers whose quantum is over. Returns how long until the next look.
-pub(in crate::sched) fn look(now: Instant, ask: &mut dyn FnMut(&Worker)) -> Option<Duration> {
+pub(super) fn look(now: Instant, ask: &mut dyn FnMut(&Worker)) -> Option<Duration> {
     /// The monitor does not look more often.
     const LEAST: Duration = Duration::from_micros(200);
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);

@@ -306,12 +306,12 @@ fn block_on_works_from_outside_and_from_within() {
     let machines = machines(&workers, 4);
     for machine in &machines {
         let here = thread::current().id();
-        let at = machine.block_on(async {
+        let at = machine.block_on_local(async {
             let (tx, rx) = channel();
             spawn(async move { tx.send(()).await.unwrap() });
             rx.recv().await.unwrap();
             after(millis(1)).await;
-            spawn_local(async { thread::current().id() }).await.unwrap()
+            spawn_local(async { thread::current().id() }).join().await.unwrap()
         });
         assert_eq!(at, here);
         all_progress(std::slice::from_ref(machine));
