@@ -282,6 +282,8 @@ impl Drop for Machine {
                 );
             }
         } else {
+            // It may have to wait for the turns of others.
+            Worker::current().into_iter().for_each(Worker::leave_carrier);
             pool.close();
         }
     }

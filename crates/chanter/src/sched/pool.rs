@@ -356,9 +356,10 @@ impl Pool {
     }
 
     fn work(&self, worker: &Worker) {
+        let is_main = worker.seat.index == 0;
         {
             let driving = Driving::new(worker);
-            driving.run_until(&|| self.has_to_leave(worker));
+            driving.run_until(&|| self.is_closing() || is_main && self.main_waits_for(worker));
             driving.end_local_threads();
         }
         worker.leave();
@@ -366,8 +367,11 @@ impl Pool {
 
     /// Whether `worker` is to leave its processor: the machine ends, or a `block_on` takes the processor over.
     pub(super) fn has_to_leave(&self, worker: &Worker) -> bool {
-        let main_waits = || worker.seat.index == 0 && self.main.waits.load(Ordering::Relaxed) > 0;
-        self.is_closing() || main_waits() && !self.refuses_main(worker)
+        self.is_closing() || worker.seat.index == 0 && self.main_waits_for(worker)
+    }
+
+    fn main_waits_for(&self, worker: &Worker) -> bool {
+        self.main.waits.load(Ordering::Relaxed) > 0 && !self.refuses_main(worker)
     }
 
     /// Whether the worker stays although a `block_on` waits: it has fibers, which would end if it left.

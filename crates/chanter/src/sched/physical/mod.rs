@@ -226,7 +226,7 @@ impl Worker {
 
     /// In the middle of a turn that is long, or is going to wait. If it is on a carrier that has the baton, another one goes
     /// on with the other members of the physical processor.
-    pub(super) fn leave_carrier(&self) {
+    pub(crate) fn leave_carrier(&self) {
         if let Some(carried) = self.carried() {
             carried.physical().take_from(carried.id);
         }

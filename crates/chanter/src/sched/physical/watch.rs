@@ -16,7 +16,8 @@ struct Current {
     worker: *const Worker,
     until: Instant,
     quantum: Duration,
-    is_asked: bool,
+    /// The number of the turn that was asked to end.
+    asked: Option<u64>,
 }
 
 // SAFETY: the worker lives for as long as its shift, whose end waits for the lock.
@@ -28,7 +29,7 @@ impl Shifts {
     }
 
     pub(super) fn begin(&self, worker: &Worker, until: Instant, quantum: Duration) {
-        *self.0.lock() = Some(Current { worker, until, quantum, is_asked: false });
+        *self.0.lock() = Some(Current { worker, until, quantum, asked: None });
     }
 
     /// The shift of `worker` has ended. (Another one may have begun, if the carrier has lost the baton.)
@@ -43,10 +44,11 @@ impl Shifts {
         if now < current.until {
             return Some(current.until - now);
         }
-        if !current.is_asked {
-            current.is_asked = true;
-            // SAFETY: its shift has not ended, and the end waits for the lock.
-            ask(unsafe { &*current.worker });
+        // SAFETY: its shift has not ended, and the end waits for the lock.
+        let worker = unsafe { &*current.worker };
+        // The one that was asked may have been over: a late shift has one turn yet.
+        if current.asked.replace(worker.turn.number.get()) != Some(worker.turn.number.get()) {
+            ask(worker);
         }
         Some(current.quantum / 2)
     }
