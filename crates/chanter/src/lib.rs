@@ -243,8 +243,10 @@ pub mod parasite {
     };
 }
 
-/// The processors of the machine at hand, and which of a machine's virtual processors are neighbours.
+/// Which of a machine's virtual processors are neighbours, and OS threads that several machines share.
 pub mod topology {
+    pub use crate::machine::workers::{Workers, WorkersBuilder};
+    pub use crate::policy::physical::{Contender, Grant, PhysicalPolicy};
     pub use crate::sched::{Neighbours, Topology};
 }
 

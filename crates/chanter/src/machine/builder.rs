@@ -9,18 +9,21 @@ use super::Machine;
 #[cfg(doc)]
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
+use super::workers::Workers;
 use crate::frame::Observer;
 use crate::policy::Policy;
 #[cfg(doc)]
 use crate::policy::WorkStealing;
 use crate::sched::Pump;
 use crate::sched::limits::HAND_OFF_AFTER;
+use crate::sched::physical::PhysicalsRef;
 use crate::sched::simulate::Simulate;
 
 /// Configures a [`Machine`].
 pub struct Builder {
     pub(super) vps: usize,
     pub(super) workers: Option<usize>,
+    pub(super) on: Option<PhysicalsRef>,
     pub(crate) name: String,
     pub(super) policy: Option<PolicyMaker>,
     pub(crate) simulation: Option<SimulationMaker>,
@@ -78,6 +81,36 @@ impl Builder {
     /// there are physical ones.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers.max(1));
+        self
+    }
+
+    /// Puts the machine on OS threads that it shares with other machines: it has no workers of its own. Each of its
+    /// virtual processors is scheduled there by itself, so [`workers`](Self::workers) has no effect.
+    ///
+    /// [`Machine::block_on`] runs virtual processor 0 on the calling OS thread, as ever. Calls
+    /// that block have OS threads of their own, and so has the spare worker of a [long turn](Self::hand_off_after). A
+    /// thread that waits without `await` keeps its OS thread, and another one comes in the place of that. If a thread that
+    /// runs on `workers` drops the machine, the drop waits for nothing, and the machine ends later.
+    ///
+    /// [`build`](Self::build) fails if the machine is simulated or reports deadlocks.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter::topology::Workers;
+    ///
+    /// let workers = Workers::new(1)?;
+    /// let one = Machine::builder().vps(2).on(&workers).build()?;
+    /// let other = Machine::builder().vps(1).on(&workers).build()?;
+    /// let (tx, rx) = channel();
+    /// one.spawn(async move { tx.send("from one machine to another").await });
+    /// let received = other.spawn(async move { rx.recv().await });
+    /// assert!(received.join().sync_blocking().unwrap().is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// STING, section 2.1: a physical processor may run virtual processors of different virtual machines.
+    pub fn on(mut self, workers: &Workers) -> Self {
+        self.on = Some(workers.0.clone());
         self
     }
 
@@ -210,6 +243,7 @@ impl Machine {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),
             workers: None,
+            on: None,
             name: "chanter".to_owned(),
             policy: None,
             simulation: None,

@@ -12,6 +12,7 @@ pub(crate) mod spawn;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod threads;
+pub(crate) mod workers;
 
 pub use block_on::block_on;
 pub use blocking_calls::{block_in_place, spawn_blocking};
@@ -36,6 +37,7 @@ use crate::sched::hand_off;
 use crate::sched::os_threads::{OsThreads, is_waited_for};
 use crate::sched::park::Idle;
 use crate::sched::pending_requests::PendingRequestTable;
+use crate::sched::physical::{self, Carried};
 use crate::sched::pool::{
     Config, DeadlockReport, End, Entered, HandOffs, MainThread, Outside, PoolRef, SendArena,
 };
@@ -88,6 +90,32 @@ fn processors(
     (0..count).map(processor).collect()
 }
 
+/// The number of workers, and their places on OS threads that the machine shares with others, if it does.
+fn worker_places(
+    builder: &Builder,
+    is_simulated: bool,
+    counts_workers: bool,
+) -> io::Result<(usize, Vec<Carried>)> {
+    let vps = builder.vps;
+    match &builder.on {
+        Some(_) if counts_workers => Err(workers::refused()),
+        Some(on) => Ok((vps, on.places(vps)?)),
+        None if is_simulated => Ok((1, Vec::new())),
+        None => Ok((builder.workers.unwrap_or(vps).min(vps), Vec::new())),
+    }
+}
+
+/// Makes the workers of a machine of `processors`. Those with places go there.
+fn regular_workers(count: usize, places: Vec<Carried>, processors: usize) -> Box<[AliasedBox<Worker>]> {
+    let mut places = places.into_iter();
+    let worker = |index| {
+        let mut worker = Worker::new(index, count, processors, CHANNEL);
+        places.next().into_iter().for_each(|place| worker.set_shared_place(Box::new(place)));
+        AliasedBox::new(worker)
+    };
+    (0..count).map(worker).collect()
+}
+
 impl Machine {
     /// Makes the machine that was configured, and starts its workers.
     pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
@@ -101,8 +129,8 @@ impl Machine {
         frame::panic_place::watch();
         Announcement::set_reminder(Worker::remind);
         let is_simulated = builder.simulation.is_some();
-        let workers = if is_simulated { 1 } else { builder.workers.unwrap_or(builder.vps).min(builder.vps) };
         let counts_workers = is_simulated || builder.reports_deadlocks;
+        let (workers, places) = worker_places(&builder, is_simulated, counts_workers)?;
         let processors = processors(builder.vps, workers, builder.policy, builder.simulation)?;
         let count = processors.len();
         let is_observed = counts_workers || builder.keeps_genealogy;
@@ -124,9 +152,7 @@ impl Machine {
             end: End { timeout: Mutex::new(builder.shutdown_timeout), ..End::default() },
             report: DeadlockReport::default(),
             this: this.clone(),
-            workers: (0..workers)
-                .map(|index| AliasedBox::new(Worker::new(index, workers, count, CHANNEL)))
-                .collect(),
+            workers: regular_workers(workers, places, count),
             os_threads: OsThreads::default(),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
             process: Process::here(),
@@ -150,6 +176,7 @@ impl Machine {
             pool.with_arena(|arena| arena.tell(observer));
         }
         let machine = Self { pool };
+        machine.pool.be_watched()?;
         for worker in machine.pool.workers.iter().skip(1) {
             // A worker that runs already may have started this one, when its policy forked or spawned.
             if worker.sleeper().occupy() {
@@ -241,9 +268,9 @@ impl Drop for Machine {
         // ORDER: Release; workers look at it when they are notified.
         pool.end.is_closing.store(true, Ordering::Release);
         let is_driving = Worker::current().is_some_and(|vp| ptr::eq(vp.machine(), &*pool));
-        if is_driving || is_waited_for(&pool) {
-            // One of its own threads or blocking calls drops the machine: it cannot wait for
-            // itself.
+        if is_driving || is_waited_for(&pool) || physical::carries(&pool) {
+            // One of its own threads or blocking calls drops the machine, or an OS thread that is also its own: it
+            // cannot wait for itself.
             let closer = std::thread::Builder::new().name(format!("{}-close", pool.name()));
             let again = Arc::clone(&pool);
             if closer.spawn(move || again.close()).is_err() {
@@ -255,6 +282,8 @@ impl Drop for Machine {
                 );
             }
         } else {
+            // It may have to wait for the turns of others.
+            Worker::current().into_iter().for_each(Worker::leave_carrier);
             pool.close();
         }
     }

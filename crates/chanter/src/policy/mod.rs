@@ -18,6 +18,7 @@ mod global_queue;
 mod least_loaded;
 mod lifo;
 mod lottery;
+pub(crate) mod physical;
 mod priority;
 mod queue;
 mod round_robin;

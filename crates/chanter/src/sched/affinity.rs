@@ -106,7 +106,7 @@ mod os {
     pub(crate) fn adopt(_cores: Option<Cores>) {}
 }
 
-pub(crate) use os::{adopt, bind_here, own, unbind_here};
+pub(crate) use os::{Cores, adopt, bind_here, own, unbind_here};
 
 /// Whether the process may use the core.
 ///

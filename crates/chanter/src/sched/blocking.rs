@@ -84,6 +84,7 @@ impl Worker {
                     // Some threads may lie in queues that no worker looks at any more.
                     self.machine().drop_left_behind(self);
                     if !has_run {
+                        self.leave_carrier();
                         self.revoke_misplaced();
                     }
                     std::thread::yield_now();

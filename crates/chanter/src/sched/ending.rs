@@ -73,6 +73,17 @@ impl Worker {
         frames
     }
 
+    /// Whether threads are bound to its OS thread. If `is_only`, it has no other one to go on with, and the answer may be
+    /// true without need. The caller is the worker.
+    pub(super) fn is_bound_to_os_thread(&self, is_only: bool) -> bool {
+        if !self.bound.has_locals.get() || is_only {
+            return self.bound.has_locals.get();
+        }
+        let is_bound = !self.bound.fibers.is_empty() || !self.local_threads().is_empty();
+        self.bound.has_locals.set(is_bound);
+        is_bound
+    }
+
     fn revoke_local_threads(&self) {
         // SAFETY: the worker's; the borrow ends here, and nothing below is user code.
         let revoked_threads = unsafe { &mut *self.bound.revoked.get() };

@@ -26,6 +26,7 @@ mod long_turn;
 pub(crate) mod os_threads;
 pub(crate) mod park;
 pub(crate) mod pending_requests;
+pub(crate) mod physical;
 pub(crate) mod policy_guard;
 mod poller;
 pub(crate) mod pool;

@@ -112,9 +112,27 @@ pub(crate) fn is_waited_for(machine: &Pool) -> bool {
 }
 
 /// An OS thread that has not ended, and keeps the machine's memory.
-struct Running {
+pub(crate) struct Running {
     pool: PoolRef,
     which: fn(&PoolRef) -> &OsThreads,
+}
+
+impl Running {
+    /// Counts the caller, or what it makes, as an OS thread of the machine. `None`: the machine is closing.
+    pub(super) fn count(pool: PoolRef, which: fn(&PoolRef) -> &OsThreads) -> Option<Self> {
+        // Under the lock, as in `start`.
+        let mut state = which(&pool).state();
+        if pool.is_closing() {
+            return None;
+        }
+        state.running += 1;
+        drop(state);
+        Some(Self { pool, which })
+    }
+
+    pub(super) fn pool(&self) -> &PoolRef {
+        &self.pool
+    }
 }
 
 impl Drop for Running {

@@ -68,18 +68,27 @@ mod sleeper;
 
 use std::ops::ControlFlow;
 use std::ptr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::hand_off::{Spare, monitor};
 use super::limits::{HEARTBEAT, LONGEST_WATCH, LOOK_TURNS, PUMPS};
 use super::policy_guard::Stealer;
 use super::pump::rest_of_pump;
-use super::{Processor, Worker, fork};
+use super::{Processor, Pump, Worker, fork};
 use crate::policy::{Others, Ready};
 use crate::sync::atomic::Ordering;
 
 pub(crate) use idle::Idle;
 pub(crate) use sleeper::{Sleeper, Wake};
+
+/// How long a worker sleeps at most.
+#[derive(Clone, Copy)]
+pub(super) struct Sleep {
+    pub(super) timeout: Option<Duration>,
+    /// The part of this that is for stacks, which could be given back.
+    pub(super) stacks: Option<Duration>,
+}
 
 impl Worker {
     /// Looks for threads elsewhere, as none is ready here; then parks until woken, until a timer or I/O is due, or until
@@ -100,6 +109,16 @@ impl Worker {
 
     /// As [`park`](Self::park); the caller is inside, and this is its last act there.
     fn park_inside(&self, over: &dyn Fn() -> bool) {
+        match self.look_around(over) {
+            ControlFlow::Break(None) => (),
+            ControlFlow::Break(Some(thread)) => self.run(thread),
+            ControlFlow::Continue(now) => self.wait_for_work(now, over),
+        }
+    }
+
+    /// Looks for something to run, here and elsewhere, before a park. Stops the park, perhaps with a thread. Otherwise
+    /// returns the time. The caller is inside; it is not any more if this stops.
+    pub(super) fn look_around(&self, over: &dyn Fn() -> bool) -> ControlFlow<Option<Ready>, Instant> {
         let has_pump = self.machine().pump.get().is_some();
         if has_pump {
             // A thread that waits for an answer that comes soon pays for nothing else.
@@ -108,7 +127,7 @@ impl Worker {
                 self.put_off_pump();
                 if let Some(thread) = self.find_on_any() {
                     self.exit();
-                    return self.run(thread);
+                    return ControlFlow::Break(Some(thread));
                 }
                 if !has_come {
                     break;
@@ -119,10 +138,11 @@ impl Worker {
         self.look_at_all(now, has_pump);
         if let Some(thread) = self.find_on_any() {
             self.exit();
-            return self.run(thread);
+            return ControlFlow::Break(Some(thread));
         }
-        if let Some(thread) = self.wait_for_work(now, over) {
-            self.run(thread);
+        match self.look_elsewhere(now, over) {
+            ControlFlow::Break(found) => ControlFlow::Break(found),
+            ControlFlow::Continue(()) => ControlFlow::Continue(now),
         }
     }
 
@@ -140,12 +160,46 @@ impl Worker {
         });
     }
 
-    /// Waits for something to run. Returns a thread that it found elsewhere. The caller is inside, and this is its last
-    /// act there.
-    fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
-        if let ControlFlow::Break(thread) = self.look_elsewhere(now, over) {
-            return thread;
+    /// Waits for something to run. The caller is inside, and this is its last act there.
+    fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) {
+        let pump = self.machine().pump.get();
+        let sleep = self.fall_asleep(now, pump, over);
+        if let Some(Sleep { timeout, stacks }) = sleep {
+            // The processors may be taken while we wait.
+            self.exit();
+            self.leave_carrier();
+            self.wait_io(timeout);
+            if stacks.is_some() {
+                self.bound.fibers.slept(now.elapsed());
+            }
         }
+        let leader = self.leader();
+        pump.inspect(|pump| pump.rise());
+        if let Some(spare) = &self.spare {
+            spare.sleeper.rise();
+        }
+        if sleep.is_some() && !self.owner.enter_unless_taken(self.ownership()) {
+            // The processors were taken; the new owner counts as awake. The notification that ended our wait may have
+            // been meant for it.
+            leader.reactor.notify();
+            return;
+        }
+        self.wake_up();
+        self.exit();
+        self.begin_to_be_busy();
+        if self.machine().config.reports_deadlocks {
+            self.look_for_deadlock();
+        }
+    }
+
+    /// Announces the sleep, also to the pump. Returns how long to sleep; `None`: something has come meanwhile. The caller
+    /// is inside.
+    pub(super) fn fall_asleep(
+        &self,
+        now: Instant,
+        pump: Option<&Arc<dyn Pump>>,
+        over: &dyn Fn() -> bool,
+    ) -> Option<Sleep> {
         let leader = self.leader();
         self.on_each(|_| self.policy().idle());
         let machine = self.machine();
@@ -156,47 +210,28 @@ impl Worker {
             spare.sleeper.announce();
         }
         leader.sleeper.announce();
-        let mut is_asleep = false;
-        let pumps = machine.pump.get();
-        let rest = rest_of_pump(pumps);
-        if let Some(pump) = rest
-            && !over()
-            && !self.has_local_work()
-            && !self.others_wait()
+        let pump = rest_of_pump(pump)?;
+        if over()
+            || self.has_local_work()
+            || self.others_wait()
             // (The looks call policies. One that blocks there parks, and rises.)
-            && leader.sleeper.is_asleep()
+            || !leader.sleeper.is_asleep()
         {
-            is_asleep = true;
-            let stacks = self.bound.fibers.patience();
-            let timeout = [self.sleep_time(now), stacks, pump].into_iter().flatten().min();
-            self.counters().sleeps.add_one();
-            // The processors may be taken while we wait.
-            self.exit();
-            self.wait_io(timeout);
-            if stacks.is_some() {
-                self.bound.fibers.slept(now.elapsed());
-            }
-        }
-        pumps.inspect(|pump| pump.rise());
-        if let Some(spare) = &self.spare {
-            spare.sleeper.rise();
-        }
-        if is_asleep && !self.owner.enter_unless_taken(self.ownership()) {
-            // The processors were taken; the new owner counts as awake. The notification that ended our wait may have
-            // been meant for it.
-            leader.reactor.notify();
             return None;
         }
+        let stacks = self.bound.fibers.patience();
+        let timeout = [self.sleep_time(now), stacks, pump].into_iter().flatten().min();
+        self.counters().sleeps.add_one();
+        Some(Sleep { timeout, stacks })
+    }
+
+    /// Counts the worker as awake again. The caller is inside.
+    pub(super) fn wake_up(&self) {
+        let leader = self.leader();
         self.on_each(|_| self.stop_asking());
         leader.handed.is_down.store(false, Ordering::Relaxed);
         leader.sleeper.rise();
-        machine.idle.rise();
-        self.exit();
-        self.begin_to_be_busy();
-        if machine.config.reports_deadlocks {
-            self.look_for_deadlock();
-        }
-        None
+        self.machine().idle.rise();
     }
 
     /// The last looks before a park: at long turns, for a moment at the inbox, and at the threads of others. Stops the

@@ -324,6 +324,12 @@ impl Pool {
     }
 
     pub(crate) fn try_start_worker(&self, worker: &Worker) -> io::Result<()> {
+        if let Some(carried) = worker.carried() {
+            if !self.enroll(worker, carried) {
+                worker.sleeper().vacate();
+            }
+            return Ok(());
+        }
         let Some(pool) = self.this.upgrade() else { return Ok(()) };
         let cores = affinity::own();
         let thread = std::thread::Builder::new().name(self.os_thread_name(worker)).stack_size(WORKER_STACK);
@@ -353,11 +359,19 @@ impl Pool {
         let is_main = worker.seat.index == 0;
         {
             let driving = Driving::new(worker);
-            let main_waits = || is_main && self.main.waits.load(Ordering::Relaxed) > 0;
-            driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(worker));
+            driving.run_until(&|| self.is_closing() || is_main && self.main_waits_for(worker));
             driving.end_local_threads();
         }
         worker.leave();
+    }
+
+    /// Whether `worker` is to leave its processor: the machine ends, or a `block_on` takes the processor over.
+    pub(super) fn has_to_leave(&self, worker: &Worker) -> bool {
+        self.is_closing() || worker.seat.index == 0 && self.main_waits_for(worker)
+    }
+
+    fn main_waits_for(&self, worker: &Worker) -> bool {
+        self.main.waits.load(Ordering::Relaxed) > 0 && !self.refuses_main(worker)
     }
 
     /// Whether the worker stays although a `block_on` waits: it has fibers, which would end if it left.

@@ -136,7 +136,8 @@ impl Worker {
                 || self.others_wait()
                 || !machine.has_cores_for(0)
         };
-        let has_work = pump.wait(&is_over);
+        // Other machines may need the OS thread.
+        let has_work = if self.carried().is_some() { pump.has_work() } else { pump.wait(&is_over) };
         if has_work {
             self.owner.hold(|| pump.pump());
         }

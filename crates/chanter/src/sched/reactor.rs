@@ -103,6 +103,17 @@ impl Reactor {
         }
     }
 
+    /// Its poller, which another one may watch.
+    pub(super) fn poller(&self) -> Option<&Poller> {
+        if let Bed::Poller(poller) = &self.bed { Some(poller) } else { None }
+    }
+
+    /// As [`poll`](Self::poll) without waiting, also if nothing is watched: takes a notification away. The worker calls
+    /// it.
+    pub(super) fn drain(&self) {
+        self.poll_now(&self.events, Some(Duration::ZERO));
+    }
+
     /// Waits for I/O, `notify`, or the end of `timeout`, and wakes the threads whose I/O has happened. The worker
     /// calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
@@ -119,6 +130,10 @@ impl Reactor {
         if timeout == Some(Duration::ZERO) && !self.has_sources() {
             return;
         }
+        self.poll_now(events, timeout);
+    }
+
+    fn poll_now(&self, events: &RefCell<Events>, timeout: Option<Duration>) {
         if matches!(self.bed, Bed::Nowhere) {
             return;
         }

@@ -1,5 +1,6 @@
 //! The loop in which a worker runs the threads of its processors.
 
+use std::cell::Cell;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::sync::atomic::Ordering;
 pub(crate) struct Driving<'a> {
     worker: &'a Worker,
     outer: *const Worker,
+    /// Whether the worker counts as awake.
+    is_awake: Cell<bool>,
 }
 
 impl<'a> Driving<'a> {
@@ -32,7 +35,41 @@ impl<'a> Driving<'a> {
             worker.ownership().assign(&worker.owner);
         }
         // SAFETY: the machine outlives its workers.
-        Self { worker, outer: unsafe { Worker::make_current(worker) } }
+        Self { worker, outer: unsafe { Worker::make_current(worker) }, is_awake: Cell::new(true) }
+    }
+
+    /// Goes on as `worker`, which was [suspended](Self::suspend), or fell asleep, perhaps on another OS thread. Its carrier
+    /// calls.
+    pub(super) fn resume(worker: &'a Worker, was_asleep: bool) -> Self {
+        // A spare worker may have been given the processors meanwhile. Then it counts as awake in our place.
+        if worker.ownership().owner().is_none() {
+            worker.ownership().assign(&worker.owner);
+            if !was_asleep {
+                worker.machine().idle.rise();
+            } else if worker.enter() {
+                worker.wake_up();
+                worker.exit();
+            }
+        }
+        worker.begin();
+        // SAFETY: the machine outlives its workers.
+        Self { worker, outer: unsafe { Worker::make_current(worker) }, is_awake: Cell::new(true) }
+    }
+
+    /// Before the drop: the worker goes on later, perhaps on another OS thread. Nobody owns its processors meanwhile, so
+    /// they are not handed off.
+    pub(super) fn suspend(&self) {
+        self.worker.begin_use();
+        self.worker.ownership().vacate();
+        self.worker.end_use();
+    }
+
+    /// As [`suspend`](Self::suspend), for a worker that has announced its sleep, and does not count as awake. It is
+    /// inside, and this is its last act there.
+    pub(super) fn suspend_asleep(&self) {
+        self.is_awake.set(false);
+        self.worker.ownership().vacate();
+        self.worker.exit();
     }
 
     /// Ends the threads that are bound to this OS thread, before the worker ends. A regular worker is inside from then on.
@@ -81,7 +118,7 @@ impl Drop for Driving<'_> {
         worker.announcement.get().set_responsive(false);
         worker.seat.announce(None);
         worker.unbind();
-        if !worker.is_spare() {
+        if !worker.is_spare() && self.is_awake.get() {
             worker.machine().idle.sink();
         }
         // SAFETY: the workers of an OS thread nest, so the outer one goes on.

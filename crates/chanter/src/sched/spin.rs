@@ -62,6 +62,7 @@ impl Worker {
         let spin = &self.leader().core.spin;
         if !switches::SPIN
             || self.processor().simulated.is_some()
+            || self.carried().is_some()
             || !spin.begins()
             || !self.machine().has_cores_for(0)
         {

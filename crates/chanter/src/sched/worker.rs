@@ -7,6 +7,7 @@
 //! over (`hand_off`).
 
 use std::alloc::Layout;
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::time::Instant;
@@ -140,6 +141,8 @@ pub(super) struct Seat {
     counters: Box<[Counters]>,
     /// Number of parasites that were spawned before it last went to another of its processors.
     parasites_before: AtomicU64,
+    /// Its place on OS threads that several machines share, if it is on such: see `physical`, which stands above.
+    shared_place: Option<Box<dyn Any>>,
     /// Number of threads that it has spawned since it last tried to reclaim its processors, and the time of that.
     pub(super) spawned_away: Cell<(u32, Instant)>,
 }
@@ -197,10 +200,22 @@ impl Worker {
                 at: AtomicUsize::new(index),
                 counters: (0..count).map(|_| Counters::default()).collect(),
                 parasites_before: AtomicU64::new(0),
+                shared_place: None,
                 spawned_away: Cell::new((0, Instant::now())),
             },
             spare: None,
         }
+    }
+
+    /// Puts it on OS threads that several machines share, before it begins.
+    pub(crate) fn set_shared_place(&mut self, place: Box<dyn Any>) {
+        self.seat.shared_place = Some(place);
+    }
+
+    /// Its place on OS threads that several machines share.
+    #[inline]
+    pub(super) fn shared_place(&self) -> Option<&dyn Any> {
+        self.seat.shared_place.as_deref()
     }
 
     /// Says which processors it runs: those that `leader` leads. Called once, before the worker begins.

@@ -46,6 +46,14 @@ pub(crate) mod process {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 }
 
+/// A lock and a condition for protocols whose waiters sleep.
+pub(crate) mod blocking {
+    #[cfg(loom)]
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    #[cfg(not(loom))]
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
 /// Whether alarms go off by themselves; in a model they do not.
 pub(crate) const HAS_CLOCK: bool = cfg!(not(loom));
 

@@ -67,6 +67,7 @@ fn until_determined(worker: &Worker, share: &Share) {
                 // Nobody else runs, or ends, the threads of our processors that the job may wait for.
                 worker.leave_processor();
             }
+            worker.leave_carrier();
             std::thread::sleep(nap);
             nap = (nap * 2).min(LONGEST_NAP);
             if worker.forks.has_blocked_within(&share.fork_scope) {

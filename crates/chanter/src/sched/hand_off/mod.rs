@@ -134,6 +134,7 @@ impl Worker {
     /// In the middle of a turn that is going to be long: hands the processors off now, if that can be done. When the
     /// machine ends, that may be done on any machine, as no OS thread is started for it.
     pub(crate) fn leave_processor(&self) {
+        self.leave_carrier();
         let machine = self.machine();
         let may_be_done = machine.hand_offs.is_on || machine.is_closing();
         if may_be_done && fence_pair::is_available_yet() == Some(true) && !self.is_away() {

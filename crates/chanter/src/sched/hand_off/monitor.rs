@@ -23,7 +23,7 @@
 //! monitor's sleep. Both are SeqCst.
 
 use std::ptr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::limits::{GRACE, IDLE_LOOKS, MONITOR_STACK, MOST_BESIDE};
@@ -36,6 +36,18 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch { machines: Vec::new(), asked: Vec
 static CHANGE: Condvar = Condvar::new();
 /// Set while the monitor waits to be woken, or has not been started.
 static IS_ASLEEP: process::AtomicBool = process::AtomicBool::new(true);
+
+/// Looks at the shifts of physical processors: calls its argument with the workers whose turns are to end. Returns how long
+/// until the next look.
+type LookAtShifts = fn(Instant, &mut dyn FnMut(&Worker)) -> Option<Duration>;
+
+/// Set once there are physical processors.
+static SHIFTS: OnceLock<LookAtShifts> = OnceLock::new();
+
+/// Has the monitor look at shifts, too.
+pub(crate) fn watch_shifts(look: LookAtShifts) {
+    let _ = SHIFTS.set(look);
+}
 
 struct Watch {
     machines: Vec<Watched>,
@@ -99,7 +111,8 @@ pub(crate) fn wake(machine: &Pool) {
     if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
         return;
     }
-    if machine.hand_offs.is_on {
+    // (Shifts are watched also where nothing is handed off.)
+    if machine.hand_offs.is_on || machine.is_carried() {
         wake_now(machine);
     }
 }
@@ -194,10 +207,10 @@ impl Watch {
             // SAFETY: registered machines have not ended, and `forget` waits
             // for the lock.
             let machine = unsafe { &*watched.machine };
-            let Some(quantum) = machine.hand_offs.after else { continue };
             let sleeps = machine.workers.iter().map(|worker| worker.sleeps()).sum();
             is_busy |= machine.idle.awake_in_order() > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
+            let Some(quantum) = machine.hand_offs.after else { continue };
             let mut wait = quantum / 2;
             let Watched { turns, workers, beside, .. } = watched;
             for (((leader, turn), usage), beside) in machine.leaders().zip(turns).zip(workers).zip(beside) {
@@ -208,6 +221,10 @@ impl Watch {
             // A spare worker for a worker that computes has to be told when that stops.
             is_busy |= watched.beside.iter().any(|beside| *beside > 0);
             next = Some(next.map_or(wait, |next| next.min(wait)));
+        }
+        if let Some(look) = SHIFTS.get() {
+            let shifts = look(now, &mut |worker| worker.ask_to_yield(worker.turn.number.get(), asked));
+            next = [next, shifts].into_iter().flatten().min();
         }
         // SAFETY: they belong to machines that have not ended.
         asked.retain(|(worker, turn)| unsafe { &**worker }.turn.number.get() == *turn);
@@ -350,14 +367,14 @@ impl Turn {
         if now.duration_since(when) < grace {
             return grace;
         }
+        if holder.carried().is_some() && !self.waits_for_core(holder, &Usage::of(holder, now), grace) {
+            holder.leave_carrier();
+        }
         if now.duration_since(self.since) < patience {
             return quantum / 2;
         }
         let usage = Usage::of(holder, now);
-        if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
-            && os_thread::is_runnable(holder.seat.os_thread.load(Ordering::Relaxed))
-        {
-            // It waits for a core.
+        if self.waits_for_core(holder, &usage, grace) {
             (self.asked, self.usage) = (Some(now), usage);
             return grace;
         }
@@ -368,6 +385,12 @@ impl Turn {
             *self = Self { holder: spare_worker, number, since: now, unbegun: true, ..Self::none() };
         }
         quantum / 2
+    }
+
+    /// Whether the turn, which was asked to end, has waited for a core since then.
+    fn waits_for_core(&self, holder: &Worker, usage: &Usage, grace: Duration) -> bool {
+        self.usage.until(usage).is_some_and(|used| used < grace / 8)
+            && os_thread::is_runnable(holder.seat.os_thread.load(Ordering::Relaxed))
     }
 }
 

@@ -271,7 +271,7 @@ impl Processor {
     /// Passes the processors that this one leads from `owner`, which does not come back, to a spare worker. `computes` says
     /// whether `owner` computes. Returns the spare worker, and the number of its last turn. The caller keeps the
     /// machine from ending.
-    pub(super) fn hand_off(&self, owner: &Worker, computes: bool) -> Option<(&Worker, u64)> {
+    pub(in crate::sched) fn hand_off(&self, owner: &Worker, computes: bool) -> Option<(&Worker, u64)> {
         if owner.owner.is_inside() {
             return None;
         }

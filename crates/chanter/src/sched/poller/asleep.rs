@@ -45,6 +45,18 @@ impl Poller {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// # Errors
+    /// Always.
+    pub(in crate::sched) fn add_poller(&self, _other: &Self, _key: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// # Errors
+    /// Always.
+    pub(in crate::sched) fn arm(&self, _other: &Self, _key: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(in crate::sched) fn delete(&self, _socket: BorrowedFd<'_>) {}
 }
 

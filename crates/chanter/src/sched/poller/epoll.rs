@@ -48,10 +48,31 @@ impl Poller {
     }
 
     fn watch(&self, socket: libc::c_int, interest: libc::c_int, key: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, interest, key)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        socket: libc::c_int,
+        interest: libc::c_int,
+        key: u64,
+    ) -> io::Result<()> {
         let mut event = libc::epoll_event { events: interest as u32, u64: key };
         // SAFETY: the event is only read; a descriptor that is not one is an error.
-        checked(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &mut event) })?;
+        checked(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, socket, &mut event) })?;
         Ok(())
+    }
+
+    /// Watches another poller, but tells nothing until it is [armed](Self::arm).
+    pub(in crate::sched) fn add_poller(&self, other: &Self, key: usize) -> io::Result<()> {
+        self.watch(other.epoll.as_raw_fd(), libc::EPOLLONESHOT, key as u64)
+    }
+
+    /// Tells once when the other poller has something, or has it already.
+    pub(in crate::sched) fn arm(&self, other: &Self, key: usize) -> io::Result<()> {
+        let interest = libc::EPOLLIN | libc::EPOLLONESHOT;
+        self.control(libc::EPOLL_CTL_MOD, other.epoll.as_raw_fd(), interest, key as u64)
     }
 
     /// Ends the wait that is going on, or the next one. From anywhere.

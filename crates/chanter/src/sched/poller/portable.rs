@@ -2,7 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use polling::{Event, Events, PollMode};
@@ -45,6 +45,18 @@ impl Poller {
         let mode = if self.inner.supports_edge() { PollMode::Edge } else { PollMode::Level };
         // SAFETY: the caller deletes the socket before it closes it.
         unsafe { self.inner.add_with_mode(socket.as_raw_fd(), Event::all(key), mode) }
+    }
+
+    /// Watches another poller, but tells nothing until it is [armed](Self::arm).
+    pub(in crate::sched) fn add_poller(&self, other: &Self, key: usize) -> io::Result<()> {
+        let socket = other.inner.as_fd().as_raw_fd();
+        // SAFETY: the queue of events of the other poller is left out of ours when it is closed.
+        unsafe { self.inner.add_with_mode(socket, Event::none(key), PollMode::Oneshot) }
+    }
+
+    /// Tells once when the other poller has something, or has it already.
+    pub(in crate::sched) fn arm(&self, other: &Self, key: usize) -> io::Result<()> {
+        self.inner.modify_with_mode(other.inner.as_fd(), Event::readable(key), PollMode::Oneshot)
     }
 
     /// Stops watching. An error means that nobody does any more.

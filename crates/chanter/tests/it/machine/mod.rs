@@ -1,4 +1,5 @@
 //! Tests of machines, and calls that block.
 
 mod blocking_calls;
+mod shared_workers;
 mod shutdown;
