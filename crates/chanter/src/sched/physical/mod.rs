@@ -175,7 +175,8 @@ impl Drop for Carried {
     }
 }
 
-/// Whether this OS thread runs virtual processors of several machines, of which `machine` is one. Then it must not wait for its end.
+/// Whether this OS thread runs virtual processors of several machines, of which `machine` is one. Then it must not wait
+/// for its end.
 pub(crate) fn carries(machine: &Pool) -> bool {
     machine.carried().is_some_and(|carried| carried.physical().set == CARRIER_OF.get())
 }
