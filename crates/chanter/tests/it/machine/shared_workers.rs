@@ -217,11 +217,10 @@ fn a_policy_holds_two_machines_at_three_to_one_by_the_time_they_have() {
     if !hands_off() {
         return;
     }
-    let sum = |told: &Told| told.had.values().sum::<f64>();
-    // A policy can be wrong by a shift or two, however long that was.
-    for told in three_to_one(false, |told| told.had.len() == 2 && sum(told) >= told.longest * 160.0) {
-        let ratio = told.had["three"] / told.had["one"];
-        assert!((2.85..=3.15).contains(&ratio), "{ratio}");
+    for told in three_to_one(false, |told| told.had.len() == 2 && told.grants.values().sum::<u32>() >= 200) {
+        // The policy is wrong by the length of a shift or two, whatever that was. So it is by 3 : 1 in the end.
+        let wrong = (told.had["three"] / 3.0 - told.had["one"]).abs();
+        assert!(wrong <= 2.0 * told.longest, "{:?}, a shift took up to {} s", told.had, told.longest);
     }
 }
 
