@@ -15,7 +15,7 @@ use term::{Symbol, Term, Vocabulary};
 
 /// Least nodes of an argument that a thread of its own rewrites. Rewriting smaller ones is not divided.
 const NODES: usize = 40;
-/// The same for about as many threads as in the paper: no argument has so many.
+/// Least nodes for about as many threads as in the paper. No argument has that many.
 const PAPER_NODES: usize = 80;
 
 /// A formula, and the rules to rewrite it with.

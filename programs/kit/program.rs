@@ -42,7 +42,7 @@ pub trait Program: 'static {
         Self::serial(input)
     }
 
-    /// The answer, by so many OS threads that are written by hand; one of them is the caller. To be written where
+    /// The answer, by OS threads that are written by hand. `threads`: their number, with the caller. Written where
     /// [`FORMS`](Self::FORMS) has [`Form::ByHand`].
     fn by_hand(input: &Self::Input, threads: usize) -> Self::Answer {
         let _ = threads;

@@ -17,7 +17,7 @@ fn beyond(index: usize) -> u32 {
     (n * (n.ln() + n.ln().ln())).ceil() as u32
 }
 
-/// What each future finds, one after the other.
+/// The findings of the futures, one after the other.
 pub(super) fn primes_by_division(search: Search) -> Vec<u32> {
     (0..search.futures)
         .fold(Vec::new(), |primes, index| search.extended(index, search.found_by(index), primes))

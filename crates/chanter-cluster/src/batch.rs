@@ -1,17 +1,18 @@
 //! Batches: many small values to one thread, in few messages.
 //!
-//! INV-BATCH: the values that wait for one thread are under a mutex, which is held until they are in its inbox. So they
-//! arrive in the order in which they were added.
+//! INV-BATCH: values to one thread are taken and sent under the thread's `sending`. So they arrive in the order in which
+//! they were added, whichever thread sends them.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::after;
+use chanter::base::Lock;
 use chanter::sync::Mutex;
+use foldhash::fast::RandomState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -60,24 +61,21 @@ struct Shared {
     longest: usize,
     oldest: Duration,
     silence: Duration,
-    batches: std::sync::Mutex<HashMap<ThreadName, Arc<Batch>>>,
+    batches: Lock<HashMap<ThreadName, Batch, RandomState>>,
 }
 
 /// The values that wait for one thread.
-struct Batch {
-    to: ThreadName,
-    /// Number of values so far, which shows the thread that sends by time whether one has come.
-    added: AtomicU64,
-    sending: Mutex<Waiting>,
-}
-
 #[derive(Default)]
-struct Waiting {
+struct Batch {
     bytes: Vec<u8>,
+    /// Number of values so far.
+    added: u64,
     /// The error of a send by time, which the next caller gets.
     failed: Option<SendError>,
     /// Whether a thread sends by time.
     is_timed: bool,
+    /// Held while values are sent. It holds those whose send was dropped.
+    sending: Arc<Mutex<Vec<u8>>>,
 }
 
 impl<T: Serialize + ?Sized> Batches<T> {
@@ -89,7 +87,7 @@ impl<T: Serialize + ?Sized> Batches<T> {
             longest: 16 << 10,
             oldest: Duration::from_millis(1),
             silence: Duration::from_micros(50),
-            batches: std::sync::Mutex::default(),
+            batches: Lock::new(HashMap::default()),
         };
         Self { shared: Arc::new(shared), values: PhantomData }
     }
@@ -142,21 +140,22 @@ impl<T: Serialize + ?Sized> Batches<T> {
         if bytes.is_empty() {
             return Err(SendError::Encode("it takes no bytes, so a batch cannot hold it".to_owned()));
         }
-        let batch = self.shared.batch(to);
-        let mut waiting = batch.sending.lock().await;
-        if let Some(error) = waiting.failed.take() {
-            return Err(error);
+        let (is_long, is_first) = {
+            let mut batches = self.shared.batches.lock();
+            let batch = batches.entry(to).or_default();
+            if let Some(error) = batch.failed.take() {
+                return Err(error);
+            }
+            batch.added += 1;
+            batch.bytes.extend_from_slice(bytes);
+            let is_long = batch.bytes.len() >= self.shared.longest;
+            (is_long, !is_long && !std::mem::replace(&mut batch.is_timed, true))
+        };
+        if is_long {
+            return self.shared.send(to).await;
         }
-        // Relaxed: a hint for the thread that sends by time.
-        batch.added.fetch_add(1, Ordering::Relaxed);
-        waiting.bytes.extend_from_slice(bytes);
-        if waiting.bytes.len() >= self.shared.longest {
-            return self.shared.send(to, &mut waiting).await;
-        }
-        if !waiting.is_timed {
-            waiting.is_timed = true;
-            drop(waiting);
-            chanter::spawn_parasite(Arc::clone(&self.shared).send_by_time(batch));
+        if is_first {
+            chanter::spawn_parasite(Arc::clone(&self.shared).send_by_time(to));
         }
         Ok(())
     }
@@ -168,15 +167,12 @@ impl<T: Serialize + ?Sized> Batches<T> {
     /// # Errors
     /// As for [`add`](Self::add): the first error. The values to other threads are sent nevertheless.
     pub async fn flush(&self) -> Result<(), SendError> {
-        let batches: Vec<_> = self.shared.lock().values().cloned().collect();
+        let all: Vec<_> = self.shared.batches.lock().keys().copied().collect();
         let mut result = Ok(());
-        for batch in batches {
-            let mut waiting = batch.sending.lock().await;
-            let sent = match waiting.failed.take() {
-                Some(error) => Err(error),
-                None => self.shared.send(batch.to, &mut waiting).await,
-            };
-            result = result.and(sent);
+        for to in all {
+            let failed = self.shared.batches.lock().get_mut(&to).and_then(|batch| batch.failed.take());
+            let sent = self.shared.send(to).await;
+            result = result.and(failed.map_or(sent, Err));
         }
         result
     }
@@ -189,44 +185,55 @@ impl<T: ?Sized> fmt::Debug for Batches<T> {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ThreadName, Arc<Batch>>> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn batch(&self, to: ThreadName) -> Arc<Batch> {
-        let new =
-            || Arc::new(Batch { to, added: AtomicU64::new(0), sending: Mutex::new(Waiting::default()) });
-        Arc::clone(self.lock().entry(to).or_insert_with(new))
-    }
-
     /// Sends the values that wait for a thread. Those that cannot be sent are dropped. If the future is dropped, they
     /// go on waiting.
-    async fn send(&self, to: ThreadName, waiting: &mut Waiting) -> Result<(), SendError> {
-        if waiting.bytes.is_empty() {
+    async fn send(&self, to: ThreadName) -> Result<(), SendError> {
+        let sending = self.batches.lock().get(&to).map(|batch| Arc::clone(&batch.sending));
+        let Some(sending) = sending else { return Ok(()) };
+        let mut sending = sending.lock().await;
+        let mut waiting =
+            self.batches.lock().get_mut(&to).map_or(Vec::new(), |batch| std::mem::take(&mut batch.bytes));
+        if sending.is_empty() {
+            std::mem::swap(&mut *sending, &mut waiting);
+        } else {
+            // The send of the first ones was dropped.
+            sending.append(&mut waiting);
+        }
+        if sending.is_empty() {
             return Ok(());
         }
-        let mut buffer = Buffer::<u8>::zeroed(waiting.bytes.len());
-        buffer.copy_from_slice(&waiting.bytes);
+        let mut buffer = Buffer::<u8>::zeroed(sending.len());
+        buffer.copy_from_slice(&sending);
         let sent = self.inbox.send_buffer(to, self.tag, buffer).await;
-        waiting.bytes.clear();
+        sending.clear();
+        // The memory is used again.
+        if let Some(batch) = self.batches.lock().get_mut(&to)
+            && batch.bytes.capacity() == 0
+        {
+            std::mem::swap(&mut batch.bytes, &mut sending);
+        }
         sent
     }
 
-    /// Sends the values of a batch once they have waited for long, or no other has come for a while.
-    async fn send_by_time(self: Arc<Self>, batch: Arc<Batch>) {
+    /// Sends the values to a thread once they have waited for long, or no other has come for a while.
+    async fn send_by_time(self: Arc<Self>, to: ThreadName) {
         let begin = Instant::now();
-        let mut added = batch.added.load(Ordering::Relaxed);
+        let added = || self.batches.lock().get(&to).map_or(0, |batch| batch.added);
+        let mut before = added();
         loop {
             after(self.silence.min(self.oldest)).await;
-            let now = batch.added.load(Ordering::Relaxed);
-            if std::mem::replace(&mut added, now) == now || begin.elapsed() >= self.oldest {
+            let now = added();
+            if std::mem::replace(&mut before, now) == now || begin.elapsed() >= self.oldest {
                 break;
             }
         }
-        let mut waiting = batch.sending.lock().await;
-        waiting.is_timed = false;
-        if let Err(error) = self.send(batch.to, &mut waiting).await {
-            waiting.failed = Some(error);
+        if let Some(batch) = self.batches.lock().get_mut(&to) {
+            batch.is_timed = false;
+        }
+        if let Err(error) = self.send(to).await
+            && let Some(batch) = self.batches.lock().get_mut(&to)
+        {
+            batch.failed = Some(error);
         }
     }
 }

@@ -37,7 +37,7 @@ fn in_groups<F: Future<Output = ()> + Send + 'static>(body: fn(Group) -> F) {
 
 /// A long value now and then.
 fn word(a: u32, b: u32) -> String {
-    format!("{a}>{b};").repeat(if (a + b) % 3 == 0 { 40 } else { 1 })
+    format!("{a}>{b};").repeat(if (a + b).is_multiple_of(3) { 40 } else { 1 })
 }
 
 #[test]

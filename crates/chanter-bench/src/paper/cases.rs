@@ -15,7 +15,7 @@ use crate::yardstick::{self, PLAIN};
 /// The forms in which the paper ran its programs, and the one that leaves messages in channels.
 pub(super) const FORMS: [Form; 4] =
     [Form::Synchronous, Form::AsynchronousHosts, Form::PaperParasites, Form::AsynchronousParasites];
-/// What a second core can give: OS threads that are written by hand. Only some programs have it.
+/// OS threads that are written by hand. They show how much a second core can give. Only some programs have them.
 pub(super) const BY_HAND: Form = Form::ByHand;
 /// The system of that form.
 const STD: &str = "std";

@@ -30,10 +30,16 @@ pub(crate) struct Counters {
     pub(crate) polls: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) fibers: Counter,
-    pub(crate) stacks_allocated: Counter,
-    pub(crate) stacks_pooled: Counter,
-    pub(crate) stacks_recycled: Counter,
+    pub(crate) stacks: StackCounters,
     pub(crate) revoked_threads: Counter,
+}
+
+/// Counters of the places that the stacks of fibers come from.
+#[derive(Debug, Default)]
+pub(crate) struct StackCounters {
+    pub(crate) allocated: Counter,
+    pub(crate) pooled: Counter,
+    pub(crate) recycled: Counter,
 }
 
 /// Counters of asynchronous sends.
@@ -139,9 +145,9 @@ impl Stats {
         self.dispatched += counters.polls.get();
         self.sleeps += counters.sleeps.get();
         self.fibers_created += counters.fibers.get();
-        self.stacks_allocated += counters.stacks_allocated.get();
-        self.stacks_reused += counters.stacks_pooled.get() + counters.stacks_recycled.get();
-        self.stacks_recycled += counters.stacks_recycled.get();
+        self.stacks_allocated += counters.stacks.allocated.get();
+        self.stacks_reused += counters.stacks.pooled.get() + counters.stacks.recycled.get();
+        self.stacks_recycled += counters.stacks.recycled.get();
         self.tokens_kept += counters.revoked_threads.get();
         // Derived: the fast path counts one thing only.
         let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();

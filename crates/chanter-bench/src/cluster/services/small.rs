@@ -47,28 +47,17 @@ impl<T: Serialize> Way<T> {
     }
 }
 
-/// Receives `n` values.
-async fn receive<T: DeserializeOwned>(
-    inbox: &Inbox,
-    batched: bool,
-    n: u32,
-    mut each: impl AsyncFnMut(ThreadName, T) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut left = n;
-    while left > 0 {
-        if batched {
-            let got = inbox.recv_batch::<T>(ANYONE, TAG).await?;
-            for value in got.value {
-                each(got.from, value?).await?;
-                left -= 1;
-            }
-        } else {
-            let got = inbox.recv::<T>(ANYONE, TAG).await?;
-            each(got.from, got.value).await?;
-            left -= 1;
-        }
+/// Receives the next values, and their sender.
+async fn receive<T>(inbox: &Inbox, batched: bool) -> Result<(ThreadName, Vec<T>), Failure>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    if batched {
+        let got = inbox.recv_batch::<T>(ANYONE, TAG).await?;
+        return Ok((got.from, got.value.collect::<Result<_, _>>()?));
     }
-    Ok(())
+    let got = inbox.recv::<T>(ANYONE, TAG).await?;
+    Ok((got.from, vec![got.value]))
 }
 
 /// The same numbers in each process.
@@ -105,12 +94,12 @@ async fn histogram(
     let other = group.all_gather(bins.name()).await?[1 - here.number() as usize];
     let clock = Instant::now();
     let counting = spawn(async move {
-        let mut counts = vec![0_u32; PART as usize];
-        receive(&bins, batched, n, async |_, bin: u32| {
-            counts[bin as usize] += 1;
-            Ok(())
-        })
-        .await?;
+        let (mut counts, mut left) = (vec![0_u32; PART as usize], n as usize);
+        while left > 0 {
+            let (_, values) = receive::<u32>(&bins, batched).await?;
+            left -= values.len();
+            values.into_iter().for_each(|bin| counts[bin as usize] += 1);
+        }
         Ok::<_, Failure>(counts)
     });
     let (way, mut next) = (Way::new(me, batched), random(here.number()));
@@ -143,10 +132,14 @@ async fn index_gather(
     // A question: the place of the answer, and the index.
     let serving = spawn(async move {
         let way = Way::<(u32, u64)>::new(Arc::clone(&asked), batched);
-        receive(&asked, batched, n, async |from, (place, index): (u32, u32)| {
-            Ok(way.send(from, &(place, u64::from(index) * 3)).await?)
-        })
-        .await?;
+        let mut left = n as usize;
+        while left > 0 {
+            let (from, questions) = receive::<(u32, u32)>(&asked, batched).await?;
+            left -= questions.len();
+            for (place, index) in questions {
+                way.send(from, &(place, u64::from(index) * 3)).await?;
+            }
+        }
         Ok::<_, Failure>(way.flush().await?)
     });
     let me = Arc::clone(&answered);
@@ -157,12 +150,12 @@ async fn index_gather(
         }
         way.flush().await
     });
-    let mut values = vec![0; n as usize];
-    receive(&answered, batched, n, async |_, (place, value): (u32, u64)| {
-        values[place as usize] = value;
-        Ok(())
-    })
-    .await?;
+    let (mut values, mut left) = (vec![0; n as usize], n as usize);
+    while left > 0 {
+        let (_, answers) = receive::<(u32, u64)>(&answered, batched).await?;
+        left -= answers.len();
+        answers.into_iter().for_each(|(place, value)| values[place as usize] = value);
+    }
     asking.await??;
     serving.await??;
     group.barrier().await?;

@@ -256,9 +256,9 @@ impl FiberControl {
         let (stack, origin) = unsafe { worker.bound.fibers.pool() }.take(size)?;
         let counters = worker.counters();
         match origin {
-            Origin::New => counters.stacks_allocated.add_one(),
-            Origin::Kept => counters.stacks_pooled.add_one(),
-            Origin::JustEnded => counters.stacks_recycled.add_one(),
+            Origin::New => counters.stacks.allocated.add_one(),
+            Origin::Kept => counters.stacks.pooled.add_one(),
+            Origin::JustEnded => counters.stacks.recycled.add_one(),
         }
         let guard = stack.guard();
         let place = stack.head();
