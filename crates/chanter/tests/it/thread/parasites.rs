@@ -433,10 +433,13 @@ fn asynchronous_sends_keep_their_order() {
     keeps_order(|tx, message| tx.asend(message).unwrap());
 }
 
-fn keeps_order(send: fn(&Sender<(usize, usize)>, (usize, usize))) {
+/// A sender, and the number of its message.
+type Numbered = (usize, usize);
+
+fn keeps_order(send: fn(&Sender<Numbered>, Numbered)) {
     let each = std::env::var("CHANTER_SENDS").map_or(20_000, |sends| sends.parse().unwrap());
     machine(2).block_on(async {
-        let (tx, rx) = channel::<(usize, usize)>();
+        let (tx, rx) = channel::<Numbered>();
         let senders: [_; 2] = std::array::from_fn(|sender| {
             let tx = tx.clone();
             spawn(async move {
