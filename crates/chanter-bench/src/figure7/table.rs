@@ -11,14 +11,13 @@ use crate::yardstick::Yardstick;
 /// A line of a program: its name, the paper's numbers, and our detail of that name.
 type Line = (&'static str, fn(&Paper, usize) -> String, &'static str);
 
-const LINES: [Line; 7] = [
+const LINES: [Line; 6] = [
     ("threads", |paper, _| paper.threads.to_string(), "threads"),
     ("threads stolen", |paper, column| paper.stolen[column].to_string(), "stolen"),
     ("TCBs created", |paper, column| paper.created[column].to_string(), "blocks_created"),
     ("TCBs allocated", |paper, column| paper.allocated[column].to_string(), "blocks_returned"),
     ("TCBs reused", |paper, column| paper.reused[column].to_string(), "blocks_reused"),
     ("context switches", |_, _| "-".to_owned(), "switches"),
-    ("resumed", |_, _| "-".to_owned(), "resumed"),
 ];
 
 const SPEED_UPS: [(&str, &str); 2] =
@@ -33,11 +32,11 @@ lifo: futures are scheduled, one LIFO queue for all, as in the paper; default: t
 delayed: only a demand runs them. A TCB is a dynamic context that a thread takes when it first runs. Here a thread has
 a frame from its birth, also one that will be stolen, so the three lines count frames, and add up to all threads:
 created of new memory (16 at a time), come home from other virtual processors' dead threads, used again at once.
-A stolen thread runs on its thief's stack. Context switches: how often a virtual processor took a thread from its queue and
-ran it. Resumed: how often a thread went on after it had blocked or yielded; all other turns are first ones. The paper
-counts neither. fibers: as lifo, with threads that have stacks; their lines count stacks, one of which is the main
-thread's: created by the OS, allocated from the virtual processor's pool, reused at once after the fiber that left
-them. A fiber that is stolen has a stack, too (docs/limits.md says why), so the three lines add up to all fibers.";
+A stolen thread runs on its thief's stack. Context switches: how often a virtual processor took a thread from its queue,
+also one that was stolen meanwhile; the paper does not count them. fibers: as lifo, with threads that have stacks. Their
+lines count stacks, one of which is the main thread's: created by the OS, allocated from the virtual processor's pool,
+reused at once after the fiber that left them. A fiber that is stolen has a stack, too (docs/limits.md says why), so the
+three lines add up to all fibers.";
 
 /// The table, and how its words map; empty if none of its programs was measured.
 pub(crate) fn table(measured: &[Measured], most_vps: usize) -> String {
