@@ -72,7 +72,7 @@ struct Batch {
     added: u64,
     /// The error of a send by time, which the next caller gets.
     failed: Option<SendError>,
-    /// Whether a thread sends by time.
+    /// Whether a thread sends by time. It also ends the batch.
     is_timed: bool,
     /// Held while values are sent. It holds those whose send was dropped.
     sending: Arc<Mutex<Vec<u8>>>,
@@ -92,7 +92,11 @@ impl<T: Serialize + ?Sized> Batches<T> {
         Self { shared: Arc::new(shared), values: PhantomData }
     }
 
-    /// Sends the values to one thread when they take that many bytes.
+    /// Sends the values to one thread when they take that many bytes. It should be well below what the engine carries in
+    /// one message.
+    ///
+    /// # Panics
+    /// A value has been added before. So it is with the other settings.
     #[must_use]
     pub fn longest(self, bytes: usize) -> Self {
         self.with(|shared| shared.longest = bytes)
@@ -115,14 +119,15 @@ impl<T: Serialize + ?Sized> Batches<T> {
         self
     }
 
-    /// Adds a value to those that wait for a thread. Waits if the thread's inbox has no room for values that are to go
-    /// on their way.
+    /// Adds a value to those that wait for a thread. It costs some tens of nanoseconds, and no message. If the values are
+    /// to be sent now, it waits until the thread's inbox has room for them.
     ///
-    /// **Cancel safety.** If the future is dropped, the value may have been added. No other value is lost or doubled.
+    /// **Cancel safety.** If the future is dropped, the value has been added, or not. The values go on waiting, and none
+    /// is lost or doubled.
     ///
     /// # Errors
-    /// As for [`Inbox::send`]. The error may be that of values before this one, which are lost then: they could not be
-    /// sent by time. A value that cannot be written is not added.
+    /// As for [`Inbox::send`]. The values that waited are lost, this one among them. If it was an earlier send by time that
+    /// failed, its values are lost, and this one is not added. Nor is a value that cannot be written, or takes no bytes.
     ///
     /// # Panics
     /// The caller is no thread of a machine.
@@ -148,16 +153,13 @@ impl<T: Serialize + ?Sized> Batches<T> {
             }
             batch.added += 1;
             batch.bytes.extend_from_slice(bytes);
-            let is_long = batch.bytes.len() >= self.shared.longest;
-            (is_long, !is_long && !std::mem::replace(&mut batch.is_timed, true))
+            (batch.bytes.len() >= self.shared.longest, !std::mem::replace(&mut batch.is_timed, true))
         };
-        if is_long {
-            return self.shared.send(to).await;
-        }
         if is_first {
+            // Also if the values are sent now: the send may be dropped.
             chanter::spawn_parasite(Arc::clone(&self.shared).send_by_time(to));
         }
-        Ok(())
+        if is_long { self.shared.send(to).await } else { Ok(()) }
     }
 
     /// Sends all values that wait.
@@ -235,6 +237,20 @@ impl Shared {
         {
             batch.failed = Some(error);
         }
+        // Threads come and go, and a batch without values is made anew.
+        let mut batches = self.batches.lock();
+        if batches.get_mut(&to).is_some_and(Batch::is_idle) {
+            batches.remove(&to);
+        }
+    }
+}
+
+impl Batch {
+    /// Whether nothing waits, nobody sends, and nothing is to be told.
+    fn is_idle(&mut self) -> bool {
+        let nobody_sends =
+            Arc::get_mut(&mut self.sending).is_some_and(|sending| sending.get_mut().is_empty());
+        nobody_sends && self.bytes.is_empty() && !self.is_timed && self.failed.is_none()
     }
 }
 

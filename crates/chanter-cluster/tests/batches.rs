@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
 use chanter_cluster::{ANYONE, Batches, Inbox, Process, SendError, local};
@@ -88,6 +89,35 @@ fn values_go_when_they_are_many_or_old() {
         by_hand.flush().await.unwrap();
         assert_eq!(values(&inboxes[1]).await, [8]);
         assert!(inboxes[1].recv_batch::<u64>(ANYONE, 7).try_sync().is_none());
+    });
+}
+
+/// A thread that waits for room, and gives up, loses none of its values: they are sent by time.
+#[test]
+fn a_send_that_is_dropped_is_made_up_for() {
+    on_machines(|| async {
+        const LONG: usize = 100_000;
+        let inboxes = inboxes(2);
+        let to = inboxes[1].name();
+        let batches = Batches::<Vec<u8>>::new(Arc::clone(&inboxes[0]), 7).longest(LONG);
+        let mut added = 0;
+        // Until there is no room, and the last one waits.
+        loop {
+            let value = vec![added; LONG];
+            added += 1;
+            let adding = from_cancel_safe(batches.add(to, &value)).wrap(Some);
+            let late = after(Duration::from_millis(20)).wrap(|()| None);
+            match choose_biased((adding, late)).await {
+                Some(done) => done.unwrap(),
+                None => break,
+            }
+        }
+        for expected in 0..added {
+            let values = inboxes[1].recv_batch::<Vec<u8>>(ANYONE, 7).await.unwrap().value;
+            let values: Vec<_> = values.map(Result::unwrap).collect();
+            assert_eq!(values, [vec![expected; LONG]]);
+        }
+        assert!(added > 1);
     });
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Counters {
     /// Parasites, where they are not counted elsewhere.
     pub(crate) parasites: Counter,
     pub(crate) queued: Counter,
-    /// Turns of tokens that were dead.
+    /// Turns of tokens that were dead, so that no thread was polled.
     pub(crate) stale: Counter,
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,

@@ -263,9 +263,11 @@ impl Worker {
 
 impl Processor {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
+        let mut stale = 0;
         let mut add = |worker: &Worker| {
             let (counters, parasites) = worker.counts_for(self);
             stats.add(counters, parasites);
+            stale += counters.stale.get();
             // A worker's frames count where its processors begin.
             if ptr::eq(self.leader(), self) {
                 stats.add_frames(&worker.arena);
@@ -276,7 +278,8 @@ impl Processor {
         let spare_workers = self.machine().spare_workers();
         spare_workers.iter().filter(|other| ptr::eq(other.leader(), leader)).for_each(|other| add(other));
         drop(spare_workers);
-        stats.dispatched += self.core.turns.get();
+        // Turns end before their kind is counted, so the two may be a moment apart.
+        stats.dispatched += self.core.turns.get().saturating_sub(stale);
         stats.policies_failed += self.policies_failed.get();
     }
 }

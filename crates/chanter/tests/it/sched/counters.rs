@@ -304,3 +304,23 @@ fn a_parasite_begins_where_it_is_spawned_if_it_must() {
     let stats = machine.stats();
     assert!(stats.finished_in_place >= 100_000 && stats.inflated + stats.promoted > 0, "{stats:?}");
 }
+
+/// A thread that its awaiter has run is not dispatched, although its token is found in the queue afterwards.
+#[test]
+fn stolen_threads_are_not_dispatched() {
+    watchdog!();
+    const THREADS: u64 = 100;
+    let machine = machine(1);
+    machine.block_on(async {
+        let threads: Vec<_> = (0..THREADS).map(|number| spawn(async move { number })).collect();
+        for (number, thread) in (0..).zip(threads) {
+            assert_eq!(thread.await.unwrap(), number);
+        }
+        for _ in 0..2 * THREADS {
+            yield_now().await;
+        }
+    });
+    let stats = machine.stats();
+    assert_eq!(stats.stolen, THREADS);
+    assert!((2 * THREADS..2 * THREADS + THREADS / 2).contains(&stats.dispatched), "{stats:?}");
+}
