@@ -120,6 +120,18 @@ fn it_aborts_where_a_nack_is_enabled() {
     }
 }
 
+/// An event whose own guard panics is not chosen.
+#[test]
+fn it_aborts_if_its_guard_panics() {
+    watchdog!();
+    let (count, runs) = counter();
+    let bad = || guard(|| -> chanter::event::Never<u32> { panic!("a guard") }).on_abort(bump(&count));
+    assert!(catch_unwind(AssertUnwindSafe(|| bad().try_sync())).is_err());
+    assert_eq!(runs(), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| choose((always(1), bad())).sync_blocking())).is_err());
+    assert_eq!(runs(), 1);
+}
+
 /// The order: partners are woken, losers abort, then the winner's wrap runs.
 #[test]
 fn losers_abort_before_the_winners_wrap() {
