@@ -128,6 +128,32 @@ fn a_root_that_leaves_loses_nothing() {
     }
 }
 
+/// Only the root waits for the others, which leave at once. Each is a member until all have found it.
+#[test]
+fn a_member_that_leaves_soon_is_found_by_all() {
+    const SIZE: u32 = 3;
+    for vps in [1, 2] {
+        Machine::builder().vps(vps).build().unwrap().block_on(async {
+            let here = local(SIZE);
+            for round in 0..200 {
+                let members: Vec<_> = (0..SIZE)
+                    .map(|rank| {
+                        let here = here[rank as usize].clone();
+                        spawn(async move {
+                            let mut group = Group::of(&here, "short", rank, SIZE).await.unwrap();
+                            group.gather(0, word(round, rank)).await.unwrap()
+                        })
+                    })
+                    .collect();
+                for (rank, member) in (0..).zip(members) {
+                    let all = (0..SIZE).map(|rank| word(round, rank)).collect();
+                    assert_eq!(member.await.unwrap(), (rank == 0).then_some(all));
+                }
+            }
+        });
+    }
+}
+
 /// A member dies or leaves. Nobody waits for ever, and all know it in the end.
 #[test]
 fn nobody_waits_for_a_member_that_has_gone() {

@@ -50,7 +50,8 @@ const LEAVES: u32 = u32::MAX;
 /// # let machine = Machine::new()?;
 /// # machine.block_on(async {
 /// let mut members = Vec::new();
-/// for (rank, here) in (0..).zip(local(2)) {
+/// let processes = local(2);
+/// for (rank, here) in (0..).zip(processes.clone()) {
 ///     members.push(spawn(async move {
 ///         let mut team = Group::of(&here, "ranks", rank, 2).await.unwrap();
 ///         team.reduce(rank + 1, |a, b| a + b).await.unwrap()
@@ -121,7 +122,8 @@ pub enum GroupError {
         /// The processes that have gone.
         gone: Vec<u32>,
     },
-    /// A member of the group that was to be [split](Group::split) has gone.
+    /// A member has gone that some had found already. With [`split`](Group::split), it may be a member of the group
+    /// that was to be split.
     Lost(Lost),
 }
 
@@ -156,9 +158,10 @@ impl Group {
     ///
     /// While all processes live, the wait has no limit. Once a process of the cluster has gone, each missing member
     /// has 10 seconds to come after the one before. So no member waits for threads that have ended before they came.
-    /// A caller that gets [`Missing`](GroupError::Missing) may try again.
+    /// A caller that gets [`Missing`](GroupError::Missing) or [`Lost`](GroupError::Lost) may try again.
     ///
-    /// **Cancel safety.** A caller that drops the future is no member.
+    /// **Cancel safety.** A caller that drops the future is no member. If others have found it before, they get
+    /// [`Lost`](GroupError::Lost).
     ///
     /// # Errors
     /// See [`GroupError`]. Members that have come for different sizes learn of each other.
@@ -182,7 +185,7 @@ impl Group {
         {
             tell_all(&member.run);
         }
-        Ok(Self {
+        let mut group = Self {
             here: here.clone(),
             name: name.to_owned(),
             member,
@@ -193,7 +196,10 @@ impl Group {
             _inbox: inbox,
             _registered: registered,
             _coming: coming,
-        })
+        };
+        // A member may leave soon. All others must have found it before.
+        group.barrier().await.map_err(GroupError::Lost)?;
+        Ok(group)
     }
 
     /// Rank of this member.

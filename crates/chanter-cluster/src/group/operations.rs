@@ -92,7 +92,8 @@ impl Group {
     /// # let machine = Machine::new()?;
     /// # machine.block_on(async {
     /// let mut members = Vec::new();
-    /// for (rank, here) in (0..).zip(local(3)) {
+    /// let processes = local(3);
+    /// for (rank, here) in (0..).zip(processes.clone()) {
     ///     members.push(spawn(async move {
     ///         let mut team = Group::of(&here, "letters", rank, 3).await.unwrap();
     ///         team.gather(0, ["a", "b", "c"][rank as usize].to_owned()).await.unwrap()
@@ -188,7 +189,8 @@ impl Group {
     /// # let machine = Machine::new()?;
     /// # machine.block_on(async {
     /// let mut members = Vec::new();
-    /// for (rank, here) in (0..).zip(local(2)) {
+    /// let processes = local(2);
+    /// for (rank, here) in (0..).zip(processes.clone()) {
     ///     members.push(spawn(async move {
     ///         let mut team = Group::of(&here, "transpose", rank, 2).await.unwrap();
     ///         team.all_to_all(vec![(rank, 0), (rank, 1)]).await.unwrap()
