@@ -26,6 +26,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::engine::shm::Protocol;
+
 /// Name of the variable with this process's number.
 pub const NUMBER: &str = "CHANTER_NUMBER";
 /// Name of the variable with the number of processes.
@@ -173,7 +175,25 @@ pub struct Launched {
 /// # Errors
 /// The OS grants no such file, or has no room for all of it: 1 MiB for each process.
 pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
-    crate::engine::shm::create(processes)
+    segment_of(processes, Protocol::default())
+}
+
+/// Like [`segment`], for the given protocol. All processes of the job then use that one.
+///
+/// # Errors
+/// The errors of [`segment`].
+///
+/// # Examples
+///
+/// ```
+/// use chanter_cluster::engine::shm::Protocol;
+/// use chanter_cluster::launcher::segment_of;
+///
+/// let segment = segment_of(2, Protocol::Push).unwrap();
+/// # drop(segment);
+/// ```
+pub fn segment_of(processes: u32, protocol: Protocol) -> std::io::Result<OwnedFd> {
+    crate::engine::shm::create(processes, protocol)
 }
 
 impl Launched {

@@ -4,16 +4,18 @@ use comfy_table::{Cell, Table, presets};
 
 use super::job::By;
 use super::patterns::{PATTERNS, Pattern, Round, SIZES};
+use super::published::TABLE_5;
 use super::rows::Rows;
 use crate::measure::median;
 use crate::report::{number, right};
 
-pub(super) const ALL: [By; 3] = [By::Segment, By::Sockets, By::Mpi];
+pub(super) const ALL: [By; 4] = [By::Segment, By::Pushed, By::Sockets, By::Mpi];
 
 impl By {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Segment => "pull: memory of the node",
+            Self::Pushed => "push: memory of the node",
             Self::Sockets => "push: Unix sockets",
             Self::Mpi => "push: MPI",
         }
@@ -42,6 +44,28 @@ pub(super) fn receive(rows: &Rows, by: By, pattern: Pattern, size: usize) -> Opt
 /// The sender's cost of the extreme pattern, divided by that of the plain one.
 pub(super) fn robustness(rows: &Rows, by: By, size: usize) -> Option<f64> {
     Some(send(rows, by, Pattern::AllToOne, size)? / send(rows, by, Pattern::PointToPoint, size)?)
+}
+
+/// Concert's table 5: the costs for sender and receiver of one process that sends to another one.
+pub(super) fn table_5(rows: &Rows) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let sizes = SIZES.iter().map(|size| format!("{size} B"));
+    table.set_header(["protocol", "cost for"].map(str::to_owned).into_iter().chain(sizes));
+    for by in [By::Segment, By::Pushed] {
+        for (words, of) in
+            [("its sender", send as fn(&Rows, By, Pattern, usize) -> _), ("its receiver", receive)]
+        {
+            let values = SIZES.map(|size| of(rows, by, Pattern::PointToPoint, size));
+            let values = values.map(|value| right(&value.map_or("-".to_owned(), number)));
+            table.add_row([by.words(), words].map(Cell::new).into_iter().chain(values));
+        }
+    }
+    for (words, theirs) in TABLE_5 {
+        let values = theirs.map(|us| right(&number(us * 1e3)));
+        table.add_row(words.map(Cell::new).into_iter().chain(values));
+    }
+    format!("Concert, table 5: ns that a message costs, point-to-point, beside the paper's on a T3D\n{table}")
 }
 
 pub(super) fn table(rows: &Rows) -> String {

@@ -6,7 +6,7 @@ use super::patterns::{Pattern, SIZES};
 use super::process::{WAITING, What};
 use super::published::TABLE_2;
 use super::rows::Rows;
-use super::{LARGE, exercise, figure10};
+use super::{LARGE, exercise, figure10, pressed};
 use crate::figures::{Bound, Finding};
 use crate::measure::Measured;
 
@@ -17,7 +17,7 @@ pub(super) fn findings(rows: &Rows, micro: &[Measured]) -> Vec<Finding> {
     shipped(rows, &mut findings);
     polling(rows, &mut findings);
     waiting(rows, &mut findings);
-    patterns(rows, &mut findings);
+    findings.extend(push_and_pull(rows));
     sockets(micro, &mut findings);
     findings
 }
@@ -92,7 +92,7 @@ fn patterns(rows: &Rows, findings: &mut Vec<Finding>) {
         at_most(findings, figure, figure10::robustness(rows, By::Segment, size), 1.2);
     }
     for size in SIZES {
-        let pushed = [By::Mpi, By::Sockets];
+        let pushed = [By::Pushed, By::Mpi, By::Sockets];
         let cost = |by| figure10::receive(rows, by, Pattern::AllToOne, size);
         let push = pushed.into_iter().filter_map(cost).reduce(f64::min);
         let ratio = cost(By::Segment).zip(push).map(|(pull, push)| pull / push);
@@ -102,6 +102,30 @@ fn patterns(rows: &Rows, findings: &mut Vec<Finding>) {
             ratio,
             2.0,
         );
+    }
+}
+
+/// Push against pull, in the same memory and else.
+pub(super) fn push_and_pull(rows: &Rows) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    patterns(rows, &mut findings);
+    pressed_patterns(rows, &mut findings);
+    findings
+}
+
+/// Receivers that are slower than their senders.
+fn pressed_patterns(rows: &Rows, findings: &mut Vec<Finding>) {
+    let [_, many] = pressed::PROCESSES;
+    let [short, _] = pressed::BURSTS;
+    for size in SIZES {
+        let of = |by| {
+            let cell = pressed::Cell { pattern: Pattern::AllToOne, size, burst: short };
+            pressed::send(&rows.pressed, by, many, cell)
+        };
+        let ratio = of(By::Segment).zip(of(By::Pushed)).map(|(pull, push)| pull / push);
+        let figure =
+            format!("{many} processes, all-to-one, slow receiver, {size} B: sender's cost, pull / push");
+        at_most(findings, figure, ratio, 1.0);
     }
 }
 

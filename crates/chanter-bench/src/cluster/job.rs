@@ -15,6 +15,8 @@ use crate::Stop;
 pub(crate) enum By {
     /// Memory that the processes of one computer share: the receiver pulls.
     Segment,
+    /// The same memory: the sender pushes into a buffer of the receiver's.
+    Pushed,
     /// Unix sockets: the sender pushes.
     Sockets,
     /// MPI, which pushes, too.
@@ -26,6 +28,7 @@ impl By {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Segment => "segment",
+            Self::Pushed => "pushed",
             Self::Sockets => "sockets",
             Self::Mpi => "mpi",
         }
@@ -41,11 +44,13 @@ pub(super) fn lines(by: By, count: u32, args: &[&str]) -> Result<Option<Vec<Line
             Some(command) => command,
             None => return Ok(None),
         },
-        By::Segment | By::Sockets => {
+        By::Segment | By::Pushed | By::Sockets => {
             let mut command = Command::new(&this);
             command.args(["launch", "-n", &count.to_string(), "--no-prefix", "--timeout", "600"]);
-            if by == By::Sockets {
-                command.arg("--no-segment");
+            match by {
+                By::Pushed => _ = command.arg("--push"),
+                By::Sockets => _ = command.arg("--no-segment"),
+                By::Segment | By::Mpi => {}
             }
             command
         }

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::job::By;
 use super::patterns::{self, Member};
+use super::pressed::{self, Cell};
 use super::process::{Line, Round, What};
 use super::talk::{Failure, Pair};
 use crate::measure::median;
@@ -23,6 +24,8 @@ enum Part {
     Talk,
     /// Figure 10 of Concert.
     Patterns,
+    /// The same patterns, with receivers that are slower than their senders.
+    Pressed,
     /// All wait, and are woken.
     Idle,
 }
@@ -38,7 +41,7 @@ pub(crate) struct MemberArgs {
     /// Rounds of each row
     #[arg(long)]
     rounds: u32,
-    /// Round trips of each round, or sleeps
+    /// Round trips of each round, or sleeps, or messages of a burst
     #[arg(long)]
     trips: u32,
 }
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &MemberArgs) -> Result<(), Stop> {
     let done = chanter_mpi::run_on(builder, async |here: Process| match args.part {
         Part::Talk => talk(&here, args).await,
         Part::Patterns => all_patterns(&here, args).await,
+        Part::Pressed => all_pressed(&here, args).await,
         Part::Idle => idle(&here, args).await,
     });
     done?.map_err(|failure| Stop(1, failure.to_string()))
@@ -106,6 +110,22 @@ async fn all_patterns(here: &Process, args: &MemberArgs) -> Result<(), Failure> 
             for pattern in patterns::PATTERNS {
                 if let Some(found) = member.round(pattern, size, round).await? {
                     say(Line::Pattern(found))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The trips are here the messages of a burst.
+async fn all_pressed(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
+    let member = pressed::Member::new(here, args.by).await?;
+    for round in 0..args.rounds {
+        for size in patterns::SIZES {
+            for pattern in patterns::PATTERNS {
+                let burst = args.trips as usize;
+                if let Some(found) = member.round(Cell { pattern, size, burst }, round).await? {
+                    say(Line::Pressed(found))?;
                 }
             }
         }

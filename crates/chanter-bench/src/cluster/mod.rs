@@ -12,6 +12,7 @@ mod job;
 mod member;
 mod page;
 mod patterns;
+mod pressed;
 mod process;
 mod published;
 mod rows;
@@ -52,6 +53,9 @@ pub(crate) struct ClusterArgs {
     /// Only what processes of a node ask of each other: calls, remote threads, groups, stops and deaths
     #[arg(long, conflicts_with = "html")]
     services: bool,
+    /// Only push against pull: figure 10 and table 5 of Concert, and the same with slow receivers
+    #[arg(long, conflicts_with = "services")]
+    push_and_pull: bool,
     /// Exit with code 1 when a figure does not hold
     #[arg(long)]
     strict: bool,
@@ -66,6 +70,9 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     }
     let json = json_out(args.json.as_deref())?;
     let rounds = if args.quick { 3 } else { 7 };
+    if args.push_and_pull {
+        return only_push_and_pull(args);
+    }
     let rows = measure(args.quick)?;
     let sockets = measure_all(micro_cases(args.quick), rounds)?;
     let services = services::measure(services::Size::of(args.quick))?;
@@ -79,6 +86,9 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
             report::json_line(&mut out, round)?;
         }
         for round in &rows.patterns {
+            report::json_line(&mut out, round)?;
+        }
+        for round in &rows.pressed {
             report::json_line(&mut out, round)?;
         }
         report::json_lines(&mut out, &sockets)?;
@@ -100,8 +110,42 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
         findings::verdict(&rows).unwrap_or_default(),
         others(&rows),
         figure10::table(&rows),
+        figure10::table_5(&rows),
+        pressed::table(&rows.pressed),
         report::table(&sockets),
         services::table(&services),
+        table_of(&findings),
+    ];
+    show(args.json.as_deref(), &tables.join("\n\n"))?;
+    strictly(args.strict, &findings)
+}
+
+fn only_push_and_pull(args: &ClusterArgs) -> Result<(), Stop> {
+    let json = json_out(args.json.as_deref())?;
+    let mut lines = patterns(args.quick)?;
+    lines.extend(pressed(args.quick)?);
+    let rows = Rows::of(&lines);
+    let findings = findings::push_and_pull(&rows);
+    if let Some(mut out) = json {
+        for round in &rows.patterns {
+            report::json_line(&mut out, round)?;
+        }
+        for round in &rows.pressed {
+            report::json_line(&mut out, round)?;
+        }
+        for finding in &findings {
+            report::json_line(&mut out, finding)?;
+        }
+        out.flush()?;
+    }
+    if let Some(path) = &args.html {
+        let page = page::html(&rows, &chanter_mpi::Mpi::library())?;
+        std::fs::write(path, page).map_err(|error| Stop(2, format!("{}: {error}", path.display())))?;
+    }
+    let tables = [
+        figure10::table(&rows),
+        figure10::table_5(&rows),
+        pressed::table(&rows.pressed),
         table_of(&findings),
     ];
     show(args.json.as_deref(), &tables.join("\n\n"))?;
@@ -141,6 +185,7 @@ fn measure(quick: bool) -> Result<Rows, Stop> {
     lines.extend(shipped(quick)?);
     lines.extend(waiting(quick)?);
     lines.extend(patterns(quick)?);
+    lines.extend(pressed(quick)?);
     Ok(Rows::of(&lines))
 }
 
@@ -181,6 +226,24 @@ fn patterns(quick: bool) -> Result<Vec<Line>, Stop> {
     for by in figure10::ALL {
         let args = ["cluster-member", "patterns", by.word(), "--trips", "0", "--rounds", rounds];
         lines.extend(job::lines(by, patterns::PROCESSES, &args)?.unwrap_or_default());
+    }
+    Ok(lines)
+}
+
+/// Figure 10 with slow receivers: push and pull in the same memory, in turns.
+fn pressed(quick: bool) -> Result<Vec<Line>, Stop> {
+    let turns = if quick { 1 } else { 3 };
+    let mut lines = Vec::new();
+    for _ in 0..turns {
+        for processes in pressed::PROCESSES {
+            for burst in pressed::BURSTS {
+                for by in pressed::ALL {
+                    let burst = burst.to_string();
+                    let args = ["cluster-member", "pressed", by.word(), "--trips", &burst, "--rounds", "3"];
+                    lines.extend(job::lines(by, processes, &args)?.unwrap_or_default());
+                }
+            }
+        }
     }
     Ok(lines)
 }

@@ -70,7 +70,7 @@ impl Pattern {
     }
 
     /// Receivers of a process's messages in a round. All know it of all.
-    fn receivers(self, from: u32, processes: u32, round: u32) -> Vec<u32> {
+    pub(super) fn receivers(self, from: u32, processes: u32, round: u32, burst: usize) -> Vec<u32> {
         let mut seed = u64::from(from + 1) << 32 | u64::from(round + 1);
         let mut any = |weights: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -90,7 +90,7 @@ impl Pattern {
             }
             Self::Random | Self::Hotspot(_) => Some(other(any(others))),
         };
-        (0..BURST).filter_map(next).collect()
+        (0..burst).filter_map(next).collect()
     }
 }
 
@@ -131,11 +131,11 @@ impl Member {
         Ok(Self { me, names, by })
     }
 
-    fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u32 {
         self.me.name().process.0
     }
 
-    fn others(&self) -> impl Iterator<Item = ThreadName> + '_ {
+    pub(super) fn others(&self) -> impl Iterator<Item = ThreadName> + '_ {
         self.names.iter().copied().filter(|name| *name != self.me.name())
     }
 
@@ -148,9 +148,9 @@ impl Member {
     ) -> Result<Option<Round>, Failure> {
         let begin = self.begin().await?;
         let processes = self.names.len() as u32;
-        let own = pattern.receivers(self.number(), processes, round);
+        let own = pattern.receivers(self.number(), processes, round, BURST);
         let expected: usize = (0..processes)
-            .flat_map(|from| pattern.receivers(from, processes, round))
+            .flat_map(|from| pattern.receivers(from, processes, round, BURST))
             .filter(|to| *to == self.number())
             .count();
         sleep_until(begin);
@@ -161,7 +161,7 @@ impl Member {
     }
 
     /// The time at which the round begins.
-    async fn begin(&self) -> Result<SystemTime, Failure> {
+    pub(super) async fn begin(&self) -> Result<SystemTime, Failure> {
         let since = if self.number() == 0 {
             let begin = SystemTime::now().duration_since(UNIX_EPOCH)? + LEAD;
             for other in self.others() {
@@ -223,7 +223,7 @@ impl Member {
 }
 
 /// The OS thread sleeps: the runtime does not know of it, and does not say that it rests.
-fn sleep_until(moment: SystemTime) {
+pub(super) fn sleep_until(moment: SystemTime) {
     if let Ok(time) = moment.duration_since(SystemTime::now()) {
         std::thread::sleep(time);
     }
@@ -242,7 +242,7 @@ mod tests {
         let mut counts = [0; 4];
         for round in 0..100 {
             for from in 0..PROCESSES {
-                for to in pattern.receivers(from, PROCESSES, round) {
+                for to in pattern.receivers(from, PROCESSES, round, BURST) {
                     assert_ne!(to, from);
                     counts[to as usize] += 1;
                 }

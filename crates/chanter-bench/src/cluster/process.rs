@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::published::TABLE_2;
 use super::talk::{Failure, Pair};
-use super::{LARGE, exercise, member, patterns};
+use super::{LARGE, exercise, member, patterns, pressed};
 use crate::{Stop, report};
 
 /// Receives that wait while an empty poll is timed.
@@ -84,6 +84,7 @@ pub(super) enum Line {
     Row(Round),
     Exercise(exercise::Round),
     Pattern(patterns::Round),
+    Pressed(pressed::Round),
 }
 
 /// This process, the other one, and the layers below both.

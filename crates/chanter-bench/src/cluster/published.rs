@@ -1,4 +1,5 @@
-//! The paper's figures: Chant (Haines, Cronk, Mehrotra), on an Intel Paragon with NX.
+//! The papers' figures: Chant (Haines, Cronk, Mehrotra), on an Intel Paragon with NX, and Concert (Karamcheti, Plevyak,
+//! Chien), on a Cray T3D.
 
 /// A row of table 2: microseconds for a message, half a round trip.
 pub(super) struct Table2 {
@@ -83,6 +84,14 @@ pub(super) const TABLES_3_TO_5: [(u32, u32, [Exercise; 4]); 3] = [
             exercise([7805.0, 7206.0, 5977.0], 7343.0, 9263.0),
         ],
     ),
+];
+
+/// Concert's table 5: microseconds for a message of 16, 64, 256 and 1024 bytes.
+pub(super) const TABLE_5: [([&str; 2], [f64; 4]); 4] = [
+    (["the paper: pull", "its sender"], [1.49, 1.67, 2.49, 6.31]),
+    (["the paper: pull", "its receiver"], [1.30, 2.46, 9.53, 30.18]),
+    (["the paper: push", "its sender"], [1.84, 2.03, 3.53, 14.65]),
+    (["the paper: push", "its receiver"], [0.73, 0.73, 0.73, 0.73]),
 ];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::process::{Line, Round, What};
-use super::{exercise, patterns};
+use super::{exercise, patterns, pressed};
 use crate::measure::median;
 
 /// A row: medians of its rounds.
@@ -26,6 +26,7 @@ pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
     pub(super) exercises: Vec<exercise::Round>,
     pub(super) patterns: Vec<patterns::Round>,
+    pub(super) pressed: Vec<pressed::Round>,
 }
 
 impl Rows {
@@ -37,6 +38,7 @@ impl Rows {
                 Line::Row(round) => by_row.entry((round.what, round.size)).or_default().push(*round),
                 Line::Exercise(round) => rows.exercises.push(*round),
                 Line::Pattern(round) => rows.patterns.push(*round),
+                Line::Pressed(round) => rows.pressed.push(*round),
             }
         }
         rows.rows.extend(by_row.into_iter().map(|((what, size), rounds)| {

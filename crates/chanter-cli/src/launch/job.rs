@@ -8,6 +8,7 @@ use std::time::Instant;
 use anstyle::{AnsiColor, Style};
 use chanter::prelude::*;
 use chanter::{event::optional, process::Child, signal};
+use chanter_cluster::engine::shm::Protocol;
 use chanter_cluster::launcher;
 use nix::sys::signal::Signal;
 
@@ -110,7 +111,8 @@ impl Job {
         let segment = if args.no_segment || args.is_tcp() || count == 1 {
             None
         } else {
-            match launcher::segment(args.processes) {
+            let protocol = if args.push { Protocol::Push } else { Protocol::Pull };
+            match launcher::segment_of(args.processes, protocol) {
                 Ok(segment) => Some(segment),
                 Err(error) if is_full(&error) => {
                     warning =

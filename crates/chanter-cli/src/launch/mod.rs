@@ -67,6 +67,9 @@ pub struct LaunchArgs {
     /// Let the processes share no memory, but talk by sockets alone
     #[arg(long)]
     no_segment: bool,
+    /// Push messages into shared memory of their receivers, in place of pulling them: for comparisons
+    #[arg(long, hide = true, conflicts_with_all = ["no_segment", "tcp", "tls_cert"])]
+    push: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,

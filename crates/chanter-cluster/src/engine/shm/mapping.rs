@@ -16,10 +16,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::protocol::Protocol;
 use super::pull::{MOST_PROCESSES, MOST_SLOTS, Memory, Port, Slot};
 
 /// First bytes of a segment of this build. Each layout has its own.
-const MAGIC: [u8; 16] = *b"chanter segment3";
+const MAGIC: [u8; 16] = *b"chanter segment4";
 const HEAD: usize = 4096;
 /// Number of slots of each process.
 pub(super) const SLOTS: usize = 256;
@@ -29,12 +30,13 @@ fn length(processes: usize) -> usize {
     HEAD + processes * (size_of::<Port>() + SLOTS * size_of::<Slot>())
 }
 
-fn head(processes: usize) -> [u8; 32] {
+fn head(processes: usize, protocol: Protocol) -> [u8; 32] {
     let mut head = [0; 32];
     head[..16].copy_from_slice(&MAGIC);
     head[16..20].copy_from_slice(&(processes as u32).to_le_bytes());
     head[20..24].copy_from_slice(&(SLOTS as u32).to_le_bytes());
     head[24..28].copy_from_slice(&(size_of::<Slot>() as u32).to_le_bytes());
+    head[28] = protocol as u8;
     head
 }
 
@@ -43,7 +45,7 @@ fn head(processes: usize) -> [u8; 32] {
 ///
 /// # Errors
 /// The OS does not grant the file, or has no room for all of it.
-pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
+pub(crate) fn create(processes: u32, protocol: Protocol) -> io::Result<OwnedFd> {
     let processes = processes as usize;
     if !(1..=MOST_PROCESSES).contains(&processes) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -56,7 +58,7 @@ pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
     // Set explicitly, whatever the launcher's mask: no other user can open the file, not even through a process's
     // descriptors.
     file.set_permissions(Permissions::from_mode(0o600))?;
-    let head = head(processes);
+    let head = head(processes, protocol);
     let zeros = (length(processes) - head.len()) as u64;
     file.write_all(&head).and_then(|()| io::copy(&mut io::repeat(0).take(zeros), &mut file)).map_err(
         |error| {
@@ -72,6 +74,7 @@ pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
 pub(super) struct Mapping {
     map: MmapRaw,
     processes: usize,
+    protocol: Protocol,
 }
 
 impl Mapping {
@@ -86,14 +89,18 @@ impl Mapping {
             return Err(wrong("it is no segment for so many processes, or one of another build"));
         }
         let map = MmapOptions::new().len(length(processes)).map_raw(&file)?;
-        let expected = head(processes);
         // SAFETY: the map is longer than the 32 bytes that are read. Another process may write them meanwhile; they
         // are volatile, may have any value, and are only compared.
         let found = unsafe { map.as_ptr().cast::<[u8; 32]>().read_volatile() };
-        if found != expected {
-            return Err(wrong("the segment is of another build"));
+        let protocols = [Protocol::Pull, Protocol::Push];
+        match protocols.into_iter().find(|protocol| found == head(processes, *protocol)) {
+            Some(protocol) => Ok(Self { map, processes, protocol }),
+            None => Err(wrong("the segment is of another build")),
         }
-        Ok(Self { map, processes })
+    }
+
+    pub(super) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     #[cfg(all(test, not(loom)))]

@@ -1,7 +1,8 @@
 //! The engine of a node. Its processes share memory, in which messages lie until they are taken (the pull queue of
 //! Concert, section 4.3).
 //!
-//! A message is copied twice: into a slot of its sender, and out of it. No system call is made unless the receiver
+//! A message is copied twice: into a slot of its sender, and out of it. (For comparisons a segment can have the protocol
+//! [`Push`](Protocol::Push) instead: the slots are then their receiver's.) No system call is made unless the receiver
 //! sleeps; then a word on a socket wakes it. The [`Sockets`] below report processes that have died or left. They also
 //! carry frames for processes that do not share the memory.
 //!
@@ -16,7 +17,9 @@ mod mapping;
 #[cfg(all(test, loom))]
 mod models;
 mod patience;
+mod protocol;
 pub(crate) mod pull;
+mod push;
 mod said;
 mod sync;
 #[cfg(all(test, not(loom)))]
@@ -37,7 +40,9 @@ use chanter::base::switches::NAMED_NEXT;
 use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
 use self::patience::Patience;
-use self::pull::{Found, Incoming, Info, LANES, MOST_WATCHED, Memory, Outgoing, Piece, Quota, Watches};
+pub use self::protocol::Protocol;
+use self::protocol::{Incoming, LookedAt, Outgoing};
+use self::pull::{Found, Info, LANES, MOST_WATCHED, Memory, Piece, Quota};
 use self::said::{Ledger, Said};
 use self::sync::Bytes;
 use super::socket::Sockets;
@@ -70,7 +75,7 @@ pub struct Shm {
     is_near: Vec<bool>,
     out: Lock<Out>,
     receiving: Lock<Receiving>,
-    watches: Arc<Watches>,
+    places: LookedAt,
     /// Whether the piece that was taken last is not freed yet. The next poll frees it; usually no sender waits for
     /// it.
     has_unfreed: AtomicBool,
@@ -177,19 +182,19 @@ impl Shm {
         let memory = Arc::new(memory);
         let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
         sockets.set_beside(Arc::clone(&ledger) as _);
-        let incoming = Incoming::new(me, &*memory);
+        let incoming = Incoming::new(me, &memory);
         let crowd = 1 + is_near.iter().filter(|shm| **shm).count();
         Self {
             me,
             out: Lock::new(Out {
-                outgoing: Outgoing::new(me, quota, &*memory),
+                outgoing: Outgoing::new(me, quota, &memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
                 has_left: false,
                 leaves: false,
                 has_gone: vec![false; processes],
             }),
-            watches: incoming.watches(),
+            places: incoming.places(),
             has_unfreed: AtomicBool::new(false),
             receiving: Lock::new(Receiving {
                 incoming,
@@ -224,7 +229,7 @@ impl Shm {
         while sent < frame.len() {
             let piece = &frame[sent..frame.len().min(sent + Bytes::LENGTH)];
             let has_more = sent + piece.len() < frame.len();
-            match out.outgoing.send(&*self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
+            match out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
                 Ok(()) => sent += piece.len(),
                 // The process that frees such a slot will tell us. One may be free by now, so try again.
                 Err(needed) if self.memory.port(self.me).want_slots(needed) => {}
@@ -279,8 +284,7 @@ impl Shm {
     /// Whether a piece lies in a slot for this process.
     #[inline]
     fn has_messages(&self) -> bool {
-        // The tail first: a thread that empties it has set the watched places before.
-        self.memory.port(self.me).has_work() || self.watches.has_work(&*self.memory)
+        self.places.has_work(&self.memory, self.me)
     }
 
     /// Whether a poll would find an act of another process.
@@ -300,7 +304,7 @@ impl Shm {
             if frames == budget {
                 break;
             }
-            match receiving.incoming.take(&*self.memory) {
+            match receiving.incoming.take(&self.memory) {
                 Found::Piece(from, piece) => {
                     match receiving.begun[from].assemble(&piece) {
                         _ if receiving.broken[from] => {}
@@ -337,7 +341,7 @@ impl Shm {
                 break;
             }
             scans += 1;
-            receiving.incoming.scan(&*self.memory);
+            receiving.incoming.scan(&self.memory);
         }
         // ORDER: Relaxed: a thread that falls asleep sees it through `resting`, see `park`.
         self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
@@ -346,11 +350,11 @@ impl Shm {
 
     /// Gives room to the senders that want it, and wakes sleeping ones.
     fn tell_of_room(&self, receiving: &mut Receiving) {
-        for sender in receiving.incoming.freed() {
+        receiving.incoming.freed(|sender| {
             if self.memory.port(sender).give_room(self.me) {
                 self.sockets.notify_peer(ProcessId(sender as u32));
             }
-        }
+        });
     }
 
     /// Gives up a process of which something was destroyed, or that breaks the rules.
@@ -376,16 +380,15 @@ impl Shm {
         }
         let nobody_asks = receiving.dying.is_empty() && receiving.doubted.is_empty();
         if !receiving.has_scanned && !nobody_asks {
-            receiving.incoming.scan(&*self.memory);
+            receiving.incoming.scan(&self.memory);
             receiving.has_scanned = true;
         }
     }
 
     /// Gives up the processes whose statements still do not hold after a scan.
     fn judge(&self, receiving: &mut Receiving) {
-        let odd: Vec<usize> = receiving.incoming.odd().collect();
-        odd.into_iter().for_each(|from| self.is_broken(&mut receiving.broken, from));
-        if receiving.has_scanned && !receiving.incoming.is_scanning() {
+        receiving.incoming.odd().into_iter().for_each(|from| self.is_broken(&mut receiving.broken, from));
+        if receiving.has_scanned && !receiving.incoming.is_scanning(&self.memory) {
             for from in std::mem::take(&mut receiving.doubted) {
                 if receiving.misses(from) {
                     self.is_broken(&mut receiving.broken, from);
@@ -399,7 +402,10 @@ impl Shm {
 
     /// Reports processes that have gone to the sink, once all that they have sent was taken. Returns their number.
     fn bury(&self, receiving: &mut Receiving, sink: &mut dyn Sink) -> u32 {
-        if receiving.dying.is_empty() || !receiving.has_scanned || receiving.incoming.is_scanning() {
+        if receiving.dying.is_empty()
+            || !receiving.has_scanned
+            || receiving.incoming.is_scanning(&self.memory)
+        {
             return 0;
         }
         let mut dying = std::mem::take(&mut receiving.dying);
@@ -410,6 +416,7 @@ impl Shm {
                 *change = Change::Down(Why::Unreachable);
             }
             receiving.begun[gone] = Default::default();
+            receiving.incoming.forget(&self.memory, gone);
             let mut out = self.out.lock();
             out.has_gone[gone] = true;
             let forgotten = std::mem::take(&mut out.begun[gone]);
@@ -417,13 +424,14 @@ impl Shm {
             if *change == Change::Down(Why::Left) {
                 out.outgoing.has_left(gone);
             } else {
-                out.outgoing.forget(&*self.memory, gone);
+                out.outgoing.forget(&self.memory, gone);
             }
             self.leave_if_done(&mut out);
             drop(out);
             sink.peer(*peer, *change);
         }
         // The slots of these processes are now free for others.
+        self.tell_of_room(receiving);
         self.go_on();
         dying.len() as u32
     }

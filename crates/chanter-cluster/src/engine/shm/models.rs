@@ -8,16 +8,16 @@ use loom::thread::{self, JoinHandle};
 use super::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Port, Quota, Rules, Slot, SlotsNeeded};
 use super::sync::{ENDS_AT, weakened};
 
-const RECEIVER: usize = 0;
+pub(super) const RECEIVER: usize = 0;
 
 /// The memory of three processes.
-struct Node {
+pub(super) struct Node {
     slots: Vec<Vec<Slot>>,
     ports: Vec<Port>,
 }
 
 impl Node {
-    fn new(slots: usize) -> Arc<Self> {
+    pub(super) fn new(slots: usize) -> Arc<Self> {
         let slots = (0..3).map(|_| (0..slots).map(|_| Slot::new()).collect()).collect();
         Arc::new(Self { slots, ports: (0..3).map(|_| Port::new()).collect() })
     }
@@ -41,7 +41,7 @@ impl Memory for Node {
     }
 }
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
+pub(super) fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.max_branches = builder.max_branches.max(10_000);
@@ -49,7 +49,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Asserts that `model` fails once the ordering `name` is no more than `weaker`.
-fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
+pub(super) fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
     let noticed = weakened::is_noticed(name, weaker, || check(model));
     assert!(noticed, "the model does not need {name} to be more than {weaker:?}");
 }
@@ -57,7 +57,7 @@ fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 
 const LINKED: Quota = Quota { lanes: [4; LANES], reserve: 0, names_next: false };
 /// All but the first piece of a process are in watched places, as long as the process has two free slots.
 const WATCHED: Quota = Quota { names_next: true, ..LINKED };
-const INFO: Info = Info { length: 1, lane: 0, has_more: false };
+pub(super) const INFO: Info = Info { length: 1, lane: 0, has_more: false };
 
 /// A process that sends `count` bytes, each a piece. It ends at the point `ends_at` of the first piece, if that is
 /// given.

@@ -99,13 +99,14 @@ impl SlotsNeeded {
 /// A message, or a piece of one.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
-    /// [`FREE`], or the receiver for which it is published and the piece's number: a [`stamp`].
-    state: AtomicU64,
+    /// [`FREE`], or the receiver for which it is published and the piece's number: a [`stamp`]. (With
+    /// [push](super::push), a word of that protocol.)
+    pub(super) state: AtomicU64,
     /// A link to the piece sent to the same receiver after it, if it is known.
     next: AtomicU64,
     /// Bits of an [`Info`], and above them the next slot.
-    info: AtomicU64,
-    body: Bytes,
+    pub(super) info: AtomicU64,
+    pub(super) body: Bytes,
 }
 
 /// The port of a receiver: the end of its queue, and its state.
@@ -121,6 +122,8 @@ pub(crate) struct Port {
     slots_needed: AtomicU64,
     /// Not 0 once the process reads from this port.
     attached: AtomicU32,
+    /// Tails of the rings of [push](super::push), by lane.
+    pushed: [AtomicU64; LANES],
 }
 
 /// The memory that holds slots and ports.
@@ -154,6 +157,7 @@ impl Port {
             asleep: AtomicU32::new(0),
             slots_needed: AtomicU64::new(0),
             attached: AtomicU32::new(0),
+            pushed: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 }
@@ -190,6 +194,11 @@ impl Port {
             _ => self.slots_needed.store(bits, Ordering::Relaxed),
         }
     }
+
+    #[cfg(test)]
+    pub(crate) fn scribble_pushed(&self, lane: u8, bits: u64) {
+        self.pushed[usize::from(lane) % LANES].store(bits, Ordering::Relaxed);
+    }
 }
 
 impl Port {
@@ -213,6 +222,11 @@ impl Port {
     pub(crate) fn has_work(&self) -> bool {
         // ORDER: INV-NOTIFY, the sleeper's side.
         self.tail.load(order::notify_look()) != NOTHING
+    }
+
+    /// The tail of a ring of [push](super::push).
+    pub(super) fn pushed(&self, lane: usize) -> &AtomicU64 {
+        &self.pushed[lane]
     }
 
     /// Whether it has work, without an ordering.
@@ -349,7 +363,7 @@ impl Info {
         self.length as u64 | (self.lane as u64) << 32 | u64::from(self.has_more) << 40
     }
 
-    fn of_bits(bits: u64) -> Option<Self> {
+    pub(super) fn of_bits(bits: u64) -> Option<Self> {
         let info = Self {
             length: bits as u32 as usize,
             lane: (bits >> 32) as u8 as usize,

@@ -228,6 +228,14 @@ orders! {
     pull_free = SeqCst;
     /// A slot is filled again after it was freed.
     pull_reuse = SeqCst;
+    /// A sender finds a free slot of a receiver's, after it was read: INV-NOTIFY, for room.
+    push_look = SeqCst;
+    /// A claimed slot is published with its content: INV-NOTIFY.
+    push_publish = SeqCst;
+    /// A receiver that takes a slot sees its content.
+    push_take = Acquire;
+    /// A slot is free after it was read: INV-NOTIFY, for room.
+    push_free = SeqCst;
     /// INV-NOTIFY: the sleeper announces itself.
     notify_asleep = SeqCst;
     /// INV-NOTIFY: the sleeper looks for work.

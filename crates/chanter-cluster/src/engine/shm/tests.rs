@@ -16,7 +16,11 @@ use crate::{Buffer, Process};
 
 /// The engines of a cluster that shares a segment, except for the processes that do not.
 async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Shm> {
-    engines_in(&create(count).unwrap(), count, is_near, unhurried()).await
+    engines_by(Protocol::Pull, count, is_near).await
+}
+
+async fn engines_by(protocol: Protocol, count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Shm> {
+    engines_in(&create(count, protocol).unwrap(), count, is_near, unhurried()).await
 }
 
 async fn engines_in(
@@ -49,6 +53,12 @@ async fn it_keeps_what_an_engine_promises() {
 }
 
 #[chanter::test]
+async fn it_keeps_what_an_engine_promises_by_push() {
+    let engines = async |count| engines_by(Protocol::Push, count, |_| true).await;
+    Kit::new(engines).killed_by(Shm::kill).run().await.unwrap();
+}
+
+#[chanter::test]
 async fn some_processes_share_memory_and_others_do_not() {
     let kit = Kit::new(async |count| engines(count, |process| process != 1).await);
     kit.killed_by(Shm::kill).run().await.unwrap();
@@ -67,13 +77,13 @@ fn a_segment_of_another_job_or_build_is_refused() {
     let refused = |segment: OwnedFd, processes| {
         ShmSlot::take(segment, ProcessId(0), processes).unwrap_err().to_string()
     };
-    assert!(refused(create(3).unwrap(), 2).contains("no segment for so many processes"));
+    assert!(refused(create(3, Protocol::Pull).unwrap(), 2).contains("no segment for so many processes"));
     assert!(refused(tempfile::tempfile().unwrap().into(), 2).contains("no segment for so many processes"));
-    let other = std::fs::File::from(create(2).unwrap());
+    let other = std::fs::File::from(create(2, Protocol::Pull).unwrap());
     std::os::unix::fs::FileExt::write_at(&other, b"chanter segment0", 0).unwrap();
     assert!(refused(other.into(), 2).contains("of another build"));
-    assert!(ShmSlot::take(create(2).unwrap(), ProcessId(2), 2).is_err());
-    assert!(create(0).is_err() && create(4097).is_err());
+    assert!(ShmSlot::take(create(2, Protocol::Pull).unwrap(), ProcessId(2), 2).is_err());
+    assert!(create(0, Protocol::Pull).is_err() && create(4097, Protocol::Pull).is_err());
 }
 
 /// The file's mode does not depend on the mask of this process.
@@ -81,7 +91,7 @@ fn a_segment_of_another_job_or_build_is_refused() {
 fn a_segment_is_its_owners_alone() {
     use std::os::unix::fs::MetadataExt;
 
-    let segment = std::fs::File::from(create(2).unwrap());
+    let segment = std::fs::File::from(create(2, Protocol::Pull).unwrap());
     let found = segment.metadata().unwrap();
     assert_eq!((found.mode() & 0o7777, found.nlink()), (0o600, 0));
 }
@@ -90,11 +100,12 @@ fn a_segment_is_its_owners_alone() {
 #[test]
 fn a_sender() {
     let Ok(said) = std::env::var("CHANTER_SENDER") else { return };
-    let [me, count, names_next]: [u64; 3] =
+    let [me, count, way]: [u64; 3] =
         said.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap();
     let segment = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let memory = Mapping::open(segment, 3).unwrap();
-    let mut outgoing = Outgoing::new(me as usize, Quota { names_next: names_next == 1, ..QUOTA }, &memory);
+    let mut outgoing =
+        Outgoing::new(me as usize, Quota { names_next: way == Way::Watched as u64, ..QUOTA }, &memory);
     for number in 0..count {
         let bytes = number.to_le_bytes();
         let info = Info { length: bytes.len(), lane: (number % 3) as usize, has_more: false };
@@ -104,14 +115,27 @@ fn a_sender() {
     }
 }
 
-/// `names_next`: all pieces but the first are watched; otherwise they are linked.
-fn start_sender(segment: &OwnedFd, me: usize, count: u64, names_next: bool, crash: &str) -> Child {
+/// The way of pieces to their receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By pull, and linked.
+    Linked,
+    /// By pull, and all but the first watched.
+    Watched,
+    Pushed,
+}
+
+impl Way {
+    fn protocol(self) -> Protocol {
+        if self == Self::Pushed { Protocol::Push } else { Protocol::Pull }
+    }
+}
+
+fn start_sender(segment: &OwnedFd, me: usize, count: u64, way: Way, crash: &str) -> Child {
     let test = "engine::shm::tests::a_sender";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--test-threads", "1"]).stdin(Stdio::from(segment.try_clone().unwrap()));
-    command
-        .env("CHANTER_SENDER", format!("{me} {count} {}", u8::from(names_next)))
-        .env("CHANTER_CRASH", crash);
+    command.env("CHANTER_SENDER", format!("{me} {count} {}", way as u8)).env("CHANTER_CRASH", crash);
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
@@ -134,15 +158,15 @@ fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
 
 /// One sender dies, and one goes on to its end. No published piece is lost or comes twice. Returns the number of
 /// pieces that have come.
-fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
+fn one_dies(way: Way, crash: &str, kill_after: Option<u64>) -> u64 {
     const COUNT: u64 = 2000;
-    let segment = create(3).unwrap();
+    let segment = create(3, way.protocol()).unwrap();
     let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
     let mut incoming = Incoming::new(0, &memory);
     let mut got = [0; 3];
     let dying_count = if crash.is_empty() { u64::MAX } else { COUNT };
-    let mut dying = start_sender(&segment, 1, dying_count, names_next, crash);
-    let mut other = start_sender(&segment, 2, COUNT, names_next, "");
+    let mut dying = start_sender(&segment, 1, dying_count, way, crash);
+    let mut other = start_sender(&segment, 2, COUNT, way, "");
     while dying.try_wait().unwrap().is_none() {
         drain(&mut incoming, &memory, &mut got);
         if kill_after.is_some_and(|kill_after| got[1] > kill_after) {
@@ -153,6 +177,8 @@ fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
     }
     incoming.scan(&memory);
     drain(&mut incoming, &memory, &mut got);
+    assert!(!incoming.is_scanning(&memory));
+    incoming.forget(&memory, 1);
     let of_the_dead = got[1];
     while got[2] < COUNT {
         drain(&mut incoming, &memory, &mut got);
@@ -166,14 +192,17 @@ fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
 
 #[test]
 fn what_was_published_by_those_who_die_at_any_point_is_taken() {
-    for (names_next, points) in
-        [(false, &["filled", "published", "swapped", "linked"][..]), (true, &["filled", "published"])]
-    {
+    for (way, points) in [
+        (Way::Linked, &["pull.filled", "pull.published", "pull.swapped", "pull.linked"][..]),
+        (Way::Watched, &["pull.filled", "pull.published"]),
+        (Way::Pushed, &["push.marked", "push.claimed", "push.filled", "push.published"]),
+    ] {
         for point in points {
             for count in [1, 2, 60, 1500] {
-                let came = one_dies(names_next, &format!("pull.{point}:{count}"), None);
-                let published = if *point == "filled" { count - 1 } else { count };
-                assert_eq!(came, published, "{point} for the {count}th time");
+                let came = one_dies(way, &format!("{point}:{count}"), None);
+                let is_published =
+                    !["pull.filled", "push.marked", "push.claimed", "push.filled"].contains(point);
+                assert_eq!(came, count - u64::from(!is_published), "{point} for the {count}th time");
             }
         }
     }
@@ -185,7 +214,8 @@ fn who_is_killed_at_random_loses_nothing_that_it_published() {
     for kill in 0..kills {
         // At least this many have come by then; the exact moment depends on the machine.
         let after = 1 + kill * 37 % 5000;
-        assert!(one_dies(kill % 2 == 0, "", Some(after)) > after);
+        let way = [Way::Linked, Way::Watched, Way::Pushed][kill as usize % 3];
+        assert!(one_dies(way, "", Some(after)) > after);
     }
 }
 
@@ -193,7 +223,13 @@ fn who_is_killed_at_random_loses_nothing_that_it_published() {
 /// nothing else.
 #[test]
 fn nonsense_in_a_segment_does_no_harm() {
-    let segment = create(3).unwrap();
+    for protocol in [Protocol::Pull, Protocol::Push] {
+        nonsense_does_no_harm(protocol);
+    }
+}
+
+fn nonsense_does_no_harm(protocol: Protocol) {
+    let segment = create(3, protocol).unwrap();
     let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
@@ -229,7 +265,7 @@ fn nonsense_in_a_segment_does_no_harm() {
 /// process.
 #[test]
 fn room_that_one_lacks_is_given_by_that_one() {
-    let segment = create(3).unwrap();
+    let segment = create(3, Protocol::Pull).unwrap();
     let memory = Mapping::open(segment, 3).unwrap();
     let mut outgoing = Outgoing::new(0, QUOTA, &memory);
     let info = Info { length: 1, lane: 1, has_more: false };
@@ -243,7 +279,7 @@ fn room_that_one_lacks_is_given_by_that_one() {
     port.fall_asleep();
     outgoing.send(&memory, 2, info, b"x").unwrap();
     for receiver in [2, 1] {
-        let mut incoming = Incoming::new(receiver, &memory);
+        let mut incoming = pull::Incoming::new(receiver, &memory);
         let of = std::iter::repeat_with(|| {
             assert!(matches!(incoming.take(&memory), Found::Piece(0, _) | Found::Nothing));
             incoming.freed().next()
@@ -255,13 +291,36 @@ fn room_that_one_lacks_is_given_by_that_one() {
     assert!(!port.give_room(1), "it is not wanted any more");
 }
 
+/// By push all senders share the receiver's buffer, each lane has its own, and whoever waits is told of room.
+#[test]
+fn senders_share_the_buffer_of_their_receiver() {
+    let segment = create(3, Protocol::Push).unwrap();
+    let memory = Mapping::open(segment, 3).unwrap();
+    let mut senders = [1, 2].map(|me| Outgoing::new(me, QUOTA, &memory));
+    let mut incoming = Incoming::new(0, &memory);
+    for lane in 0..LANES {
+        let info = Info { length: 1, lane, has_more: false };
+        let count = (0..).take_while(|at| senders[at % 2].send(&memory, 0, info, b"x").is_ok()).count();
+        assert_eq!(count, [SLOTS / 4, SLOTS / 2, SLOTS / 4][lane]);
+        assert!(senders.iter_mut().all(|sender| sender.send(&memory, 0, info, b"x").is_err()));
+    }
+    let ports = [1, 2].map(|sender| memory.port(sender));
+    assert!(ports.into_iter().all(|port| port.want_slots(pull::SlotsNeeded::of(0))));
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        assert!(matches!(incoming.take(&memory), Found::Piece(..)));
+        incoming.freed(|sender| told.push(sender));
+    }
+    assert_eq!(told, [1, 2], "a piece is freed with the next, and both may have its slot");
+}
+
 /// All memory is allocated at the beginning, as a signal would end a process that writes where there is none.
 #[test]
 fn a_segment_has_all_its_memory() {
     use std::os::unix::fs::MetadataExt;
 
     for processes in [1, 5] {
-        let segment = std::fs::File::from(create(processes).unwrap()).metadata().unwrap();
+        let segment = std::fs::File::from(create(processes, Protocol::Pull).unwrap()).metadata().unwrap();
         assert!(512 * segment.blocks() >= segment.len(), "{} of {}", 512 * segment.blocks(), segment.len());
     }
 }
@@ -271,10 +330,10 @@ type Vandal = fn(&Mapping, &mut fastrand::Rng);
 
 /// Two processes talk while a third one repeats an act on the shared memory. True: they have talked to the end.
 /// False: they have lost each other, and know it.
-async fn talk_beside(vandal: Vandal, seed: u64) -> bool {
+async fn talk_beside(protocol: Protocol, vandal: Vandal, seed: u64) -> bool {
     const TIMES: u32 = 12;
     const AFTERWARDS: u32 = 20;
-    let segment = create(3).unwrap();
+    let segment = create(3, protocol).unwrap();
     let config = Config { heartbeat: Duration::from_millis(5), lost_after: u32::MAX, ..unhurried() };
     let engines = engines_in(&segment, 3, |_| true, config).await;
     let [first, second, _third] = <[Shm; 3]>::try_from(engines).unwrap();
@@ -342,7 +401,32 @@ async fn hints_that_a_neighbour_destroys_are_not_missed() {
     ];
     for (number, vandal) in (0..).zip(vandals) {
         for seed in 0..3 {
-            assert!(talk_beside(vandal, seed).await, "vandal {number}, {seed}");
+            assert!(talk_beside(Protocol::Pull, vandal, seed).await, "vandal {number}, {seed}");
+        }
+    }
+}
+
+/// The same for push: a tail that is wrong is mended.
+#[chanter::test(limit = 300)]
+async fn tails_that_a_neighbour_destroys_are_mended() {
+    let vandals: [Vandal; 3] = [
+        |memory, _| {
+            (0..3).for_each(|process| (0..3).for_each(|lane| memory.port(process).scribble_pushed(lane, 0)))
+        },
+        |memory, random| {
+            let near = random.u64(..1000);
+            (0..3)
+                .for_each(|process| (0..3).for_each(|lane| memory.port(process).scribble_pushed(lane, near)));
+        },
+        |memory, random| {
+            let process = random.usize(..2);
+            memory.port(process).scribble_pushed(random.u8(..3), random.u64(..));
+            memory.port(process).scribble(random.u8(PORT), random.u64(..));
+        },
+    ];
+    for (number, vandal) in (0..).zip(vandals) {
+        for seed in 0..3 {
+            assert!(talk_beside(Protocol::Push, vandal, seed).await, "vandal {number}, {seed}");
         }
     }
 }
@@ -370,12 +454,14 @@ async fn messages_that_a_neighbour_destroys_are_missed() {
         },
         |memory, random| memory.fill(|| random.u8(..)),
     ];
-    for (number, vandal) in (0..).zip(vandals) {
-        let mut ended = 0;
-        for seed in 0..3 {
-            ended += u32::from(!talk_beside(vandal, seed).await);
+    for protocol in [Protocol::Pull, Protocol::Push] {
+        for (number, vandal) in (0..).zip(vandals) {
+            let mut ended = 0;
+            for seed in 0..3 {
+                ended += u32::from(!talk_beside(protocol, vandal, seed).await);
+            }
+            println!("{protocol:?}, vandal {number}: {ended} of 3 have lost each other");
         }
-        println!("vandal {number}: {ended} of 3 have lost each other");
     }
 }
 
@@ -401,8 +487,14 @@ impl Sink for Heard {
 /// A receiver that is slow to take what it has scanned hears of newer pieces meanwhile. Its neighbour has done nothing wrong.
 #[chanter::test]
 async fn a_newer_statement_has_a_scan_of_its_own() {
+    for protocol in [Protocol::Pull, Protocol::Push] {
+        states_twice(protocol).await;
+    }
+}
+
+async fn states_twice(protocol: Protocol) {
     const BUDGET: u32 = 3;
-    let [sender, receiver] = <[Shm; 2]>::try_from(engines(2, |_| true).await).unwrap();
+    let [sender, receiver] = <[Shm; 2]>::try_from(engines_by(protocol, 2, |_| true).await).unwrap();
     let is_broken = || receiver.receiving.try_lock().expect("nobody polls").broken[0];
     // As many frames as there is room for.
     let send_and_state = || {

@@ -1,0 +1,224 @@
+//! Loom models of push. How to run them: `cargo xtask loom push`.
+
+use std::sync::atomic::Ordering::{self, Relaxed};
+
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+use super::super::models::{INFO, Node, RECEIVER, check, needs};
+use super::super::pull::{Found, Info};
+use super::super::sync::ENDS_AT;
+use super::{Incoming, Outgoing};
+
+/// Rings of one slot for control and bulk, and of two for users.
+const SLOTS: usize = 4;
+const CONTROL: Info = INFO;
+
+/// A process that sends `count` bytes, each a piece. It ends at the point `ends_at` of the first piece, if that is
+/// given.
+fn sender(
+    node: &Arc<Node>,
+    me: usize,
+    info: Info,
+    count: u8,
+    ends_at: Option<&'static str>,
+) -> JoinHandle<()> {
+    let node = Arc::clone(node);
+    thread::spawn(move || {
+        let mut outgoing = Outgoing::new(me, &*node);
+        ENDS_AT.with(|at| at.set(ends_at));
+        for number in 0..count {
+            while outgoing.send(&*node, RECEIVER, info, &[number]).is_err() {
+                thread::yield_now();
+            }
+            if ends_at.is_some() {
+                return;
+            }
+        }
+    })
+}
+
+/// The bytes that have come from each process.
+#[derive(Default)]
+struct Got([Vec<u8>; 3]);
+
+impl Got {
+    /// Takes all pieces that are there.
+    fn take(&mut self, incoming: &mut Incoming, node: &Node) {
+        loop {
+            match incoming.take(node) {
+                Found::Piece(from, piece) => piece.copy_to(&mut self.0[from]),
+                Found::Nothing => return,
+                found => panic!("INV-PUSH: all keep to the protocol, and there is {found:?}"),
+            }
+        }
+    }
+
+    fn is(&self, first: u8, second: u8) {
+        let sent = |count: u8| (0..count).collect::<Vec<u8>>();
+        assert_eq!(self.0, [vec![], sent(first), sent(second)], "INV-PUSH");
+    }
+}
+
+/// Two processes send, and the receiver looks meanwhile and afterwards.
+fn sent_by_two(info: Info, first: u8) {
+    let node = Node::new(SLOTS);
+    let senders = [sender(&node, 1, info, first, None), sender(&node, 2, info, 1, None)];
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    while got.0[1].len() + got.0[2].len() < usize::from(first + 1) {
+        got.take(&mut incoming, &node);
+        thread::yield_now();
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    got.take(&mut incoming, &node);
+    got.is(first, 1);
+    assert!(!incoming.places().has_work(&*node));
+}
+
+#[test]
+fn what_is_pushed_is_taken_once_and_in_order() {
+    check(|| sent_by_two(Info { lane: 1, ..INFO }, 1));
+    check(|| sent_by_two(CONTROL, 1));
+}
+
+/// One process sends more pieces than the ring has slots.
+fn sent_again(count: u8) {
+    let node = Node::new(SLOTS);
+    let sending = sender(&node, 1, CONTROL, count, None);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    while got.0[1].len() < usize::from(count) {
+        got.take(&mut incoming, &node);
+        thread::yield_now();
+    }
+    sending.join().unwrap();
+    got.is(count, 0);
+}
+
+#[test]
+fn slots_are_claimed_again() {
+    check(|| sent_again(3));
+}
+
+/// One process dies at a point, and the other goes on. The receiver learns of the death and scans at any time.
+fn one_dies(at: &'static str) {
+    let node = Node::new(SLOTS);
+    let info = Info { lane: 1, ..INFO };
+    let dying = sender(&node, 2, info, 1, Some(at));
+    let other = sender(&node, 1, info, 2, None);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    dying.join().unwrap();
+    incoming.scan(&*node);
+    while incoming.is_scanning(&*node) {
+        got.take(&mut incoming, &node);
+    }
+    let of_the_dead = got.0[2].len();
+    incoming.forget(&*node, 2);
+    while got.0[1].len() < 2 {
+        got.take(&mut incoming, &node);
+        thread::yield_now();
+    }
+    other.join().unwrap();
+    got.is(2, u8::from(at == "push.published"));
+    assert_eq!(got.0[2].len(), of_the_dead, "INV-PUSH: nothing comes after the scan");
+    assert!(!incoming.is_odd() && !incoming.places().has_work(&*node));
+}
+
+#[test]
+fn who_dies_leaves_what_was_published_and_no_claim() {
+    for at in ["push.claimed", "push.filled", "push.published"] {
+        check(move || one_dies(at));
+    }
+}
+
+/// INV-NOTIFY: a receiver that falls asleep while a piece is sent sees the piece or is woken.
+fn woken() {
+    let node = Node::new(SLOTS);
+    let incoming = Incoming::new(RECEIVER, &*node);
+    let sending = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            Outgoing::new(1, &*node).send(&*node, RECEIVER, INFO, &[1]).unwrap();
+            node.port(RECEIVER).is_to_be_woken()
+        })
+    };
+    node.port(RECEIVER).fall_asleep();
+    let sleeps = !incoming.places().has_work(&*node);
+    let rings = sending.join().unwrap();
+    assert!(!sleeps || rings, "INV-NOTIFY: it sleeps, and nobody wakes it");
+}
+
+/// The same for a claim that the receiver has passed over before.
+fn woken_by_what_was_passed() {
+    let node = Node::new(SLOTS);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let sending = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            Outgoing::new(1, &*node).send(&*node, RECEIVER, INFO, &[0]).unwrap();
+            node.port(RECEIVER).is_to_be_woken()
+        })
+    };
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    node.port(RECEIVER).fall_asleep();
+    let sleeps = !incoming.places().has_work(&*node);
+    let rings = sending.join().unwrap();
+    assert!(!got.0[1].is_empty() || !sleeps || rings, "INV-NOTIFY: it sleeps, and nobody wakes it");
+    got.take(&mut incoming, &node);
+    got.is(1, 0);
+}
+
+#[test]
+fn who_falls_asleep_sees_what_was_pushed_or_is_woken() {
+    check(woken);
+    check(woken_by_what_was_passed);
+}
+
+/// INV-NOTIFY for room: one process has filled the ring, and another one waits for room.
+fn told_of_room() {
+    let node = Node::new(SLOTS);
+    Outgoing::new(2, &*node).send(&*node, RECEIVER, INFO, &[0]).unwrap();
+    let taking = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            let mut incoming = Incoming::new(RECEIVER, &*node);
+            let mut got = Got::default();
+            got.take(&mut incoming, &node);
+            incoming.freed().filter(|sender| node.port(*sender).give_room(RECEIVER)).count() > 0
+        })
+    };
+    let mut outgoing = Outgoing::new(1, &*node);
+    let port = node.port(1);
+    let waits = loop {
+        match outgoing.send(&*node, RECEIVER, INFO, &[0]) {
+            Ok(()) => break false,
+            Err(needed) if port.want_slots(needed) => {}
+            Err(_) => break true,
+        }
+    };
+    port.fall_asleep();
+    let sleeps = waits && !port.is_given_room();
+    let rings = taking.join().unwrap();
+    assert!(!sleeps || rings, "INV-NOTIFY: it waits for room, and nobody wakes it");
+}
+
+#[test]
+fn who_waits_for_a_receivers_room_sees_it_or_is_woken() {
+    check(told_of_room);
+}
+
+#[test]
+fn what_is_pushed_needs_its_orderings() {
+    needs("push_publish", Relaxed, || sent_by_two(CONTROL, 1));
+    needs("push_take", Relaxed, || sent_by_two(CONTROL, 1));
+    needs("push_free", Relaxed, || sent_again(2));
+    needs("push_look", Relaxed, || sent_again(2));
+    for fence in ["notify_fence_of_sleeper", "notify_fence_of_sender"] {
+        needs(fence, Ordering::AcqRel, woken);
+        needs(fence, Ordering::AcqRel, told_of_room);
+    }
+}
