@@ -8,7 +8,8 @@ use plotters::prelude::*;
 use super::process::{WAITING, What};
 use super::published::TABLE_2;
 use super::rows::Rows;
-use super::{exercise, figure10, findings, job::By, others, patterns, table_2};
+use super::{exercise, figure10, findings, others, patterns, pressed, table_2};
+use crate::html::{self, END, begin, escaped, lines};
 
 const SIZE: (u32, u32) = (640, 380);
 const LINES: [(What, &str, RGBColor); 3] = [
@@ -22,21 +23,27 @@ type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
 
 /// The whole page.
 pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>> {
-    let mut page = String::new();
+    let mut page = begin("chanter-bench cluster");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let library = library.lines().next().unwrap_or("no MPI: nothing was measured").replace('<', "&lt;");
-    write!(
+    let library = escaped(library.lines().next().unwrap_or("no MPI: nothing was measured"));
+    writeln!(
         page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chanter-bench cluster</title></head>\
-         <body style=\"font: 15px sans-serif; max-width: 1100px; margin: 2em auto\">\n<h1>chanter-bench cluster</h1>\n\
-         <p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
-         every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra).</p>\n"
+        "<p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
+         every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra), or for figure 10 and table 5 \
+         Concert (Karamcheti, Plevyak, Chien).</p>"
     )?;
     let verdict = findings::verdict(rows).unwrap_or_default();
-    let tables =
-        [table_2(rows), exercise::tables(&rows.exercises), verdict, others(rows), figure10::table(rows)];
+    let tables = [
+        table_2(rows),
+        exercise::tables(&rows.exercises),
+        verdict,
+        others(rows),
+        figure10::table(rows),
+        figure10::table_5(rows),
+        pressed::table(&rows.pressed),
+    ];
     for table in tables {
-        writeln!(page, "<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))?;
+        page.push_str(&lines(&table));
     }
     let of = |what| TABLE_2.iter().filter_map(move |row| Some((row.bytes as f64, rows.ns(what, row.bytes)?)));
     let ours: Vec<Line<'_>> =
@@ -62,11 +69,25 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
     }
     for by in figure10::ALL {
         let title = format!("Figure 10, what a message costs its sender, by its bytes: {}", by.words());
-        if let Some(lines) = of_patterns(rows, by) {
+        if let Some(lines) = of_patterns(|pattern, size| figure10::send(rows, by, pattern, size)) {
             page.push_str(&plot(&title, "ns", &lines)?);
         }
     }
-    page.push_str("</body></html>\n");
+    for processes in pressed::PROCESSES {
+        for burst in pressed::BURSTS {
+            for by in pressed::ALL {
+                let title =
+                    format!("Slow receivers, {processes} processes, bursts of {burst}: {}", by.words());
+                let of = |pattern, size| {
+                    pressed::send(&rows.pressed, by, processes, pressed::Cell { pattern, size, burst })
+                };
+                if let Some(lines) = of_patterns(of) {
+                    page.push_str(&plot(&title, "ns", &lines)?);
+                }
+            }
+        }
+    }
+    page.push_str(END);
     Ok(page)
 }
 
@@ -80,9 +101,9 @@ const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [
 ];
 
 /// A line for each pattern.
-fn of_patterns(rows: &Rows, by: By) -> Option<Vec<Line<'static>>> {
+fn of_patterns(send: impl Fn(patterns::Pattern, usize) -> Option<f64>) -> Option<Vec<Line<'static>>> {
     let of = |pattern: patterns::Pattern| -> Option<Vec<(f64, f64)>> {
-        let point = |size| Some((size as f64, figure10::send(rows, by, pattern, size)?));
+        let point = |size| Some((size as f64, send(pattern, size)?));
         patterns::SIZES.into_iter().map(point).collect()
     };
     let lines = patterns::PATTERNS.into_iter().zip(COLOURS);
@@ -105,21 +126,18 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
             .y_label_area_size(64)
             .build_cartesian_2d((least..most).log_scale(), 0.0..highest * 1.1)?;
         chart.configure_mesh().y_desc(unit).light_line_style(WHITE).draw()?;
-        for (name, colour, points) in lines {
+        for (_, colour, points) in lines {
             let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?
-                .label(*name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+            chart.draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?;
         }
-        chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw()?;
         root.present()?;
     }
-    Ok(picture)
+    Ok(html::plot(&picture, lines.iter().map(|(name, colour, _)| (*name, *colour))))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::job::By;
     use super::super::process::{Line, Round};
     use super::*;
 
@@ -141,9 +159,18 @@ mod tests {
                 Line::Pattern(patterns::Round { by, pattern, size, send_ns: 100.0, receive_ns: 200.0 })
             }));
         }
+        for pattern in patterns::PATTERNS {
+            rounds.extend(patterns::SIZES.map(|size| {
+                let cell = pressed::Cell { pattern, size, burst: pressed::BURSTS[0] };
+                let (processes, aside_ns) = (pressed::PROCESSES[1], Some(100.0));
+                let (work_us, send_ns, receive_ns) = (20.0, 123_456.0, 200.0);
+                Line::Pressed(pressed::Round { by, processes, cell, work_us, send_ns, aside_ns, receive_ns })
+            }));
+        }
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
-        assert_eq!(page.matches("<svg").count(), 4);
+        html::tests::fits(&page);
+        assert_eq!(page.matches("<svg").count(), 5);
         assert!(page.contains("Figure 10") && page.contains("hotspot x16"));
-        assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));
+        assert!(page.contains("An &lt;MPI&gt;") && page.contains("thread polls"));
     }
 }

@@ -27,7 +27,7 @@
 //!   all positions up to the first free one before it reports the death.
 //!
 //! A hostile process can destroy messages and change their bytes. It cannot make two others wait for ever. The receiver
-//! frees a slot with a wrong word when it comes there, and a scan mends a wrong tail. Senders that wait for room ask
+//! frees a slot with a wrong word when it comes there. A scan mends a wrong tail, and skips the gaps that it has left. Senders that wait for room ask
 //! for a scan with each beat ([INV-SAID](super::said)). A piece with a wrong number ends its sender's connection, as
 //! a piece before it was destroyed. INV-NOTIFY holds as for pull: a sender publishes and then looks whether the
 //! receiver sleeps. A receiver says that it sleeps, and then looks at its places.

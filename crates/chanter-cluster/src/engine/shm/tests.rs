@@ -139,16 +139,18 @@ fn start_sender(segment: &OwnedFd, me: usize, count: u64, way: Way, crash: &str)
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
-/// Takes all pieces that are there.
-fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
+/// Takes all pieces that are there. The pieces of a lane come in order.
+fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [[u64; LANES]; 3]) {
     loop {
         match incoming.take(memory) {
             Found::Piece(from, piece) => {
                 let mut bytes = Vec::new();
                 piece.copy_to(&mut bytes);
-                let number = u64::from_le_bytes(bytes.try_into().unwrap());
-                assert_eq!(number, got[from], "INV-PULL: process {from}");
-                got[from] += 1;
+                let (number, lane) =
+                    (u64::from_le_bytes(bytes.try_into().unwrap()), piece.info.unwrap().lane);
+                let expected = got[from][lane] * LANES as u64 + lane as u64;
+                assert_eq!(number, expected, "INV-PULL or INV-PUSH: process {from}");
+                got[from][lane] += 1;
             }
             Found::Nothing | Found::Waits => return,
             Found::Astray => incoming.scan(memory),
@@ -163,13 +165,14 @@ fn one_dies(way: Way, crash: &str, kill_after: Option<u64>) -> u64 {
     let segment = create(3, way.protocol()).unwrap();
     let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
     let mut incoming = Incoming::new(0, &memory);
-    let mut got = [0; 3];
+    let mut got = [[0; LANES]; 3];
+    let count = |got: [u64; LANES]| got.iter().sum::<u64>();
     let dying_count = if crash.is_empty() { u64::MAX } else { COUNT };
     let mut dying = start_sender(&segment, 1, dying_count, way, crash);
     let mut other = start_sender(&segment, 2, COUNT, way, "");
     while dying.try_wait().unwrap().is_none() {
         drain(&mut incoming, &memory, &mut got);
-        if kill_after.is_some_and(|kill_after| got[1] > kill_after) {
+        if kill_after.is_some_and(|kill_after| count(got[1]) > kill_after) {
             // The process may have ended by itself.
             let _ = dying.kill();
         }
@@ -179,14 +182,14 @@ fn one_dies(way: Way, crash: &str, kill_after: Option<u64>) -> u64 {
     drain(&mut incoming, &memory, &mut got);
     assert!(!incoming.is_scanning(&memory));
     incoming.forget(&memory, 1);
-    let of_the_dead = got[1];
-    while got[2] < COUNT {
+    let of_the_dead = count(got[1]);
+    while count(got[2]) < COUNT {
         drain(&mut incoming, &memory, &mut got);
         std::thread::yield_now();
     }
     assert!(other.wait().unwrap().success());
     drain(&mut incoming, &memory, &mut got);
-    assert_eq!(got, [0, of_the_dead, COUNT], "nothing comes after a scan for the dead");
+    assert_eq!(got.map(count), [0, of_the_dead, COUNT], "nothing comes after a scan for the dead");
     of_the_dead
 }
 

@@ -87,6 +87,8 @@ enum At {
     Piece(Filled),
     Claim(Filled),
     Nothing,
+    /// A slot that a scan has passed over.
+    Skipped,
     Nonsense,
 }
 
@@ -124,6 +126,7 @@ impl Incoming {
             Some(filled) if filled.is_claimed => At::Claim(filled),
             Some(filled) => At::Piece(filled),
             None if bits == place.free(memory) => At::Nothing,
+            None if bits == place.freed(memory) => At::Skipped,
             None => At::Nonsense,
         }
     }
@@ -144,6 +147,7 @@ impl Incoming {
                 let place = self.places.next(lane);
                 match self.at(memory, place) {
                     At::Nothing => break,
+                    At::Skipped => self.go_on_from(place),
                     At::Claim(filled) => self.pass(memory, place, filled.sender),
                     At::Piece(filled) => {
                         // A passed claim of the same sender was published before this piece.
@@ -250,23 +254,29 @@ impl Incoming {
         self.places.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes how far pieces lie there now, and mends the tails. Afterwards [`is_scanning`](Self::is_scanning) until all
-    /// of them are taken.
+    /// Notes how far pieces lie there now, skips gaps before them, and mends the tails. A gap is there only if a tail was
+    /// wrong. Afterwards [`is_scanning`](Self::is_scanning) until all of the pieces are taken.
     pub(crate) fn scan(&mut self, memory: &impl Memory) {
         for lane in 0..LANES {
             let tail = memory.port(self.me).pushed(lane);
             // ORDER: Relaxed, as the tail is a hint.
             let hint = tail.load(Ordering::Relaxed);
+            let first = self.places.next(lane).position;
+            let at = |ahead| Place { lane, position: first.wrapping_add(ahead) };
+            let is_free = |ahead: &u64| matches!(self.at(memory, at(*ahead)), At::Nothing);
             let length = ring(memory.slots(), lane).1 as u64;
-            let mut place = self.places.next(lane);
-            let end = place.position.wrapping_add(length);
-            while place.position != end && !matches!(self.at(memory, place), At::Nothing) {
-                place.position = place.position.wrapping_add(1);
+            let filled = (0..length).rev().find(|ahead| !is_free(ahead)).map_or(0, |last| last + 1);
+            for ahead in (0..filled).filter(is_free) {
+                let (place, order) = (at(ahead), Ordering::Relaxed);
+                let state = &place.slot(memory, self.me).state;
+                // ORDER: Relaxed: the slot was read already. A sender may have claimed it by now: then there is no gap.
+                let _ = state.compare_exchange(place.free(memory), place.freed(memory), order, order);
             }
-            self.scanned[lane] = place.position;
-            if hint != place.position {
+            self.scanned[lane] = at(filled).position;
+            if hint != at(filled).position {
                 // All positions before this one were claimed. If a sender moves the tail meanwhile, that is as good.
-                let _ = tail.compare_exchange(hint, place.position, Ordering::Relaxed, Ordering::Relaxed);
+                let _ =
+                    tail.compare_exchange(hint, at(filled).position, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
