@@ -122,7 +122,7 @@ pub struct Row {
     pub spec: Spec,
     /// In how many processes.
     pub processes: u32,
-    /// Whether they share memory, from which receivers pull messages; else messages are pushed through sockets.
+    /// Whether receivers pull messages from the memory that they share; else senders push them there.
     pub pull: bool,
     /// Time of the threads' computations alone, in nanoseconds, of all processes together.
     pub useful_ns: f64,

@@ -160,7 +160,8 @@ fn job(which: Job, version: Version, processes: u32, quick: bool) -> Result<f64,
     let name = clap::ValueEnum::to_possible_value(&which).map(|value| value.get_name().to_owned());
     let mut command = Command::new(&program);
     command.args(["launch", "--no-prefix", "--timeout", "300", "-n", &processes.to_string()]);
-    command.args((!version.pull).then_some("--no-segment"));
+    // Push and pull use the same memory.
+    command.args((!version.pull).then_some("--push"));
     command.arg(program).args(["job-process", "--program", &name.unwrap_or_default()]);
     command.args(quick.then_some("--quick")).args(version.stack.then_some("--stack"));
     let output = command.stderr(Stdio::inherit()).output()?;

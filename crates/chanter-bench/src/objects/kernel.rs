@@ -98,7 +98,7 @@ pub(crate) struct ProcessArgs {
     cells: Cells,
     #[arg(long)]
     rounds: usize,
-    /// Whether the processes share memory.
+    /// Whether the job pulls messages.
     #[arg(long)]
     pull: bool,
 }
@@ -129,9 +129,11 @@ pub(super) fn rows(args: &ObjectsArgs) -> Result<Vec<Row>, Stop> {
     };
     let mut rows = Vec::new();
     for (cells, processes) in jobs {
-        for pull in [false, true] {
-            let several = if *cells == Cells::Regions { rounds } else { 1 };
-            rows.extend(job(*cells, *processes, several, pull)?);
+        // In turns, over the same memory.
+        for _ in 0..if *cells == Cells::Regions { rounds } else { 1 } {
+            for pull in [false, true] {
+                rows.extend(job(*cells, *processes, 1, pull)?);
+            }
         }
     }
     Ok(rows)
@@ -143,7 +145,7 @@ fn job(cells: Cells, processes: u32, rounds: usize, pull: bool) -> Result<Vec<Ro
     let mut command = Command::new(&program);
     command.args(["launch", "--no-prefix", "--timeout", "500", "-n", &processes.to_string()]);
     if !pull {
-        command.arg("--no-segment");
+        command.arg("--push");
     }
     command.arg(program).arg("kernel-process").args(["--rounds", &rounds.to_string(), "--cells"]);
     command.arg(name.unwrap_or_default());

@@ -265,7 +265,9 @@ impl Incoming {
             let at = |ahead| Place { lane, position: first.wrapping_add(ahead) };
             let is_free = |ahead: &u64| matches!(self.at(memory, at(*ahead)), At::Nothing);
             let length = ring(memory.slots(), lane).1 as u64;
-            let filled = (0..length).rev().find(|ahead| !is_free(ahead)).map_or(0, |last| last + 1);
+            // A slot of an earlier lap, which is not freed yet, is no piece.
+            let is_filled = |ahead: &u64| matches!(self.at(memory, at(*ahead)), At::Piece(_) | At::Claim(_));
+            let filled = (0..length).rev().find(is_filled).map_or(0, |last| last + 1);
             for ahead in (0..filled).filter(is_free) {
                 let (place, order) = (at(ahead), Ordering::Relaxed);
                 let state = &place.slot(memory, self.me).state;
