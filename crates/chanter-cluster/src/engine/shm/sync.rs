@@ -230,6 +230,8 @@ orders! {
     pull_reuse = SeqCst;
     /// A sender finds a free slot of a receiver's, after it was read: INV-NOTIFY, for room.
     push_look = SeqCst;
+    /// A free slot is claimed, after its sender has published the last one.
+    push_claim = Release;
     /// A claimed slot is published with its content: INV-NOTIFY.
     push_publish = SeqCst;
     /// A receiver that takes a slot sees its content.

@@ -145,18 +145,20 @@ impl Incoming {
             self.turn = (lane + 1) % LANES;
             loop {
                 let place = self.places.next(lane);
-                match self.at(memory, place) {
+                let at = self.at(memory, place);
+                // A passed claim of the same sender was published before this.
+                if let At::Claim(filled) | At::Piece(filled) = at
+                    && self.places.passed(filled.sender).is_some()
+                    && let Some(found) = self.take_passed(memory)
+                {
+                    self.turn = lane;
+                    return found;
+                }
+                match at {
                     At::Nothing => break,
                     At::Skipped => self.go_on_from(place),
                     At::Claim(filled) => self.pass(memory, place, filled.sender),
                     At::Piece(filled) => {
-                        // A passed claim of the same sender was published before this piece.
-                        if self.places.passed(filled.sender).is_some()
-                            && let Some(found) = self.take_passed(memory)
-                        {
-                            self.turn = lane;
-                            return found;
-                        }
                         self.go_on_from(place);
                         if self.accepts(place, filled) {
                             return self.found(memory, place, filled);

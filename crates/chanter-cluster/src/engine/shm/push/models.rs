@@ -101,6 +101,26 @@ fn slots_are_claimed_again() {
     check(|| sent_again(3));
 }
 
+/// One process sends several pieces, and the receiver looks meanwhile: it may pass over the first claim, and then find the
+/// second one.
+fn sent_in_a_row(count: u8) {
+    let node = Node::new(SLOTS);
+    let sending = sender(&node, 1, Info { lane: 1, ..INFO }, count, None);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    assert!(!incoming.is_odd(), "INV-PUSH: a second claim comes after the first piece");
+    sending.join().unwrap();
+    got.take(&mut incoming, &node);
+    got.is(count, 0);
+    assert!(!incoming.is_odd());
+}
+
+#[test]
+fn a_claim_after_a_passed_one_is_no_nonsense() {
+    check(|| sent_in_a_row(2));
+}
+
 /// One process dies at a point, and the other goes on. The receiver learns of the death and scans at any time.
 fn one_dies(at: &'static str) {
     let node = Node::new(SLOTS);
@@ -215,6 +235,7 @@ fn who_waits_for_a_receivers_room_sees_it_or_is_woken() {
 fn what_is_pushed_needs_its_orderings() {
     needs("push_publish", Relaxed, || sent_by_two(CONTROL, 1));
     needs("push_take", Relaxed, || sent_by_two(CONTROL, 1));
+    needs("push_claim", Relaxed, || sent_in_a_row(2));
     needs("push_free", Relaxed, || sent_again(2));
     needs("push_look", Relaxed, || sent_again(2));
     for fence in ["notify_fence_of_sleeper", "notify_fence_of_sender"] {

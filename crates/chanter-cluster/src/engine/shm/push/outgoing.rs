@@ -65,8 +65,9 @@ impl Outgoing {
             if found == place.free(memory) {
                 let lap = place.lap(memory) & LAP;
                 let filled = Filled { sender: self.me, number, lap, is_claimed: true };
-                // ORDER: Relaxed: the load has acquired the same word, which each slot has once.
-                match state.compare_exchange(found, filled.bits(), Ordering::Relaxed, Ordering::Relaxed) {
+                // ORDER: Release: a receiver that sees this claim sees the sender's last piece published. The load has
+                // acquired the same word, which each slot has once.
+                match state.compare_exchange(found, filled.bits(), order::push_claim(), Ordering::Relaxed) {
                     Ok(_) => {
                         let _ = point("push.marked");
                         self.move_tail(tail, place);
