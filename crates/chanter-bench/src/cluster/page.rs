@@ -11,7 +11,7 @@ use super::rows::Rows;
 use super::{exercise, figure10, findings, others, patterns, pressed, table_2};
 use crate::html::{self, END, begin, escaped, lines};
 
-const SIZE: (u32, u32) = (640, 380);
+const SIZE: (u32, u32) = (760, 380);
 const LINES: [(What, &str, RGBColor); 3] = [
     (What::Process, "MPI alone", RGBColor(90, 90, 90)),
     (What::ThreadPolls, "thread polls", RGBColor(200, 110, 30)),
@@ -120,7 +120,7 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
         let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", 18))
+            .caption(title, ("sans-serif", 15))
             .margin(12)
             .x_label_area_size(34)
             .y_label_area_size(64)

@@ -138,7 +138,7 @@ fn plot(
             .caption(title, ("sans-serif", 15))
             .margin(8)
             .x_label_area_size(34)
-            .y_label_area_size(40)
+            .y_label_area_size(56)
             .build_cartesian_2d(scaled(range.start)..scaled(range.end), 0.0..105.0)?;
         let label = |x: &f64| format!("{:.0}", if is_log { 10_f64.powf(*x) } else { *x });
         chart
