@@ -107,8 +107,8 @@ pub(crate) mod tests {
         found
     }
 
-    /// Asserts that a page fits any screen: its tables and pictures lie in boxes that scroll, and no two labels of a
-    /// picture overlap, or end outside of it.
+    /// Asserts that a page fits any screen. Its tables and pictures lie in boxes that scroll. No two labels of a picture
+    /// overlap, and none ends outside of it.
     pub(crate) fn fits(page: &str) {
         assert!(page.contains("width=device-width") && page.contains("overflow-x: auto"));
         for tag in ["<table", "<pre", "<svg"] {

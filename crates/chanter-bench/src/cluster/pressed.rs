@@ -21,7 +21,7 @@ use crate::measure::median;
 use crate::report::{number, right};
 
 pub(super) const ALL: [By; 2] = [By::Segment, By::Pushed];
-/// Processes of the jobs: as for figure 10, and so many that they fill a receiver's buffer with a short burst.
+/// Processes of the jobs: as for figure 10, and enough to fill a receiver's buffer with a short burst.
 pub(super) const PROCESSES: [u32; 2] = [4, 16];
 /// Messages that a process sends in a round: fewer and more than the 64 that may be on their way to an inbox.
 pub(super) const BURSTS: [usize; 2] = [32, 256];
@@ -33,7 +33,7 @@ const COMPUTE: u64 = 1000;
 const DATA: u32 = 2;
 const REPORT: u32 = 3;
 
-/// What is measured.
+/// Subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) pattern: Pattern,
@@ -172,7 +172,7 @@ struct Sent {
     used: Duration,
 }
 
-/// Works for that much processor time of this OS thread, and looks at nothing.
+/// Works for a given processor time of this OS thread, and looks at nothing.
 fn work(time: Duration) {
     let thread_time = || {
         nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)

@@ -32,8 +32,8 @@
 //! a piece before it was destroyed. INV-NOTIFY holds as for pull: a sender publishes and then looks whether the
 //! receiver sleeps. A receiver says that it sleeps, and then looks at its places.
 //!
-//! One weakness is push's own. A process that was given up while it filled a slot may be alive. What it still writes
-//! there changes the bytes of the next message in that slot, which may be another sender's.
+//! One weakness is push's own. A process that was given up while it filled a slot may be alive. Its late writes
+//! change the bytes of the next message in that slot, and this message may be another sender's.
 
 mod incoming;
 #[cfg(all(test, loom))]

@@ -82,7 +82,7 @@ pub(crate) struct Incoming {
     odd: Vec<usize>,
 }
 
-/// What lies at a place.
+/// The content of a place.
 enum At {
     Piece(Filled),
     Claim(Filled),
