@@ -32,7 +32,7 @@ impl Places {
                     return false;
                 }
                 if self.next(lane) == place {
-                    return true;
+                    return !self.is_held(memory, place);
                 }
             }
         }) || self.is_passed_published(memory)
@@ -45,6 +45,14 @@ impl Places {
 
     fn passed(&self, by: usize) -> Option<Place> {
         Place::of_bits(self.passed[by].load(Ordering::Relaxed))
+    }
+
+    /// Whether a claim of the lap before, which was passed over, still has the slot of a place.
+    fn is_held(&self, memory: &impl Memory, place: Place) -> bool {
+        let position = place.position.wrapping_sub(ring(memory.slots(), place.lane).1 as u64);
+        let before = Place { position, ..place };
+        self.count.load(Ordering::Relaxed) > 0
+            && (0..self.passed.len()).any(|by| self.passed(by) == Some(before))
     }
 
     /// Whether a claim that was passed over is published by now.
@@ -127,6 +135,7 @@ impl Incoming {
             Some(filled) => At::Piece(filled),
             None if bits == place.free(memory) => At::Nothing,
             None if bits == place.freed(memory) => At::Skipped,
+            None if self.places.is_held(memory, place) => At::Nothing,
             None => At::Nonsense,
         }
     }
