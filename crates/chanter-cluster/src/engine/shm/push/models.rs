@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::super::models::{INFO, Node, RECEIVER, check, needs};
-use super::super::pull::{Found, Info};
+use super::super::pull::{Found, Info, Memory};
 use super::super::sync::ENDS_AT;
 use super::{Incoming, Outgoing};
 
