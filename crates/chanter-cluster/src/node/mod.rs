@@ -38,7 +38,7 @@ use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, Proces
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::MembershipTables;
 use crate::inbox::{self, Core, Inbox};
-use crate::name::{NameLeader, Refusal, Registry, Table, ThreadName};
+use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
@@ -201,6 +201,9 @@ impl Node {
             some_gone: IVar::new(),
             dropped: AtomicU64::new(0),
         });
+        let make = |slot, spare| inbox::State::new(node.name(me, slot), Arc::downgrade(&node), spare);
+        let main = node.table.insert(make).map(|(slot, _)| slot);
+        debug_assert_eq!(main, Some(MAIN), "no other inbox has been opened");
         let serving = serve::serve(Arc::downgrade(&node), notified);
         let here = crate::Process::of(Arc::clone(&node));
         crate::remote::serve(&here);
@@ -265,6 +268,24 @@ impl Node {
         }
         let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
         let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
+        self.opened(given, slot, window_ref)
+    }
+
+    /// Takes the inbox that is there from the start.
+    pub(crate) fn open_main(self: &Arc<Self>) -> Result<Inbox, OpenError> {
+        if std::mem::replace(&mut lock(&self.registry).is_main_taken, true) {
+            return Err(OpenError::MainTaken);
+        }
+        let window_ref = self.table.find(MAIN).expect("the table begins with the main inbox");
+        self.opened(None, MAIN, window_ref)
+    }
+
+    fn opened(
+        self: &Arc<Self>,
+        given: Option<&str>,
+        slot: Slot,
+        window_ref: WindowRef,
+    ) -> Result<Inbox, OpenError> {
         let core = Core::of(window_ref);
         // A process that goes from now on finds the inbox in the table.
         for (peer, link) in self.links.iter() {
@@ -440,6 +461,8 @@ impl Drop for Node {
         // No thread sends there any more, as a send keeps the process alive.
         let windows = self.windows.lock().retain(|_, _| false);
         windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
+        // Nobody may have taken the main inbox.
+        self.table.remove(MAIN, &SendError::Gone(self.name(self.me, MAIN)));
     }
 }
 
