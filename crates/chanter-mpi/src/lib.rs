@@ -37,6 +37,13 @@
 //! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
 //! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
 //!
+//! # Processes that share a node
+//!
+//! On Linux, [`run`] lets the processes of a node meet by MPI. Then they talk by shared memory, as those of `chanter
+//! launch` do, and MPI carries messages between nodes alone. If all processes are on one node, MPI is not polled, and
+//! an idle process sleeps. The variable `CHANTER_MPI_ONLY` in the environment of all processes lets MPI carry all
+//! messages. So it is, too, where the processes of a node cannot open each other's memory.
+//!
 //! # Polling
 //!
 //! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
@@ -54,7 +61,11 @@ mod engine;
 mod engine;
 
 mod detect;
+#[cfg(target_os = "linux")]
+mod meet;
 mod mpirun;
+#[cfg(target_os = "linux")]
+mod nodes;
 mod run;
 #[cfg(has_mpi)]
 mod shim;

@@ -156,6 +156,13 @@ impl Mpi {
         self.enter().token.abort(code);
     }
 
+    /// Gives all processes the bytes of each, in the order of their numbers. All processes call this. The OS thread is
+    /// blocked.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only there do processes share memory"))]
+    pub(crate) fn exchange<const N: usize>(&self, mine: &[u8; N]) -> Result<Vec<[u8; N]>, MpiError> {
+        self.enter().token.exchange(mine)
+    }
+
     /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
     /// this too. It uses `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone, as the yardstick of the engine. Returns the
     /// number of wrong messages. The OS thread is blocked, and nothing else comes meanwhile.
