@@ -135,6 +135,8 @@ impl Near {
             .map_err(|error| sockets(error.to_string()))?;
         let connected = Sockets::start(launched, Config::default()).await;
         let connected = connected.map_err(|error| sockets(error.to_string()))?;
-        Ok(Nodes::new(Shm::new(slot, connected), ranks, Arc::clone(mpi)))
+        // `mpirun` gives each process cores of its own.
+        let near = Shm::new(slot, connected).on_cores(Mpi::processors());
+        Ok(Nodes::new(near, ranks, Arc::clone(mpi)))
     }
 }

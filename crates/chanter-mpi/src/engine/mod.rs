@@ -132,6 +132,12 @@ impl Mpi {
         library()
     }
 
+    /// Number of processors of this computer, whichever of them this process may use.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only there do processes share memory"))]
+    pub(crate) fn processors() -> usize {
+        processors()
+    }
+
     /// The counters of this engine.
     pub fn counts(&self) -> Counts {
         self.counters.read()
