@@ -110,7 +110,7 @@ fn half_a_message_was_not_sent() {
     });
 }
 
-/// What is longer than a message is refused, and nothing of it goes.
+/// A message over the limit is refused, and nothing of it goes.
 #[test]
 fn a_message_has_a_limit() {
     Machine::builder().vps(1).build().unwrap().block_on(async {

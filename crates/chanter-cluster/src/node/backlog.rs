@@ -90,7 +90,7 @@ impl Backlog {
 
     /// Gives the engine what it takes now. False: some frames still wait.
     pub(super) fn flush(&mut self, engine: &dyn Engine, to: ProcessId) -> bool {
-        LANES.into_iter().fold(true, |is_empty, lane| self.flush_lane(engine, to, lane) && is_empty)
+        LANES.map(|lane| self.flush_lane(engine, to, lane)) == [true; 3]
     }
 
     fn flush_lane(&mut self, engine: &dyn Engine, to: ProcessId, lane: Lane) -> bool {
