@@ -48,7 +48,8 @@
 //!
 //! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
 //! before they sleep (Chant, section 4.2: the scheduler polls). An idle processor tests for 20 us, if that has paid
-//! lately. Then it sleeps, for 50 us at first, and for at most 1 ms if nothing comes.
+//! lately. Then it sleeps, for 50 us at first. If nothing comes, it sleeps for 1 ms soon, and for
+//! 5 ms after a quarter of a second.
 //!
 //! Frames up to 8 KiB go as one MPI message, into a ring of receives that are always posted. An empty poll tests the
 //! first of each ring, however many threads wait. Larger frames go straight from the sender's buffer into a buffer of

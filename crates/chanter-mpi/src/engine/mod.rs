@@ -43,9 +43,11 @@ const MOVING_LINGER: Duration = Duration::from_micros(500);
 /// Tests before the clock is read, and between two looks at it.
 const FIRST_TESTS: u32 = 16;
 const TESTS: u32 = 8;
-/// The first pause, and the longest, in microseconds.
+/// The first pause, in microseconds. The next ones are twice as long up to the second number. Then they grow slowly, up
+/// to the third in about a quarter of a second.
 const SHORTEST_PAUSE: u32 = 50;
-const LONGEST_PAUSE: u32 = 1000;
+const LONG_PAUSE: u32 = 1000;
+const LONGEST_PAUSE: u32 = 5000;
 
 /// An engine that carries frames by MPI, between the processes that `mpirun` has started.
 ///
@@ -333,7 +335,8 @@ impl Engine for Mpi {
         }
         // ORDER: Relaxed: a guess, which may be lost.
         let last = self.sleep.pause.load(Ordering::Relaxed);
-        let pause = (2 * last).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let next = if last < LONG_PAUSE { (2 * last).min(LONG_PAUSE) } else { last + last / 64 };
+        let pause = next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         self.sleep.pause.store(pause, Ordering::Relaxed);
         Idle::For(Duration::from_micros(pause.into()))
     }
