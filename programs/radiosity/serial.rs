@@ -66,20 +66,13 @@ pub(super) fn refined(
     own: &View,
     mut view: impl FnMut(u32) -> View,
 ) -> super::transport::Found {
-    let mut refining = Refining {
-        scene,
-        most: plan.most,
-        accuracy: plan.accuracy,
-        own,
-        number: number as u32,
-        found: Default::default(),
-    };
+    let mut refining = Refining { scene, plan, own, number: number as u32, found: Default::default() };
     if round == 0 {
         for other in plan.block(block).filter(|other| *other != number) {
             let view = view(other as u32);
             refining.begin(other as u32, &view);
         }
-        return refining.finish();
+        return refining.found.finish();
     }
     let mut known: Option<(u32, View)> = None;
     for link in before.iter() {
@@ -90,7 +83,7 @@ pub(super) fn refined(
             refining.again(link, view);
         }
     }
-    refining.finish()
+    refining.found.finish()
 }
 
 /// How a surface is divided now.
