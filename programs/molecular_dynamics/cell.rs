@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::{Grid, Lists, Members, View};
 use super::model::{Chain, Kind};
-use super::{Energy, Motion};
+use super::{Energy, Motion, shake};
 use crate::kit::{Original, V3};
 
 /// An atom that goes to another cell.
@@ -140,12 +140,14 @@ impl Cell {
         self.kick(motion);
         // Nobody looks now, so nothing is copied.
         let places = Arc::make_mut(&mut self.view.places);
-        let mut farthest = 0.0_f64;
-        for (at, place) in places.iter_mut().enumerate() {
-            *place += self.speeds[at] * motion.step;
-            farthest = farthest.max((*place - self.listed[at]).square());
+        let waters = self.view.members.chain;
+        let before = if motion.is_rigid { places[waters..].to_vec() } else { Vec::new() };
+        places.iter_mut().zip(&self.speeds).for_each(|(place, speed)| *place += *speed * motion.step);
+        if motion.is_rigid {
+            shake::mend_places(&before, &mut places[waters..], &mut self.speeds[waters..], motion.step);
         }
-        farthest
+        let moved = places.iter().zip(&self.listed).map(|(place, listed)| (*place - *listed).square());
+        moved.fold(0.0, f64::max)
     }
 
     /// All forces have come.
@@ -160,6 +162,10 @@ impl Cell {
     pub(super) fn finish(&mut self, motion: Motion) -> Energy {
         self.add_up();
         self.kick(motion);
+        if motion.is_rigid {
+            let waters = self.view.members.chain;
+            shake::mend_speeds(&self.view.places[waters..], &mut self.speeds[waters..]);
+        }
         self.energy()
     }
 

@@ -113,6 +113,9 @@ impl Plan {
     }
 
     /// Computes the light from one part to another. Counts the pairs of points that it looks at.
+    ///
+    /// It stays a function of its own, so that all forms of the program run the same code here.
+    #[inline(never)]
     pub(super) fn exchange(&self, scene: &Scene, to: &Part, from: &Part, rays: &mut u64) -> Exchange {
         let facing = to.quad.facing(&from.quad);
         if facing == Facing::Away {
@@ -239,7 +242,13 @@ impl Pairs {
     fn of(to: &Quad, from: &Quad) -> Self {
         let points = [to.samples(), from.samples()];
         let (normal, normal2) = (to.normal(), from.normal());
-        let kernels = points[0].map(|x| points[1].map(|y| kernel(x, normal, y, normal2)));
+        // Loops: `map` of an array is a call for each of its items, if the compiler does not inline it.
+        let mut kernels = [[0.0; 4]; 4];
+        for (kernels, x) in kernels.iter_mut().zip(&points[0]) {
+            for (of, y) in kernels.iter_mut().zip(&points[1]) {
+                *of = kernel(*x, normal, *y, normal2);
+            }
+        }
         let all = || kernels.iter().flatten().copied();
         Self {
             points,
