@@ -22,7 +22,7 @@ pub(super) struct Moved {
 /// Forces on some of the atoms of a cell, by their indices there.
 pub(super) type Few = Vec<(u32, V3)>;
 
-/// What the copies of cells are compared by: how often atoms were assigned to cells, and how often they have moved.
+/// The version of a cell's copy: how often atoms were assigned to cells, and how often they have moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Version {
     pub(super) assigned: u32,

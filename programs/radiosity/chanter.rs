@@ -158,7 +158,7 @@ async fn refine(world: Arc<World>, thread: usize, round: usize, version: u32) ->
 async fn resolve(world: Arc<World>, number: usize, version: u32) -> Result<(), ObjectError> {
     let mut shapes = Vec::with_capacity(world.places.len());
     for other in 0..world.places.len() {
-        shapes.push(Some(read(&world, version, other, |view| Arc::clone(&view.shape)).await?));
+        shapes.push(read(&world, version, other, |view| Arc::clone(&view.shape)).await?);
     }
     world.places[number].object().resolve(shapes).await
 }

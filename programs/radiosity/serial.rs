@@ -1,7 +1,7 @@
 //! One surface after the other.
 
 use super::scene::Scene;
-use super::surface::{Links, Shape, Surface, View};
+use super::surface::{Links, Surface, View};
 use super::transport::{Refining, gather};
 use super::{Accuracy, Plan, Solution};
 use crate::kit::V3;
@@ -32,7 +32,7 @@ pub(super) fn run(scene: &Scene, accuracy: Accuracy) -> Solution {
         }
         drop(views);
         surfaces.iter_mut().for_each(Surface::divide);
-        let shapes: Vec<_> = surfaces.iter().map(|surface| Some(surface.view().shape)).collect();
+        let shapes: Vec<_> = surfaces.iter().map(|surface| surface.view().shape).collect();
         surfaces.iter_mut().for_each(|surface| surface.resolve(shapes.clone()));
         drop(shapes);
         for _ in 0..accuracy.bounces {
@@ -85,6 +85,3 @@ pub(super) fn refined(
     }
     refining.found.finish()
 }
-
-/// How a surface is divided now.
-pub(super) type Shapes = Vec<Option<std::sync::Arc<Shape>>>;

@@ -64,7 +64,7 @@ impl Shape {
         self.elements.extend(quarters.map(|quad| Element { quad, area: quad.area(), first: 0 }));
     }
 
-    /// The elements that were divided since there were so many elements, in the order of their divisions.
+    /// The elements that were divided since there were `count` elements, in the order of their divisions.
     fn divided_since(&self, count: usize) -> Vec<u32> {
         let mut divided = vec![0; (self.elements.len() - count) / 4];
         for (at, element) in (0..).zip(&self.elements) {
@@ -150,7 +150,7 @@ impl Surface {
         self.view.clone()
     }
 
-    /// How it was in a version, for a process whose copy has so many elements.
+    /// How it was in a version, for a copy that has a number of elements.
     #[method(read)]
     pub(super) fn news(&self, version: u32, elements: usize) -> News {
         let view = self.at(version);
@@ -206,14 +206,12 @@ impl Surface {
 
     /// Links find the elements of their parts.
     #[method(mut, local)]
-    pub(super) fn resolve(&mut self, others: Vec<Option<Arc<Shape>>>) {
+    pub(super) fn resolve(&mut self, others: Vec<Arc<Shape>>) {
         let shape = Arc::clone(&self.view.shape);
         for links in &mut self.links {
             for link in Arc::make_mut(links) {
                 link.to.1 = shape.find(link.to.0) as u32;
-                if let Some(other) = &others[link.surface as usize] {
-                    link.from.1 = other.find(link.from.0) as u32;
-                }
+                link.from.1 = others[link.surface as usize].find(link.from.0) as u32;
             }
         }
     }

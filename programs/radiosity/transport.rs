@@ -90,7 +90,7 @@ pub(super) enum Larger {
     From,
 }
 
-/// What is known of the light from one part to another.
+/// Knowledge of the light from one part to another.
 pub(super) enum Exchange {
     /// There is none.
     Nothing,
@@ -122,7 +122,8 @@ impl Plan {
             return Exchange::Nothing;
         }
         let exchange = to.area * from.area * from.bright;
-        let mut pairs = Pairs::of(&to.quad, &from.quad);
+        let points = [Points::of(&to.quad), Points::of(&from.quad)];
+        let mut pairs = Pairs::of(&points[0], &points[1]);
         if facing == Facing::Partly {
             // The points may all lie behind the other's plane, and parts not.
             pairs.most = pairs.most.max(most_near_corners(&to.quad, &from.quad));
@@ -136,7 +137,7 @@ impl Plan {
             return Exchange::Nothing;
         }
         *rays += 16;
-        let seen = pairs.seen(scene);
+        let seen = pairs.seen(scene, &points);
         // A partly visible part is uncertain. A part that no ray has met is a little uncertain, too.
         let hidden = match seen.count {
             16 => 0.0,
@@ -203,9 +204,20 @@ impl Refining<'_> {
     }
 }
 
+/// Four points of a part, and its normal.
+struct Points {
+    points: [V3; 4],
+    normal: V3,
+}
+
+impl Points {
+    fn of(quad: &Quad) -> Self {
+        Self { points: quad.samples(), normal: quad.normal() }
+    }
+}
+
 /// The kernel between four points of one and four of another.
 struct Pairs {
-    points: [[V3; 4]; 2],
     kernels: [[f64; 4]; 4],
     least: f64,
     most: f64,
@@ -230,28 +242,27 @@ fn fine(to: &Quad, from: &Quad, pairs: &Pairs, levels: u32) -> f64 {
     if levels == 0 || pairs.most - pairs.least <= pairs.mean {
         return pairs.mean;
     }
-    let others = from.quarters();
-    let quarter = |to: &Quad| {
-        let of = |from: &Quad| fine(to, from, &Pairs::of(to, from), levels - 1);
-        others.iter().map(of).sum::<f64>()
-    };
-    to.quarters().iter().map(quarter).sum::<f64>() / 16.0
+    let with_points = |quad: Quad| (quad, Points::of(&quad));
+    let (quarters, others) = (to.quarters().map(with_points), from.quarters().map(with_points));
+    let mut sum = 0.0;
+    for (to, points) in &quarters {
+        let of = |(from, points2): &(Quad, Points)| fine(to, from, &Pairs::of(points, points2), levels - 1);
+        sum += others.iter().map(of).sum::<f64>();
+    }
+    sum / 16.0
 }
 
 impl Pairs {
-    fn of(to: &Quad, from: &Quad) -> Self {
-        let points = [to.samples(), from.samples()];
-        let (normal, normal2) = (to.normal(), from.normal());
+    fn of(to: &Points, from: &Points) -> Self {
         // Loops: `map` of an array is a call for each of its items, if the compiler does not inline it.
         let mut kernels = [[0.0; 4]; 4];
-        for (kernels, x) in kernels.iter_mut().zip(&points[0]) {
-            for (of, y) in kernels.iter_mut().zip(&points[1]) {
-                *of = kernel(*x, normal, *y, normal2);
+        for (kernels, x) in kernels.iter_mut().zip(&to.points) {
+            for (of, y) in kernels.iter_mut().zip(&from.points) {
+                *of = kernel(*x, to.normal, *y, from.normal);
             }
         }
         let all = || kernels.iter().flatten().copied();
         Self {
-            points,
             kernels,
             least: all().fold(f64::INFINITY, f64::min),
             most: all().fold(0.0, f64::max),
@@ -259,10 +270,10 @@ impl Pairs {
         }
     }
 
-    fn seen(&self, scene: &Scene) -> Seen {
+    fn seen(&self, scene: &Scene, [to, from]: &[Points; 2]) -> Seen {
         let (mut count, mut sum) = (0, 0.0);
-        for (x, kernels) in self.points[0].iter().zip(&self.kernels) {
-            for (y, kernel) in self.points[1].iter().zip(kernels) {
+        for (x, kernels) in to.points.iter().zip(&self.kernels) {
+            for (y, kernel) in from.points.iter().zip(kernels) {
                 // A part that faces away brings nothing, whether hidden or not.
                 let is_seen = *kernel == 0.0 || !scene.occluders.are_hidden(*x, *y);
                 count += usize::from(is_seen);
