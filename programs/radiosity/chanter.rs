@@ -2,6 +2,7 @@
 //! each interaction of two parts. Threads read the parts from the objects, compute the visibility, and call the
 //! objects with the result.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use chanter_objects::{ObjectError, Owner};
 use super::scene::Scene;
 use super::serial::surfaces;
 use super::surface::{Surface, View, WHOLE};
-use super::transport::{Exchange, Found, Larger, Part, gather};
+use super::transport::{Exchange, Found, Larger, Part};
 use super::{Accuracy, Plan, Progress, Solution};
 use crate::kit::{JobFailure, Place, Threads, V3, all, each};
 
@@ -40,6 +41,20 @@ async fn read<R: Send + 'static>(
     what: impl Fn(&View) -> R + Send + Sync + 'static,
 ) -> Result<R, ObjectError> {
     world.places[number].read(world.inner, version, what).await
+}
+
+/// Reads several surfaces at a time, so that a thread waits once for all copies that are too old.
+async fn read_all<R: Send + 'static>(
+    world: &Arc<World>,
+    version: u32,
+    surfaces: Range<usize>,
+    what: impl Fn(&View) -> R + Copy + Send + Sync + 'static,
+) -> Result<Vec<R>, ObjectError> {
+    let read = |number| {
+        let world = Arc::clone(world);
+        Box::pin(async move { read(&world, version, number, what).await })
+    };
+    all(world.inner, surfaces.map(read)).await.into_iter().collect()
 }
 
 /// A thread's work: links of one surface, in a version of all.
@@ -117,6 +132,7 @@ impl Job {
     /// The links with a block of others, from those that there are.
     async fn again(&self, block: usize) -> Result<Found, ObjectError> {
         let before = self.world.places[self.number].object().links(block).await?;
+        read_all(&self.world, self.version, self.world.plan.block(block), |_| ()).await?;
         let mut found = Found::default();
         found.links.reserve(before.len());
         for link in before.iter() {
@@ -156,30 +172,24 @@ async fn refine(world: Arc<World>, thread: usize, round: usize, version: u32) ->
 
 /// Finds the elements of a surface's links, once all surfaces are divided.
 async fn resolve(world: Arc<World>, number: usize, version: u32) -> Result<(), ObjectError> {
-    let mut shapes = Vec::with_capacity(world.places.len());
-    for other in 0..world.places.len() {
-        shapes.push(read(&world, version, other, |view| Arc::clone(&view.shape)).await?);
-    }
+    let shapes = read_all(&world, version, 0..world.places.len(), |view| Arc::clone(&view.shape)).await?;
     world.places[number].object().resolve(shapes).await
 }
 
-/// Collects the light that comes to a surface in a version, which makes the next version of it.
+/// Collects the light that comes to a surface in a version, which makes the next version of it. Each link reads the
+/// part from which light comes.
 async fn bounce(world: Arc<World>, number: usize, version: u32) -> Result<(), ObjectError> {
     let own = world.places[number].object();
     let links = own.all_links().await?;
+    read_all(&world, version, 0..world.places.len(), |_| ()).await?;
     let elements = read(&world, version, number, |view| view.light.len()).await?;
     let mut gathered = vec![V3::ZERO; elements];
-    let mut lights: Vec<Option<Arc<Vec<V3>>>> = vec![None; world.places.len()];
-    for link in links.iter().flat_map(|links| links.chunk_by(|a, b| a.surface == b.surface)) {
-        let at = link[0].surface as usize;
-        if lights[at].is_none() {
-            lights[at] = Some(read(&world, version, at, |view| Arc::clone(&view.light)).await?);
-        }
+    for link in links.iter().flat_map(|links| links.iter()) {
+        let (from, at) = (link.surface as usize, link.from.1 as usize);
+        gathered[link.to.1 as usize] +=
+            read(&world, version, from, move |view| view.light[at]).await? * link.factor;
     }
-    for links in &links {
-        gather(&mut gathered, links, |at| lights[at as usize].as_ref().map_or(&[], |light| &light[..]));
-    }
-    drop((links, lights));
+    drop(links);
     own.shine(gathered).await
 }
 
