@@ -152,8 +152,9 @@ impl Input {
     pub fn with_rigid_waters(mut self) -> Self {
         let (motion, chain) = (self.motion, self.system.chain_atoms());
         let (places, speeds) = (&mut self.system.places[chain..], &mut self.system.speeds[chain..]);
+        let before = places.to_vec();
         // No time passes, so the speeds do not follow the places.
-        shake::mend_places(&places.to_vec(), places, speeds, f64::INFINITY);
+        shake::mend_places(&before, places, speeds, f64::INFINITY);
         shake::mend_speeds(places, speeds);
         self.motion = Motion { step: 2.0 * motion.step, is_rigid: true, ..motion };
         self
