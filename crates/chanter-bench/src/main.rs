@@ -21,6 +21,7 @@ mod choice;
 mod cluster;
 mod figure7;
 mod figures;
+mod html;
 mod measure;
 mod memory;
 mod micro;

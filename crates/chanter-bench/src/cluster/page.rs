@@ -8,9 +8,10 @@ use plotters::prelude::*;
 use super::process::{WAITING, What};
 use super::published::TABLE_2;
 use super::rows::Rows;
-use super::{exercise, figure10, findings, job::By, others, patterns, table_2};
+use super::{exercise, figure10, findings, others, patterns, table_2};
+use crate::html::{self, END, begin, escaped, lines};
 
-const SIZE: (u32, u32) = (640, 380);
+const SIZE: (u32, u32) = (760, 380);
 const LINES: [(What, &str, RGBColor); 3] = [
     (What::Process, "MPI alone", RGBColor(90, 90, 90)),
     (What::ThreadPolls, "thread polls", RGBColor(200, 110, 30)),
@@ -22,21 +23,20 @@ type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
 
 /// The whole page.
 pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>> {
-    let mut page = String::new();
+    let mut page = begin("chanter-bench cluster");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let library = library.lines().next().unwrap_or("no MPI: nothing was measured").replace('<', "&lt;");
-    write!(
+    let library = escaped(library.lines().next().unwrap_or("no MPI: nothing was measured"));
+    writeln!(
         page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chanter-bench cluster</title></head>\
-         <body style=\"font: 15px sans-serif; max-width: 1100px; margin: 2em auto\">\n<h1>chanter-bench cluster</h1>\n\
-         <p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
-         every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra).</p>\n"
+        "<p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
+         every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra), or for figure 10 and table 5 \
+         Concert (Karamcheti, Plevyak, Chien).</p>"
     )?;
     let verdict = findings::verdict(rows).unwrap_or_default();
     let tables =
         [table_2(rows), exercise::tables(&rows.exercises), verdict, others(rows), figure10::table(rows)];
     for table in tables {
-        writeln!(page, "<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))?;
+        page.push_str(&lines(&table));
     }
     let of = |what| TABLE_2.iter().filter_map(move |row| Some((row.bytes as f64, rows.ns(what, row.bytes)?)));
     let ours: Vec<Line<'_>> =
@@ -62,11 +62,11 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
     }
     for by in figure10::ALL {
         let title = format!("Figure 10, what a message costs its sender, by its bytes: {}", by.words());
-        if let Some(lines) = of_patterns(rows, by) {
+        if let Some(lines) = of_patterns(|pattern, size| figure10::send(rows, by, pattern, size)) {
             page.push_str(&plot(&title, "ns", &lines)?);
         }
     }
-    page.push_str("</body></html>\n");
+    page.push_str(END);
     Ok(page)
 }
 
@@ -80,9 +80,9 @@ const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [
 ];
 
 /// A line for each pattern.
-fn of_patterns(rows: &Rows, by: By) -> Option<Vec<Line<'static>>> {
+fn of_patterns(send: impl Fn(patterns::Pattern, usize) -> Option<f64>) -> Option<Vec<Line<'static>>> {
     let of = |pattern: patterns::Pattern| -> Option<Vec<(f64, f64)>> {
-        let point = |size| Some((size as f64, figure10::send(rows, by, pattern, size)?));
+        let point = |size| Some((size as f64, send(pattern, size)?));
         patterns::SIZES.into_iter().map(point).collect()
     };
     let lines = patterns::PATTERNS.into_iter().zip(COLOURS);
@@ -99,27 +99,24 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
         let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", 18))
+            .caption(title, ("sans-serif", 15))
             .margin(12)
             .x_label_area_size(34)
             .y_label_area_size(64)
             .build_cartesian_2d((least..most).log_scale(), 0.0..highest * 1.1)?;
         chart.configure_mesh().y_desc(unit).light_line_style(WHITE).draw()?;
-        for (name, colour, points) in lines {
+        for (_, colour, points) in lines {
             let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?
-                .label(*name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+            chart.draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?;
         }
-        chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw()?;
         root.present()?;
     }
-    Ok(picture)
+    Ok(html::plot(&picture, lines.iter().map(|(name, colour, _)| (*name, *colour))))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::job::By;
     use super::super::process::{Line, Round};
     use super::*;
 
@@ -142,8 +139,9 @@ mod tests {
             }));
         }
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
+        html::tests::fits(&page);
         assert_eq!(page.matches("<svg").count(), 4);
         assert!(page.contains("Figure 10") && page.contains("hotspot x16"));
-        assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));
+        assert!(page.contains("An &lt;MPI&gt;") && page.contains("thread polls"));
     }
 }

@@ -15,6 +15,7 @@ use super::{
     kernel::{ACCEPTABLE, Efficiencies, Version},
     published,
 };
+use crate::html::{self, END, begin};
 use crate::report::number;
 use crate::table_of;
 
@@ -27,14 +28,12 @@ const COLOURS: [RGBColor; 4] =
 
 /// The whole page.
 pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
-    let mut page = String::new();
+    let mut page = begin("chanter-bench objects");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let size = if found.quick { "small inputs (--quick)" } else { "full inputs" };
     write!(
         page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chanter-bench objects</title></head>\
-         <body style=\"font: 15px sans-serif; max-width: 1150px; margin: 2em auto\">\n<h1>chanter-bench objects</h1>\n\
-         <p>Chanter {}, {size}, {cores} processors. Medians of interleaved rounds; every result was checked. What is called the \
+        "<p>Chanter {}, {size}, {cores} processors. Medians of interleaved rounds; every result was checked. What is called the \
          paper is Karamcheti, Plevyak and Chien, <em>Runtime Mechanisms for Efficient Dynamic Multithreading</em> (Illinois \
          Concert, on a Cray T3D).</p>\n",
         env!("CARGO_PKG_VERSION")
@@ -60,7 +59,7 @@ pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
             speed_ups(&mut page, &found.jobs)?;
         }
     }
-    page.push_str("</body></html>\n");
+    page.push_str(END);
     Ok(page)
 }
 
@@ -93,6 +92,7 @@ fn pictures(page: &mut String, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         "<p>The paper's figure 13, on 32 processors: Base is acceptable above 300 us and 80 % local; +Stack from 10 us, and 60 % \
          local; +Pull down to 0 % local; both from 10 us where all is local, and from 150 us where nothing is.</p>\n",
     );
+    page.push_str("<div class=\"pictures\">\n");
     for grain in Spec::GRAINS {
         let lines = Version::ALL.map(|version| {
             let point = |local| Some((f64::from(local), found.region(version, grain, local)?));
@@ -113,6 +113,7 @@ fn pictures(page: &mut String, rows: &[Row]) -> Result<(), Box<dyn Error>> {
             page.push_str(&plot(&title, "grain, us", 10.0..5000.0, true, &lines)?);
         }
     }
+    page.push_str("</div>\n");
     Ok(())
 }
 
@@ -137,7 +138,7 @@ fn plot(
             .caption(title, ("sans-serif", 15))
             .margin(8)
             .x_label_area_size(34)
-            .y_label_area_size(40)
+            .y_label_area_size(56)
             .build_cartesian_2d(scaled(range.start)..scaled(range.end), 0.0..105.0)?;
         let label = |x: &f64| format!("{:.0}", if is_log { 10_f64.powf(*x) } else { *x });
         chart
@@ -147,21 +148,13 @@ fn plot(
             .y_desc("%")
             .x_label_formatter(&label)
             .draw()?;
-        for ((name, points), colour) in lines.iter().zip(COLOURS) {
+        for ((_, points), colour) in lines.iter().zip(COLOURS) {
             let points = points.iter().map(|(x, y)| (scaled(*x), *y));
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .draw()?;
         root.present()?;
     }
-    Ok(picture)
+    Ok(html::plot(&picture, lines.iter().map(|(name, _)| name.as_str()).zip(COLOURS)))
 }
 
 /// Figure 13: where each version is acceptable. A cell has a part for each version.
@@ -204,16 +197,17 @@ fn regions(found: &Efficiencies) -> Result<String, Box<dyn Error>> {
         }
         root.present()?;
     }
-    Ok(format!("{picture}\n"))
+    Ok(html::picture(&picture))
 }
 
 fn section(page: &mut String, title: &str, table: &str) -> std::fmt::Result {
-    writeln!(page, "<h2>{title}</h2>\n<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))
+    writeln!(page, "<h2>{}</h2>\n{}", html::escaped(title), html::lines(table))
 }
 
 /// Draws bars: of what was measured here, and of the paper's values.
 fn bars(title: &str, bars: &[(String, f64, Option<f64>)]) -> Result<String, Box<dyn Error>> {
-    let (left, row, width) = (220, 34, 820);
+    let left = 24 + html::widest(bars.iter().map(|(name, ..)| name.as_str()), 13);
+    let (row, width) = (34, left + 600);
     let height = 60 + row * bars.len() as i32;
     let most = bars.iter().map(|(_, here, paper)| here.max(paper.unwrap_or(0.0))).fold(0.1, f64::max);
     let scale = f64::from(width - left - 80) / most;
@@ -237,7 +231,7 @@ fn bars(title: &str, bars: &[(String, f64, Option<f64>)]) -> Result<String, Box<
         }
         root.present()?;
     }
-    Ok(picture)
+    Ok(html::picture(&picture))
 }
 
 #[cfg(test)]
@@ -252,6 +246,7 @@ mod tests {
         found.findings = schemas::findings(&found.schemas);
         assert!(found.findings.iter().all(|finding| finding.value.is_some()), "each is measured");
         let page = html(&found).unwrap();
+        html::tests::fits(&page);
         assert_eq!(page.matches("<svg").count(), 1);
         for text in ["table 4", "MB -> CP", "conc! of 8", "ractor"] {
             assert!(page.contains(text), "{text}");
@@ -270,6 +265,7 @@ mod tests {
         }
         assert!(jobs::findings(&found.jobs).iter().all(|finding| finding.value == Some(2.0)));
         let page = html(&found).unwrap();
+        html::tests::fits(&page);
         assert_eq!(page.matches("<svg").count(), 2);
         for text in ["figure 14", "figure 15", "plain MPI", "0.72", "0.56"] {
             assert!(page.contains(text), "{text}");
@@ -297,6 +293,7 @@ mod tests {
         let judged = kernel::findings(&found.kernel);
         assert!(judged.iter().all(|finding| finding.holds == Some(true)));
         let page = html(&found).unwrap();
+        html::tests::fits(&page);
         assert!(page.contains("figure 13") && page.contains("figure 11") && page.contains("Base+Stack+Pull"));
         // A cell that the version of both lacks is found.
         found.kernel[2].efficiency = 80.0;

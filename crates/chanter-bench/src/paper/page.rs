@@ -5,26 +5,12 @@ use std::fmt::Write;
 
 use super::tables::Sheet;
 use super::{Found, plots};
+use crate::html::{END, begin, escaped};
 use crate::report::{ALLOCATOR, number};
-
-const STYLE: &str = "
-body { font: 15px/1.45 sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 2.2em; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap; }
-th { border-bottom: 2px solid #888; } th.word, td.word { text-align: left; }
-.wide { overflow-x: auto; } .pictures { display: flex; flex-wrap: wrap; gap: 8px; }
-.no { color: #b03030; font-weight: bold; } p.note { color: #555; }
-";
 
 /// The whole page.
 pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
-    let mut page = String::new();
-    write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <title>chanter-bench paper</title><style>{STYLE}</style></head><body>\n<h1>chanter-bench paper</h1>\n"
-    )?;
+    let mut page = begin("chanter-bench paper");
     let size = if found.quick { "small inputs (--quick)" } else { "the papers' sizes" };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     writeln!(
@@ -55,13 +41,13 @@ pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
             write!(page, "<div class=\"pictures\">\n{}\n</div>\n", pictures.join("\n"))?;
         }
     }
-    page.push_str("</body></html>\n");
+    page.push_str(END);
     Ok(page)
 }
 
 fn floors(page: &mut String, found: &Found) -> std::fmt::Result {
     page.push_str(
-        "<h2 id=\"floors\">What is promised</h2>\n<table><tr><th class=\"word\">figure</th><th>value</th>",
+        "<h2 id=\"floors\">What is promised</h2>\n<div class=\"wide\"><table><tr><th class=\"word\">figure</th><th>value</th>",
     );
     page.push_str("<th>floor</th><th>holds</th></tr>\n");
     for finding in &found.findings {
@@ -75,7 +61,7 @@ fn floors(page: &mut String, found: &Found) -> std::fmt::Result {
             number(finding.floor),
         )?;
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
     Ok(())
 }
 
@@ -92,8 +78,4 @@ fn table(page: &mut String, sheet: &Sheet) -> std::fmt::Result {
     }
     page.push_str("</table></div>\n");
     Ok(())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use super::cases::{FORMS, entries};
 use super::published;
 use super::tables::{gathering, speed_ups_of, time, variants};
+use crate::html;
 use crate::measure::Measured;
 
 const SIZE: (u32, u32) = (460, 320);
@@ -62,24 +63,15 @@ impl Chart<'_> {
                     grey.stroke_width(1),
                 )])?;
             }
-            for ((name, points), colour) in self.lines.into_iter().zip(COLOURS) {
-                let dots: Vec<_> =
-                    points.iter().map(|point| Circle::new(*point, 4, colour.filled())).collect();
-                chart
-                    .draw_series([PathElement::new(points, colour.stroke_width(2))])?
-                    .label(name)
-                    .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 18, y + 5)], colour.filled()));
+            for ((_, points), colour) in self.lines.iter().zip(COLOURS) {
+                let dots = points.iter().map(|point| Circle::new(*point, 4, colour.filled()));
+                chart.draw_series([PathElement::new(points.clone(), colour.stroke_width(2))])?;
                 chart.draw_series(dots)?;
             }
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.85))
-                .border_style(BLACK.mix(0.3))
-                .draw()?;
             root.present()?;
         }
-        Ok(picture)
+        let names = self.lines.iter().map(|(name, _)| name.as_str());
+        Ok(html::plot(&picture, names.zip(COLOURS)))
     }
 }
 
@@ -145,9 +137,9 @@ fn table_1(measured: &[Measured]) -> Picture {
     let mut picture = String::new();
     let most = bars.iter().map(|bar| bar.1).fold(1.0, f64::max);
     {
-        let (left, row) = (220, 28);
-        let size = (620, 60 + row * bars.len() as i32);
-        let root = SVGBackend::with_string(&mut picture, (620, size.1 as u32)).into_drawing_area();
+        let (left, row) = (24 + html::widest(bars.iter().map(|bar| bar.0.as_str()), 14), 28);
+        let size = (left + 470, 60 + row * bars.len() as i32);
+        let root = SVGBackend::with_string(&mut picture, (size.0 as u32, size.1 as u32)).into_drawing_area();
         root.fill(&WHITE)?;
         let text = ("sans-serif", 14).into_font().color(&BLACK);
         root.draw_text(
@@ -165,7 +157,7 @@ fn table_1(measured: &[Measured]) -> Picture {
         }
         root.present()?;
     }
-    Ok(picture)
+    Ok(html::picture(&picture))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use plotters::prelude::*;
 use super::load::{RATES as OFFERED, at_rate};
 use super::{FORMS, IDLE, PEERS, RATES, shown};
 use crate::figures::Finding;
+use crate::html::{self, END, begin, escaped};
 use crate::measure::Measured;
 use crate::report::number;
 
@@ -65,48 +66,38 @@ fn rates(lines: &[Line]) -> Result<String, Box<dyn Error>> {
             .y_label_formatter(&|y| format!("{y:.0}"))
             .draw()?;
         for (line, colour) in lines.iter().zip(COLOURS.into_iter().cycle()) {
-            let dots: Vec<_> =
-                line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())).collect();
-            chart
-                .draw_series([PathElement::new(line.points.clone(), colour.stroke_width(2))])?
-                .label(&line.name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 18, y + 5)], colour.filled()));
-            chart.draw_series(dots)?;
+            chart.draw_series([PathElement::new(line.points.clone(), colour.stroke_width(2))])?;
+            chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.9))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
         root.present()?;
     }
-    Ok(svg)
+    Ok(html::plot(&svg, lines.iter().map(|line| line.name.as_str()).zip(COLOURS.into_iter().cycle())))
 }
 
 /// A bar for each server, as an SVG.
 fn bars(title: &str, rows: &[(String, f64)]) -> Result<String, Box<dyn Error>> {
     const ROW: i32 = 30;
-    const LEFT: i32 = 240;
+    let left = 32 + html::widest(rows.iter().map(|row| row.0.as_str()), 16);
+    let wide = left + 620;
     let mut svg = String::new();
     {
         let height = 60 + ROW * rows.len() as i32;
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height as u32)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (wide as u32, height as u32)).into_drawing_area();
         root.fill(&WHITE)?;
         root.draw_text(title, &("sans-serif", 20).into_font().color(&BLACK), (16, 14))?;
         let text = ("sans-serif", 16).into_font().color(&BLACK);
         let most = rows.iter().fold(f64::MIN_POSITIVE, |most, row| most.max(row.1));
-        let scale = f64::from(SIZE.0 as i32 - LEFT - 120) / most;
+        let scale = f64::from(wide - left - 120) / most;
         for (at, ((name, value), colour)) in rows.iter().zip(COLOURS.into_iter().cycle()).enumerate() {
             let y = 48 + ROW * at as i32;
-            let end = LEFT + (value * scale).max(1.0) as i32;
+            let end = left + (value * scale).max(1.0) as i32;
             root.draw_text(name, &text, (16, y + 4))?;
-            root.draw(&Rectangle::new([(LEFT, y), (end, y + ROW - 8)], colour.filled()))?;
+            root.draw(&Rectangle::new([(left, y), (end, y + ROW - 8)], colour.filled()))?;
             root.draw_text(&number(*value), &text, (end + 8, y + 4))?;
         }
         root.present()?;
     }
-    Ok(svg)
+    Ok(html::picture(&svg))
 }
 
 fn rows(measured: &[Measured], study: &str, value: impl Fn(&Measured) -> Option<f64>) -> Vec<(String, f64)> {
@@ -125,12 +116,7 @@ pub(super) fn write(
     findings: &[Finding],
     how: &str,
 ) -> Result<(), Box<dyn Error>> {
-    let mut page = String::from(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Swerve under load</title>\n\
-         <style>body{font:16px/1.5 sans-serif;max-width:900px;margin:2em auto;padding:0 1em}\
-         table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em;text-align:left}\
-         td:nth-child(n+2){text-align:right}svg{max-width:100%}</style>\n<h1>Swerve under load</h1>\n",
-    );
+    let mut page = begin("Swerve under load");
     writeln!(page, "<p>{}</p>", escaped(how))?;
     let lines = lines(measured);
     if !lines.is_empty() {
@@ -158,26 +144,27 @@ pub(super) fn write(
     for (title, rows) in charts.iter().filter(|(_, rows)| !rows.is_empty()) {
         writeln!(page, "{}", bars(title, rows)?)?;
     }
-    page.push_str("<h2>Floors</h2>\n<table><tr><th>figure<th>value<th>floor<th>holds</tr>\n");
+    page.push_str("<h2>Floors</h2>\n<div class=\"wide\"><table><tr><th class=\"word\">figure</th>");
+    page.push_str("<th>value</th><th>floor</th><th>holds</th></tr>\n");
     for finding in findings {
         let value = finding.value.map_or("-".to_owned(), number);
         let holds = finding.holds.map_or("not measured", |holds| if holds { "yes" } else { "NO" });
         let floor = format!("{} {}", finding.bound, number(finding.floor));
-        writeln!(page, "<tr><td>{}<td>{value}<td>{floor}<td>{holds}</tr>", escaped(&finding.figure))?;
+        let figure = escaped(&finding.figure);
+        writeln!(
+            page,
+            "<tr><td class=\"word\">{figure}</td><td>{value}</td><td>{floor}</td><td>{holds}</td></tr>"
+        )?;
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
     for m in measured {
         if let Err(why) = &m.outcome {
             writeln!(page, "<p>Skipped: {}, {}: {}</p>", shown(&m.case), m.case.variant, escaped(why))?;
         }
     }
-    page.push_str("</html>\n");
+    page.push_str(END);
     std::fs::write(path, page)?;
     Ok(())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -209,6 +196,7 @@ mod tests {
         let findings = [Finding::new("parasites / synchronous".into(), Some(1.5), Bound::AtLeast(1.39))];
         write(&path, &measured, &findings, "1 VP")?;
         let page = std::fs::read_to_string(&path)?;
+        html::tests::fits(&page);
         for text in [
             "swerve, hosts",
             "nginx, sendfile",
