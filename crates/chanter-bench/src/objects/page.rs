@@ -31,11 +31,11 @@ pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
     let mut page = begin("chanter-bench objects");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let size = if found.quick { "small inputs (--quick)" } else { "full inputs" };
-    write!(
+    writeln!(
         page,
         "<p>Chanter {}, {size}, {cores} processors. Medians of interleaved rounds; every result was checked. What is called the \
          paper is Karamcheti, Plevyak and Chien, <em>Runtime Mechanisms for Efficient Dynamic Multithreading</em> (Illinois \
-         Concert, on a Cray T3D).</p>\n",
+         Concert, on a Cray T3D).</p>",
         env!("CARGO_PKG_VERSION")
     )?;
     section(&mut page, "What is promised", &table_of(&found.findings))?;
