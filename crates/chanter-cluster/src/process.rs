@@ -194,7 +194,7 @@ impl Process {
     }
 
     /// Takes the main inbox of this process. It is there from the start, so messages may come before it is taken. It is
-    /// given once.
+    /// given once. The call does not block.
     ///
     /// # Errors
     /// [`MainTaken`](OpenError::MainTaken): it was taken before.

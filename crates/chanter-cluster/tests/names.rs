@@ -75,7 +75,7 @@ fn each_message_reaches_whom_it_is_for() {
             sender.join().await.unwrap();
         }
         assert!(sent.load(Ordering::Relaxed) >= received);
-        // Whoever had the first name is gone for ever.
+        // The thread that had the first name is gone for good.
         let first = names.lock().unwrap()[0];
         let me = here.inbox().unwrap();
         assert_eq!(me.send(first, TAG, &first).await, Err(SendError::Gone(first)));

@@ -13,7 +13,7 @@ const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 /// A frame that waits, with the number of its bytes that the engine has. That is more than 0 at most for the first
 /// frame of a lane.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingFrame {
     body: Body,
     sent: usize,
 }
@@ -21,7 +21,7 @@ pub(super) struct Waiting {
 /// The frames that wait, by lane; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    lanes: [VecDeque<Waiting>; 3],
+    lanes: [VecDeque<WaitingFrame>; 3],
     /// Number of messages among them.
     messages: usize,
     /// Number of frames that answer the process, and (in `answered`) their bytes.
@@ -42,7 +42,7 @@ impl Counted {
     }
 }
 
-impl Waiting {
+impl WaitingFrame {
     /// Gives the engine a frame, or as many parts as it takes. Returns the frame if the engine has not all of it.
     #[inline(always)]
     pub(super) fn give(mut self, engine: &dyn Engine, to: ProcessId, lane: Lane) -> Option<Self> {
@@ -56,7 +56,7 @@ impl Waiting {
     }
 }
 
-impl From<Body> for Waiting {
+impl From<Body> for WaitingFrame {
     #[inline(always)]
     fn from(body: Body) -> Self {
         Self { body, sent: 0 }
@@ -80,7 +80,7 @@ impl Backlog {
     }
 
     /// Appends a frame that the engine does not take now.
-    pub(super) fn push(&mut self, lane: Lane, frame: Waiting) {
+    pub(super) fn push(&mut self, lane: Lane, frame: WaitingFrame) {
         let Counted { is_message, answer } = Counted::of(&frame.body);
         self.messages += usize::from(is_message);
         self.answers += usize::from(answer.is_some());

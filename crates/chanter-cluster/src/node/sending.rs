@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use chanter::base::wake_first;
 use serde::Serialize;
 
-use super::backlog::Waiting;
+use super::backlog::WaitingFrame;
 use super::{Link, MOST_ANSWERED, MOST_ANSWERS, Node, SendEvent, WindowRef};
 use crate::engine::{Lane, ProcessId, Why};
 use crate::error::SendError;
@@ -263,7 +263,7 @@ impl Node {
         }
         state.outstanding.sent(header, length);
         let is_free = state.backlog.is_free(lane);
-        let frame = Waiting::from(body);
+        let frame = WaitingFrame::from(body);
         let refused = if is_free { frame.give(&*self.engine, to, lane) } else { Some(frame) };
         let is_first = is_free && refused.is_some();
         if let Some(frame) = refused {

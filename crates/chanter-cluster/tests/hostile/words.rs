@@ -26,7 +26,7 @@ fn lengths_that_are_lies() {
     }
 }
 
-/// Who says that to an inbox hears that it is given up, as nobody knows what it has meant; and nothing is received.
+/// A process that says `words` to an inbox is told that it is given up. Nothing of them is received.
 fn is_cut_off_by(words: impl Fn(Slot) -> Vec<u8>) {
     let mut job = Job::start(unhurried());
     let inbox = job.open(0);
@@ -204,7 +204,8 @@ fn a_peer_that_never_says_good_bye() {
     assert!(job.hostile[0].is_closed());
 }
 
-/// What was received is given back by the next message that goes there, once; and what comes so is looked at as what comes alone.
+/// The next message to a process gives it credit for its messages that were received, once. Such credit is checked like
+/// credit that comes alone.
 #[test]
 fn credit_that_messages_bring() {
     const COUNT: u16 = 16;
