@@ -1,5 +1,5 @@
 //! Moves a chain in water, and prints its energy over time: `cargo run --release -p chanter-programs --example
-//! molecular_dynamics -- [--pdb FILE] [WATERS] [STEPS]`.
+//! molecular_dynamics -- [--pdb FILE] [--rigid] [WATERS] [STEPS]`.
 
 use std::error::Error;
 use std::time::Instant;
@@ -17,12 +17,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         residues = Some(read);
         args.drain(at..at + 2);
     }
+    let is_rigid = args.iter().any(|arg| arg == "--rigid");
+    args.retain(|arg| arg != "--rigid");
     let number = |at: usize, otherwise| args.get(at).map_or(Ok(otherwise), |text| text.parse());
     let (waters, steps) = (number(0, 2_000)?, number(1, 200)?);
     let input = match residues {
         Some(residues) => Input::of_residues(&residues, waters, 100, steps),
         None => Input::generated(153, waters, 100, steps),
     };
+    let input = if is_rigid { input.with_rigid_waters() } else { input };
     println!("{} atoms, {} of them the chain's", input.system.atoms(), input.system.chain_atoms());
     let clock = Instant::now();
     let outcome = MolecularDynamics::serial(&input);

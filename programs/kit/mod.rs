@@ -5,6 +5,7 @@
 //! and computes the expected answer serially. Each [`Prepared::run`] then gives a [`Run`] with a compared answer, or
 //! a [`Failure`].
 
+mod copied;
 mod form;
 mod gauge;
 mod job;
@@ -16,6 +17,7 @@ mod space;
 mod style;
 mod threads;
 
+pub use copied::{Copied, Original, Place};
 pub use form::{Form, Size};
 pub use gauge::{AtWork, Gauge};
 pub use job::{JobFailure, meet};
@@ -27,4 +29,4 @@ pub use space::V3;
 pub use style::{
     AsynchronousHosts, AsynchronousParasites, PaperParasites, Style, Synchronous, answer, answers, collect,
 };
-pub use threads::{Threads, each};
+pub use threads::{Threads, all, call, each};

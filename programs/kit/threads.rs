@@ -1,6 +1,9 @@
 //! Threads of a phase: as many at a time as there are, and all are waited for.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use chanter::prelude::*;
 use chanter_objects::{ObjectError, conc_for};
@@ -44,4 +47,53 @@ where
     for thread in threads {
         thread.await.expect("objects live as long as their world");
     }
+}
+
+/// Makes a call, and waits for it: as a context of its own, or as a call.
+pub async fn call<F>(threads: Threads, call: F) -> F::Output
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match threads {
+        Threads::Stack => call.await,
+        Threads::Heap => spawn(call).await.expect("a call that is made here ends"),
+    }
+}
+
+/// Runs some threads at a time, and waits for all. Returns what they yield, in their order.
+pub async fn all<F>(threads: Threads, all: impl IntoIterator<Item = F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send + Unpin + 'static,
+{
+    let mut outputs = Vec::new();
+    if threads == Threads::Heap {
+        let threads: Vec<_> = all.into_iter().map(spawn).collect();
+        for thread in threads {
+            outputs.push(Some(thread.await.expect("a thread that runs here ends")));
+        }
+        return outputs.into_iter().flatten().collect();
+    }
+    let mut waiting = Vec::new();
+    for (at, mut thread) in all.into_iter().enumerate() {
+        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut thread).poll(cx))).await;
+        match polled {
+            Poll::Ready(output) => outputs.push(Some(output)),
+            Poll::Pending => {
+                outputs.push(None);
+                waiting.push((at, thread));
+            }
+        }
+    }
+    poll_fn(|cx| {
+        waiting.retain_mut(|(at, thread)| match Pin::new(thread).poll(cx) {
+            Poll::Ready(output) => {
+                outputs[*at] = Some(output);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
 }

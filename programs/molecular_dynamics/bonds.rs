@@ -43,45 +43,83 @@ pub(super) fn waters(places: &[V3], forces: &mut [V3]) -> f64 {
     energy
 }
 
+/// Up to four atoms of the chain that act on each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Term {
+    Bond(Bond),
+    Angle(Angle),
+    Torsion(Torsion),
+    /// Two atoms three bonds apart, which act on each other by half.
+    Distant([u32; 2]),
+}
+
+impl Segment {
+    /// Its terms, in the order in which their forces are added up.
+    pub(super) fn terms(&self) -> impl Iterator<Item = Term> {
+        let bonds = self.bonds.iter().map(|bond| Term::Bond(*bond));
+        let angles = self.angles.iter().map(|angle| Term::Angle(*angle));
+        let torsions = self.torsions.iter().map(|torsion| Term::Torsion(*torsion));
+        bonds.chain(angles).chain(torsions).chain(self.distant.iter().map(|pair| Term::Distant(*pair)))
+    }
+}
+
+impl Term {
+    /// Its atoms.
+    pub(super) fn atoms(&self) -> &[u32] {
+        match self {
+            Self::Bond(Bond(atoms, ..)) | Self::Distant(atoms) => atoms,
+            Self::Angle(Angle(atoms, ..)) => atoms,
+            Self::Torsion(Torsion(atoms, _)) => atoms,
+        }
+    }
+
+    /// The energy, and the force on each atom, by the places of the atoms.
+    pub(super) fn act(
+        &self,
+        side: f64,
+        (mixes, kinds): (&Mixes, &[Kind]),
+        places: &[V3; 4],
+    ) -> (f64, [V3; 4]) {
+        let between = |from: usize, to: usize| System::nearest(side, places[to] - places[from]);
+        match *self {
+            Self::Bond(Bond(_, k, length)) => {
+                let (e, force) = stretched(between(1, 0), k, length);
+                (e, [force, -force, V3::ZERO, V3::ZERO])
+            }
+            Self::Angle(Angle(_, k, rest)) => {
+                let (e, on_a, on_b) = bent(between(1, 0), between(1, 2), k, rest);
+                (e, [on_a, -(on_a + on_b), on_b, V3::ZERO])
+            }
+            Self::Torsion(Torsion(_, height)) => twisted(between(0, 1), between(1, 2), between(2, 3), height),
+            Self::Distant([a, b]) => {
+                let apart = between(1, 0);
+                let square = apart.square();
+                if square >= CUTOFF * CUTOFF {
+                    return (0.0, [V3::ZERO; 4]);
+                }
+                let (e, force) = mixes[kinds[a as usize] as usize][kinds[b as usize] as usize].at(square);
+                let force = apart * (0.5 * force);
+                (0.5 * e, [force, -force, V3::ZERO, V3::ZERO])
+            }
+        }
+    }
+}
+
 /// The energy of a segment. `place` finds an atom, `on` takes the force on one.
 pub(super) fn segment(
     segment: &Segment,
     side: f64,
-    (mixes, kinds): (&Mixes, &[Kind]),
+    kinds: (&Mixes, &[Kind]),
     place: impl Fn(u32) -> V3,
     mut on: impl FnMut(u32, V3),
 ) -> f64 {
-    let between = |from: u32, to: u32| System::nearest(side, place(to) - place(from));
     let mut energy = 0.0;
-    for &Bond([a, b], k, length) in &segment.bonds {
-        let (e, force) = stretched(between(b, a), k, length);
-        on(a, force);
-        on(b, -force);
+    for term in segment.terms() {
+        let mut places = [V3::ZERO; 4];
+        places.iter_mut().zip(term.atoms()).for_each(|(known, atom)| *known = place(*atom));
+        let (e, forces) = term.act(side, kinds, &places);
+        term.atoms().iter().zip(forces).for_each(|(atom, force)| on(*atom, force));
         energy += e;
-    }
-    for &Angle([a, middle, b], k, rest) in &segment.angles {
-        let (e, on_a, on_b) = bent(between(middle, a), between(middle, b), k, rest);
-        on(a, on_a);
-        on(b, on_b);
-        on(middle, -(on_a + on_b));
-        energy += e;
-    }
-    for &Torsion(atoms, height) in &segment.torsions {
-        let [a, b, c, d] = atoms;
-        let (e, forces) = twisted(between(a, b), between(b, c), between(c, d), height);
-        atoms.into_iter().zip(forces).for_each(|(atom, force)| on(atom, force));
-        energy += e;
-    }
-    for &[a, b] in &segment.distant {
-        let apart = between(b, a);
-        let square = apart.square();
-        if square < CUTOFF * CUTOFF {
-            let (e, force) = mixes[kinds[a as usize] as usize][kinds[b as usize] as usize].at(square);
-            let force = apart * (0.5 * force);
-            on(a, force);
-            on(b, -force);
-            energy += 0.5 * e;
-        }
     }
     energy
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::Motion;
 use super::cells::Grid;
 use super::model::{
-    Angle, BOLTZMANN, Bond, CUTOFF, Chain, FEMTOSECOND, Kind, Segment, System, Torsion, WATER_ANGLE,
-    WATER_BOND,
+    Angle, BOLTZMANN, Bond, CUTOFF, Chain, Kind, Segment, System, Torsion, WATER_ANGLE, WATER_BOND,
 };
 use super::pdb::Residue;
 use super::serial::Serial;
@@ -315,7 +314,7 @@ fn settle(system: &mut System, steps: usize, random: &mut Random) {
     let drift = momentum * masses.iter().sum::<f64>().recip();
     system.speeds.iter_mut().for_each(|speed| *speed -= drift);
     let mut serial = Serial::new(system);
-    let motion = Motion { step: 0.5 * FEMTOSECOND, steps: 0 };
+    let motion = Motion::of(0);
     let warm = 1.5 * system.atoms() as f64 * BOLTZMANN * TEMPERATURE;
     for _ in 0..2 * steps {
         serial.step(motion);

@@ -1,15 +1,15 @@
-//! A cell: its atoms, and the forces on them. It is an object, whose methods others call through references, or
-//! plainly.
+//! A cell: its atoms, and the forces on them. An object that one process owns. Threads of all processes call its
+//! methods through references. The version with rayon calls them plainly.
 
 use std::sync::Arc;
 
-use chanter_objects::object;
+use chanter_objects::{ObjectError, Ref, object};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{Grid, Lists, Members, View};
 use super::model::{Chain, Kind};
-use super::{Energy, Motion};
-use crate::kit::V3;
+use super::{Energy, Motion, shake};
+use crate::kit::{Original, V3};
 
 /// An atom that goes to another cell.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -22,8 +22,12 @@ pub(super) struct Moved {
 /// Forces on some of the atoms of a cell, by their indices there.
 pub(super) type Few = Vec<(u32, V3)>;
 
-/// Forces of a process on a cell of another one.
-pub(super) type Forces = Vec<V3>;
+/// The version of a cell's copy: how often atoms were assigned to cells, and how often they have moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Version {
+    pub(super) assigned: u32,
+    pub(super) moved: u32,
+}
 
 /// A part of space.
 #[derive(Debug)]
@@ -42,8 +46,6 @@ pub(super) struct Cell {
     forces: [Vec<V3>; 14],
     /// From segments of the chain.
     bonded: Vec<(u32, Few)>,
-    /// From other processes, by their numbers.
-    remote: Vec<(u32, Forces)>,
     potential: f64,
 }
 
@@ -60,7 +62,6 @@ impl Cell {
             lists: None,
             forces: Default::default(),
             bonded: Vec::new(),
-            remote: Vec::new(),
             potential: 0.0,
         }
     }
@@ -85,35 +86,37 @@ impl Cell {
         for (_, few) in self.bonded.drain(..) {
             few.into_iter().for_each(|(at, force)| sum[0][at as usize] += force);
         }
-        self.remote.sort_unstable_by_key(|(process, _)| *process);
-        for (_, forces) in self.remote.drain(..) {
-            sum[0].iter_mut().zip(forces).for_each(|(sum, force)| *sum += force);
-        }
     }
 }
 
-#[object(name = CellRef)]
+#[object(remote, name = CellRef)]
 impl Cell {
-    /// Its atoms.
+    /// For a copy: where its atoms are; and which they are, if they are new to the copy.
     #[method(read)]
+    pub(super) fn news(&self, are_new: bool) -> (Option<Members>, Vec<V3>) {
+        (are_new.then(|| Members::clone(&self.view.members)), self.view.places.to_vec())
+    }
+
+    /// Its atoms.
+    #[method(read, local)]
     pub(super) fn view(&self) -> View {
         self.view.clone()
     }
 
-    #[method(read)]
+    #[method(read, local)]
     pub(super) fn lists(&self) -> Option<Arc<Lists>> {
         self.lists.clone()
     }
 
     /// Lists for where its atoms are now.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn list(&mut self, lists: Lists) {
         self.listed.clone_from(&self.view.places);
         self.lists = Some(Arc::new(lists));
     }
 
     /// The forces that it has found itself.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn act(&mut self, forces: Vec<V3>, potential: f64) {
         self.forces[0] = forces;
         self.potential = potential;
@@ -131,76 +134,50 @@ impl Cell {
         self.bonded.push((segment, forces));
     }
 
-    /// Takes the sum of the forces that have come to act on it, if any have. The cell belongs to another process, so
-    /// the sum is not kept here.
-    #[method(mut)]
-    pub(super) fn harvest(&mut self) -> Option<Forces> {
-        if self.bonded.is_empty() && self.forces[1..].iter().all(Vec::is_empty) {
-            return None;
-        }
-        self.forces[0] = vec![V3::ZERO; self.view.places.len()];
-        self.add_up();
-        Some(std::mem::take(&mut self.forces[0]))
-    }
-
-    /// Forces of another process on it.
-    #[method(mut)]
-    pub(super) fn take(&mut self, process: u32, forces: Forces) {
-        self.remote.push((process, forces));
-    }
-
-    /// It is another process's, and has these atoms there.
-    #[method(mut)]
-    pub(super) fn is_of(&mut self, atoms: Vec<u32>, places: Vec<V3>) {
-        let members = Members::new(atoms, &self.chain);
-        self.view = View { members: Arc::new(members), places: Arc::new(places) };
-        self.forces = std::array::from_fn(|_| Vec::new());
-    }
-
-    /// It is another process's, and its atoms are there.
-    #[method(mut)]
-    pub(super) fn are_at(&mut self, places: Vec<V3>) {
-        self.view.places = Arc::new(places);
-    }
-
     /// The first half of a step. Returns the square of how far an atom has come since the lists were made.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn start(&mut self, motion: Motion) -> f64 {
         self.kick(motion);
         // Nobody looks now, so nothing is copied.
         let places = Arc::make_mut(&mut self.view.places);
-        let mut farthest = 0.0_f64;
-        for (at, place) in places.iter_mut().enumerate() {
-            *place += self.speeds[at] * motion.step;
-            farthest = farthest.max((*place - self.listed[at]).square());
+        let waters = self.view.members.chain;
+        let before = if motion.is_rigid { places[waters..].to_vec() } else { Vec::new() };
+        places.iter_mut().zip(&self.speeds).for_each(|(place, speed)| *place += *speed * motion.step);
+        if motion.is_rigid {
+            shake::mend_places(&before, &mut places[waters..], &mut self.speeds[waters..], motion.step);
         }
-        farthest
+        let moved = places.iter().zip(&self.listed).map(|(place, listed)| (*place - *listed).square());
+        moved.fold(0.0, f64::max)
     }
 
     /// All forces have come.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn add(&mut self) -> Energy {
         self.add_up();
         self.energy()
     }
 
     /// The second half of a step.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn finish(&mut self, motion: Motion) -> Energy {
         self.add_up();
         self.kick(motion);
+        if motion.is_rigid {
+            let waters = self.view.members.chain;
+            shake::mend_speeds(&self.view.places[waters..], &mut self.speeds[waters..]);
+        }
         self.energy()
     }
 
     /// The cell's energy, without the energy of the chain's bonds.
-    #[method(read)]
+    #[method(read, local)]
     pub(super) fn energy(&self) -> Energy {
         let kinetic = self.speeds.iter().zip(&self.masses).map(|(speed, mass)| 0.5 * mass * speed.square());
         Energy { potential: self.potential, kinetic: kinetic.sum() }
     }
 
     /// Atoms that belong to other cells now, with these cells.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn depart(&mut self) -> Vec<(usize, Vec<Moved>)> {
         let mut departed: Vec<(usize, Vec<Moved>)> = Vec::new();
         let mut stay = Vec::new();
@@ -261,5 +238,25 @@ impl Cell {
         self.speeds = all.iter().map(|moved| moved.speed).collect();
         self.forces = std::array::from_fn(|_| Vec::new());
         self.forces[0] = vec![V3::ZERO; all.len()];
+    }
+}
+
+/// A copy has the places of a version, and the atoms of an assignment.
+impl Original for Cell {
+    type Version = Version;
+    type View = View;
+
+    /// A cell changes in no phase in which others read it, so it has the version that is asked for.
+    fn at(&self, _: Version) -> &View {
+        &self.view
+    }
+
+    async fn fetch(cell: Ref<Self>, view: &mut View, from: Version, to: Version) -> Result<(), ObjectError> {
+        let (members, places) = cell.news(from.assigned != to.assigned).await?;
+        view.places = Arc::new(places);
+        if let Some(members) = members {
+            view.members = Arc::new(members);
+        }
+        Ok(())
     }
 }

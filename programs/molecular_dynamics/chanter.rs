@@ -1,26 +1,34 @@
-//! A cell is an object. Each step's work is a thread for each cell. The thread takes its input from the objects
-//! around, computes, and calls them with its results. The chain's segments are threads, too.
+//! A cell is an object. Each step's work is a thread for each cell. The thread reads the cells around, computes, and
+//! calls them with its results. The chain's segments are threads, too, and so is each term of a segment: it reads the
+//! places of two to four atoms.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use chanter_objects::{ObjectError, Owner, Ref, conc, object};
+use chanter_cluster::group::Group;
+use chanter_objects::{ObjectError, Owner, Ref, object};
 
-use super::bonds;
-use super::cell::{Cell, Few, Moved};
+use super::bonds::{self, Term};
+use super::cell::{Cell, Few, Moved, Version};
 use super::cells::{Grid, Lists, View};
 use super::model::{Chain, Mixes, SKIN, System, mixes};
 use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
-use crate::kit::{Threads, V3, each};
+use crate::kit::{JobFailure, Place, Threads, V3, all, each};
 
-/// State that all threads share.
+/// State that all threads of a process share.
 pub(super) struct World {
     pub(super) grid: Grid,
     pub(super) mixes: Mixes,
     pub(super) chain: Arc<Chain>,
-    pub(super) cells: Vec<Ref<Cell>>,
+    /// All cells.
+    pub(super) cells: Vec<Place<Cell>>,
+    /// Its own ones.
+    pub(super) own: Range<usize>,
+    /// The segments whose forces it computes.
+    pub(super) segments: Range<usize>,
     pub(super) tally: Ref<Tally>,
+    /// How threads, and accesses, are run.
     pub(super) threads: Threads,
 }
 
@@ -35,49 +43,75 @@ pub(super) struct Tally {
 #[object]
 impl Tally {
     #[method(mut)]
-    pub(super) fn note(&mut self, cell: usize, energy: Energy) {
+    fn note(&mut self, number: usize, energy: Energy) {
         self.noted += 1;
-        if self.energies.len() <= cell {
-            self.energies.resize(cell + 1, Energy::default());
+        if self.energies.len() <= number {
+            self.energies.resize(number + 1, Energy::default());
         }
-        self.energies[cell] = energy;
+        self.energies[number] = energy;
     }
 
     #[method(mut)]
-    pub(super) fn note_far(&mut self, farthest: f64) {
+    fn note_far(&mut self, farthest: f64) {
         self.noted += 1;
         self.farthest = self.farthest.max(farthest);
     }
 
-    /// Results of a number of threads.
+    /// The results of a number of threads. (One that panics has noted nothing.)
     #[method(mut)]
-    pub(super) fn take_all(&mut self, threads: usize) -> Vec<Energy> {
+    fn take(&mut self, threads: usize) -> (Vec<Energy>, f64) {
         assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");
-        std::mem::take(&mut self.energies)
-    }
-
-    /// For a number of threads. (One that panics has noted nothing.)
-    #[method(mut)]
-    pub(super) fn take(&mut self, threads: usize) -> (Energy, f64) {
-        assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");
-        let sum = self.energies.drain(..).fold(Energy::default(), Energy::and);
-        (sum, std::mem::take(&mut self.farthest))
+        (std::mem::take(&mut self.energies), std::mem::take(&mut self.farthest))
     }
 }
 
 /// Where the chain's atoms are: a cell, and an index there.
-pub(super) type Homes = Arc<Vec<(u32, u32)>>;
+type Homes = Arc<Vec<(u32, u32)>>;
+
+/// The energies before a step or after it: of each cell, and of each segment.
+pub(super) type Energies = (Vec<Energy>, Vec<Energy>);
+
+impl World {
+    /// Reads a cell, as it is in a version.
+    async fn read<R: Send + 'static>(
+        &self,
+        version: Version,
+        number: usize,
+        what: impl Fn(&View) -> R + Send + Sync + 'static,
+    ) -> Result<R, ObjectError> {
+        self.cells[number].read(self.threads, version, what).await
+    }
+
+    /// Reads several cells at a time.
+    async fn views(
+        self: &Arc<Self>,
+        version: Version,
+        cells: impl IntoIterator<Item = usize>,
+    ) -> Result<Vec<View>, ObjectError> {
+        let read = |number| {
+            let world = Arc::clone(self);
+            Box::pin(async move { world.read(version, number, View::clone).await })
+        };
+        all(self.threads, cells.into_iter().map(read)).await.into_iter().collect()
+    }
+
+    fn object(&self, cell: usize) -> Ref<Cell> {
+        self.cells[cell].object()
+    }
+}
 
 /// The forces of a cell.
-async fn act(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
-    let own = world.cells[number];
-    conc! { view = own.view(), lists = own.lists() }
-    let (view, lists) = (view?, lists?.expect("lists are made first"));
+async fn act(world: Arc<World>, number: usize, version: Version) -> Result<(), ObjectError> {
+    let own = world.object(number);
+    let forward = world.grid.forward(number);
+    let lists = own.lists().await?.expect("lists are made first");
+    let view = world.read(version, number, View::clone).await?;
+    let others = world.views(version, forward.map(|(to, _)| to)).await?;
     let (kinds, places) = (&view.members.kinds, &view.places);
     let mut forces = vec![V3::ZERO; places.len()];
     let mut energy = lists.within.act_within(&world.mixes, kinds, places, &mut forces);
-    for (direction, (to, shift)) in world.grid.forward(number).into_iter().enumerate() {
-        let other = world.cells[to].view().await?;
+    let mut reactions = Vec::with_capacity(forward.len());
+    for (direction, ((to, shift), other)) in forward.into_iter().zip(others).enumerate() {
         let mut reaction = vec![V3::ZERO; other.places.len()];
         energy += lists.forward[direction].act(
             &world.mixes,
@@ -85,172 +119,231 @@ async fn act(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
             (&other.members.kinds, &other.places, &mut reaction),
             shift,
         );
-        world.cells[to].react(direction, reaction).await?;
+        let to = world.object(to);
+        reactions.push(Box::pin(async move { to.react(direction, reaction).await }));
     }
     let chain = view.members.chain;
     energy += bonds::waters(&places[chain..], &mut forces[chain..]);
+    drop(view);
+    for done in all(world.threads, reactions).await {
+        done?;
+    }
     own.act(forces, energy).await
 }
 
-/// The forces of a segment of the chain.
-async fn bond(world: Arc<World>, number: usize, homes: Homes) -> Result<(), ObjectError> {
-    let segment = &world.chain.segments[number];
-    let mut views: Vec<(u32, View, Few)> = Vec::new();
-    let mut where_is = Vec::with_capacity(segment.atoms.len());
-    for atom in &segment.atoms {
+/// The energy of a term, and the forces on its atoms.
+async fn act_together(
+    world: Arc<World>,
+    term: Term,
+    homes: Homes,
+    version: Version,
+) -> Result<(f64, [V3; 4]), ObjectError> {
+    let mut places = [V3::ZERO; 4];
+    for (place, atom) in places.iter_mut().zip(term.atoms()) {
         let (cell, at) = homes[*atom as usize];
-        let known = views.iter().position(|(known, ..)| *known == cell);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                views.push((cell, world.cells[cell as usize].view().await?, Vec::new()));
-                views.len() - 1
-            }
-        };
-        where_is.push((index, at));
+        *place = world.read(version, cell as usize, move |view| view.places[at as usize]).await?;
     }
-    let of = |atom: u32| segment.atoms.binary_search(&atom).expect("a segment knows its atoms");
+    Ok(term.act(world.grid.side, (&world.mixes, &world.chain.kinds), &places))
+}
+
+/// The forces of a segment of the chain.
+async fn bond(world: Arc<World>, number: usize, homes: Homes, version: Version) -> Result<(), ObjectError> {
+    let segment = &world.chain.segments[number];
+    let of = |atom: &u32| segment.atoms.binary_search(atom).expect("a segment knows its atoms");
     let mut forces = vec![V3::ZERO; segment.atoms.len()];
-    let potential = bonds::segment(
-        segment,
-        world.grid.side,
-        (&world.mixes, &world.chain.kinds),
-        |atom| {
-            let (index, at) = where_is[of(atom)];
-            views[index].1.places[at as usize]
-        },
-        |atom, force| forces[of(atom)] += force,
-    );
-    for ((index, at), force) in where_is.into_iter().zip(forces) {
-        views[index].2.push((at, force));
+    let mut potential = 0.0;
+    let threads = segment
+        .terms()
+        .map(|term| Box::pin(act_together(Arc::clone(&world), term, Arc::clone(&homes), version)));
+    for (term, acted) in segment.terms().zip(all(world.threads, threads).await) {
+        let (energy, on) = acted?;
+        potential += energy;
+        term.atoms().iter().zip(on).for_each(|(atom, force)| forces[of(atom)] += force);
     }
-    for (cell, view, few) in views {
-        drop(view);
-        world.cells[cell as usize].bond(number as u32, few).await?;
-    }
-    world.tally.note(number, Energy { potential, kinetic: 0.0 }).await
-}
-
-/// The forces of some cells and segments; the energies of these segments.
-pub(super) async fn forces_of(
-    world: &Arc<World>,
-    homes: &Homes,
-    cells: Range<usize>,
-    segments: Range<usize>,
-) -> Result<Vec<f64>, ObjectError> {
-    // Cells first: they are the longer ones.
-    let (count, all) = (cells.len(), cells.len() + segments.len());
-    each(world.threads, all, world, |world, number| {
-        let homes = Arc::clone(homes);
-        let (first, first_segment) = (cells.start, segments.start);
-        async move {
-            match number.checked_sub(count) {
-                None => act(world, first + number).await,
-                Some(at) => bond(world, first_segment + at, homes).await,
-            }
+    let mut by_cell: Vec<(u32, Few)> = Vec::new();
+    for (atom, force) in segment.atoms.iter().zip(forces) {
+        let (cell, at) = homes[*atom as usize];
+        match by_cell.iter_mut().find(|(known, _)| *known == cell) {
+            Some((_, few)) => few.push((at, force)),
+            None => by_cell.push((cell, vec![(at, force)])),
         }
-    })
-    .await;
-    let energies = world.tally.take_all(segments.len()).await?;
-    Ok(segments.map(|segment| energies[segment].potential).collect())
-}
-
-/// All forces; the energy of the chain's bonds.
-async fn forces(world: &Arc<World>, homes: &Homes) -> Result<f64, ObjectError> {
-    let (cells, segments) = (world.cells.len(), world.chain.segments.len());
-    Ok(forces_of(world, homes, 0..cells, 0..segments).await?.into_iter().sum())
+    }
+    let calls = by_cell.into_iter().map(|(cell, few)| {
+        let cell = world.object(cell as usize);
+        Box::pin(async move { cell.bond(number as u32, few).await })
+    });
+    for done in all(world.threads, calls).await {
+        done?;
+    }
+    world.tally.note(number - world.segments.start, Energy { potential, kinetic: 0.0 }).await
 }
 
 /// Lists for a cell, and those forward of it, where they are now.
-pub(super) async fn list(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
-    let own = world.cells[number].view().await?;
-    let mut forward = Vec::with_capacity(13);
-    for (to, shift) in world.grid.forward(number) {
-        forward.push((world.cells[to].view().await?, shift));
-    }
+async fn list(world: Arc<World>, number: usize, version: Version) -> Result<(), ObjectError> {
+    let own = world.read(version, number, View::clone).await?;
+    let to = world.grid.forward(number);
+    let views = world.views(version, to.map(|(to, _)| to)).await?;
+    let forward: Vec<(View, V3)> = views.into_iter().zip(to.map(|(_, shift)| shift)).collect();
     let forward: [(View, V3); 13] = forward.try_into().expect("there are 13");
     let lists = Lists::new(&world.chain, &own, &forward);
     drop((own, forward));
-    world.cells[number].list(lists).await
+    world.object(number).list(lists).await
 }
 
-/// Where the chain's atoms are now.
-pub(super) async fn homes_of(world: &World) -> Result<Homes, ObjectError> {
-    let mut homes = vec![(0, 0); world.chain.kinds.len()];
-    for (number, cell) in world.cells.iter().enumerate() {
-        let view = cell.view().await?;
-        for (at, atom) in view.members.atoms[..view.members.chain].iter().enumerate() {
-            homes[*atom as usize] = (number as u32, at as u32);
+/// A run, as one process sees it.
+pub(super) struct Run {
+    pub(super) world: Arc<World>,
+    /// The processes, if there are several.
+    pub(super) group: Option<Group>,
+    motion: Motion,
+    version: Version,
+    homes: Homes,
+}
+
+impl Run {
+    pub(super) fn new(world: Arc<World>, group: Option<Group>, motion: Motion) -> Self {
+        Self { world, group, motion, version: Version::default(), homes: Homes::default() }
+    }
+
+    /// Runs a thread for each of its own cells.
+    async fn each_cell<F>(&self, method: impl Fn(Arc<World>, usize) -> F)
+    where
+        F: Future<Output = Result<(), ObjectError>> + Send + 'static,
+    {
+        let first = self.world.own.start;
+        each(self.world.threads, self.world.own.len(), &self.world, |world, at| method(world, first + at))
+            .await;
+    }
+
+    /// Waits for the other processes. Returns the most of all.
+    pub(super) async fn meet(&mut self, most: f64) -> Result<f64, JobFailure> {
+        match &mut self.group {
+            Some(group) => Ok(group.reduce(most, f64::max).await?),
+            None => Ok(most),
         }
     }
-    Ok(Arc::new(homes))
-}
 
-/// Atoms go where they belong, and lists are made.
-async fn assign(world: &Arc<World>) -> Result<Homes, ObjectError> {
-    let count = world.cells.len();
-    each(world.threads, count, world, async |world: Arc<World>, number| {
-        let departed = world.cells[number].depart().await?;
-        for (to, atoms) in departed {
-            world.cells[to].arrive(atoms).await?;
+    /// All steps. Returns the energies before the first, and after each.
+    pub(super) async fn steps(&mut self) -> Result<Vec<Energies>, JobFailure> {
+        let mut energies = Vec::with_capacity(self.motion.steps + 1);
+        self.assign().await?;
+        energies.push(self.act(false).await?);
+        for _ in 0..self.motion.steps {
+            if self.start().await? > 0.25 * SKIN * SKIN {
+                self.assign().await?;
+            }
+            energies.push(self.act(true).await?);
         }
+        Ok(energies)
+    }
+
+    /// Atoms go where they belong, and lists are made.
+    async fn assign(&mut self) -> Result<(), JobFailure> {
+        self.each_cell(async |world: Arc<World>, number| {
+            for (to, atoms) in world.object(number).depart().await? {
+                world.object(to).arrive(atoms).await?;
+            }
+            Ok(())
+        })
+        .await;
+        self.meet(0.0).await?;
+        self.version.assigned += 1;
+        let version = self.version;
+        self.each_cell(move |world, number| list(world, number, version)).await;
+        let mut homes = vec![(0, 0); self.world.chain.kinds.len()];
+        let views = self.world.views(version, 0..self.world.cells.len()).await?;
+        for (number, view) in (0..).zip(&views) {
+            for (at, atom) in (0..).zip(&view.members.atoms[..view.members.chain]) {
+                homes[*atom as usize] = (number, at);
+            }
+        }
+        self.homes = Arc::new(homes);
         Ok(())
-    })
-    .await;
-    each(world.threads, count, world, list).await;
-    homes_of(world).await
+    }
+
+    /// The first half of a step. Returns the square of how far an atom of any process has come.
+    async fn start(&mut self) -> Result<f64, JobFailure> {
+        let motion = self.motion;
+        self.each_cell(move |world: Arc<World>, number| async move {
+            let farthest = world.object(number).start(motion).await?;
+            world.tally.note_far(farthest).await
+        })
+        .await;
+        self.version.moved += 1;
+        let farthest = self.world.tally.take(self.world.own.len()).await?.1;
+        self.meet(farthest).await
+    }
+
+    /// Forces, and the second half of a step. Before the first step, the forces are added up only.
+    async fn act(&mut self, is_step: bool) -> Result<Energies, JobFailure> {
+        let world = Arc::clone(&self.world);
+        let (own, segments, version) = (world.own.clone(), world.segments.clone(), self.version);
+        // Cells first: they are the longer ones.
+        each(world.threads, own.len() + segments.len(), &world, |world, thread| {
+            let (homes, cells) = (Arc::clone(&self.homes), own.len());
+            async move {
+                match thread.checked_sub(cells) {
+                    None => act(Arc::clone(&world), world.own.start + thread, version).await,
+                    Some(at) => bond(Arc::clone(&world), world.segments.start + at, homes, version).await,
+                }
+            }
+        })
+        .await;
+        let bonded = world.tally.take(segments.len()).await?.0;
+        // All forces have come.
+        self.meet(0.0).await?;
+        let motion = self.motion;
+        self.each_cell(move |world: Arc<World>, number| async move {
+            let cell = world.object(number);
+            let energy = if is_step { cell.finish(motion).await? } else { cell.add().await? };
+            world.tally.note(number - world.own.start, energy).await
+        })
+        .await;
+        Ok((world.tally.take(own.len()).await?.0, bonded))
+    }
 }
 
-pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, ObjectError> {
+/// Some of the cells, each with its atoms.
+pub(super) fn cells_of(system: &System, chain: &Arc<Chain>, own: Range<usize>) -> Vec<Owner<Cell>> {
+    let grid = Grid::new(system.side);
+    let (places, members) = assigned(system, grid, system.places.clone());
+    let of = |atom: u32| Moved { atom, place: places[atom as usize], speed: system.speeds[atom as usize] };
+    own.map(|number| {
+        let mut cell = Cell::new(number, grid, Arc::clone(chain));
+        cell.arrive(members[number].atoms.iter().copied().map(of).collect());
+        Owner::new(cell)
+    })
+    .collect()
+}
+
+/// The energies of steps, by the energies of all processes in their order.
+pub(super) fn sums(of_each: Vec<Vec<Energies>>, steps: usize) -> Vec<Energy> {
+    let of_step = |step: usize| {
+        let cells = of_each.iter().flat_map(|process| &process[step].0);
+        let segments = of_each.iter().flat_map(|process| &process[step].1);
+        cells.chain(segments).fold(Energy::default(), |sum, energy| sum.and(*energy))
+    };
+    (0..=steps).map(of_step).collect()
+}
+
+pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, JobFailure> {
     let (grid, chain) = (Grid::new(system.side), Arc::new(system.chain.clone()));
-    let owners: Vec<_> =
-        (0..grid.cells()).map(|number| Owner::new(Cell::new(number, grid, Arc::clone(&chain)))).collect();
+    let owners = cells_of(system, &chain, 0..grid.cells());
     let tally = Owner::new(Tally::default());
     let world = Arc::new(World {
         grid,
         mixes: mixes(),
+        segments: 0..chain.segments.len(),
         chain,
-        cells: owners.iter().map(Owner::reference).collect(),
+        cells: owners.iter().map(|owner| Place::Here(owner.reference())).collect(),
+        own: 0..owners.len(),
         tally: tally.reference(),
         threads: Threads::Stack,
     });
-    let (places, members) = assigned(system, grid, system.places.clone());
-    for (cell, members) in world.cells.iter().zip(members) {
-        let of = |atom: &u32| Moved {
-            atom: *atom,
-            place: places[*atom as usize],
-            speed: system.speeds[*atom as usize],
-        };
-        cell.arrive(members.atoms.iter().map(of).collect()).await?;
-    }
-    let mut homes = assign(&world).await?;
-    let mut bonded = forces(&world, &homes).await?;
-    each(world.threads, grid.cells(), &world, async |world: Arc<World>, number| {
-        let energy = world.cells[number].add().await?;
-        world.tally.note(number, energy).await
-    })
-    .await;
-    let mut energies = vec![tally.reference().take(grid.cells()).await?.0.and(Energy::of_bonds(bonded))];
-    for _ in 0..motion.steps {
-        each(world.threads, grid.cells(), &world, move |world: Arc<World>, number| async move {
-            let farthest = world.cells[number].start(motion).await?;
-            world.tally.note_far(farthest).await
-        })
-        .await;
-        if world.tally.take(grid.cells()).await?.1 > 0.25 * SKIN * SKIN {
-            homes = assign(&world).await?;
-        }
-        bonded = forces(&world, &homes).await?;
-        each(world.threads, grid.cells(), &world, move |world: Arc<World>, number| async move {
-            let energy = world.cells[number].finish(motion).await?;
-            world.tally.note(number, energy).await
-        })
-        .await;
-        energies.push(world.tally.take(grid.cells()).await?.0.and(Energy::of_bonds(bonded)));
-    }
-    let mut outcome = Outcome::new(system, energies);
-    for cell in &world.cells {
-        outcome.take(cell.moved().await?);
+    let energies = Run::new(world, None, motion).steps().await?;
+    let mut outcome = Outcome::new(system, sums(vec![energies], motion.steps));
+    for owner in &owners {
+        outcome.take(owner.reference().moved().await?);
     }
     Ok(outcome)
 }

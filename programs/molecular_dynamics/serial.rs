@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bonds;
 use super::cells::{Grid, Lists, Members, View};
 use super::model::{Mixes, SKIN, System, mixes};
-use super::{Energy, Motion, Outcome};
+use super::{Energy, Motion, Outcome, shake};
 use crate::kit::V3;
 
 /// Everything, in the order of cells.
@@ -143,12 +143,19 @@ impl<'a> Serial<'a> {
 
     pub(super) fn step(&mut self, motion: Motion) {
         let half = 0.5 * motion.step;
-        let mut farthest = 0.0_f64;
+        let before = if motion.is_rigid { self.places.clone() } else { Vec::new() };
         for at in 0..self.places.len() {
             self.speeds[at] += self.forces[at] * (half / self.masses[at]);
             self.places[at] += self.speeds[at] * motion.step;
-            farthest = farthest.max((self.places[at] - self.listed[at]).square());
         }
+        if motion.is_rigid {
+            for waters in self.waters() {
+                let (places, speeds) = (&mut self.places[waters.clone()], &mut self.speeds[waters.clone()]);
+                shake::mend_places(&before[waters], places, speeds, motion.step);
+            }
+        }
+        let moved = self.places.iter().zip(&self.listed).map(|(place, listed)| (*place - *listed).square());
+        let farthest = moved.fold(0.0, f64::max);
         if farthest > 0.25 * SKIN * SKIN {
             self.assign();
         }
@@ -156,6 +163,17 @@ impl<'a> Serial<'a> {
         for at in 0..self.places.len() {
             self.speeds[at] += self.forces[at] * (half / self.masses[at]);
         }
+        if motion.is_rigid {
+            for waters in self.waters() {
+                shake::mend_speeds(&self.places[waters.clone()], &mut self.speeds[waters]);
+            }
+        }
+    }
+
+    /// Where the waters of each cell are.
+    fn waters(&self) -> Vec<Range<usize>> {
+        let cells = self.members.iter().zip(&self.ranges);
+        cells.map(|(members, range)| range.start + members.chain..range.end).collect()
     }
 
     /// Downhill: each atom by at most `most`.

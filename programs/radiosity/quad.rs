@@ -21,7 +21,7 @@ pub(super) struct Quad {
 
 impl Quad {
     /// By the lengths of its sides, from 0 to 1 each.
-    #[inline]
+    #[inline(always)]
     pub(super) fn point(&self, u: f64, v: f64) -> V3 {
         let [a, b, c, d] = self.corners;
         a * ((1.0 - u) * (1.0 - v)) + b * (u * (1.0 - v)) + c * (u * v) + d * ((1.0 - u) * v)
@@ -45,8 +45,13 @@ impl Quad {
         let at = |u: f64, v: f64| self.point(u, v);
         let (m, h) = (at(0.5, 0.5), [at(0.5, 0.0), at(1.0, 0.5), at(0.5, 1.0), at(0.0, 0.5)]);
         let [a, b, c, d] = self.corners;
-        [[a, h[0], m, h[3]], [h[0], b, h[1], m], [m, h[1], c, h[2]], [h[3], m, h[2], d]]
-            .map(|corners| Self { corners })
+        let quad = |corners| Self { corners };
+        [
+            quad([a, h[0], m, h[3]]),
+            quad([h[0], b, h[1], m]),
+            quad([m, h[1], c, h[2]]),
+            quad([h[3], m, h[2], d]),
+        ]
     }
 
     /// In which quarter a point of it is.

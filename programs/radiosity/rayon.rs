@@ -3,7 +3,7 @@
 use ::rayon::prelude::*;
 
 use super::scene::Scene;
-use super::serial::{Shapes, refined, surfaces};
+use super::serial::{refined, surfaces};
 use super::surface::{Surface, View};
 use super::transport::{Found, gather};
 use super::{Accuracy, Plan, Solution};
@@ -33,7 +33,7 @@ pub(super) fn run(scene: &Scene, accuracy: Accuracy) -> Solution {
             found.others.into_iter().for_each(|(other, code)| surfaces[other as usize].ask(vec![code]));
         }
         surfaces.par_iter_mut().for_each(Surface::divide);
-        let shapes: Shapes = surfaces.iter().map(|surface| Some(surface.view().shape)).collect();
+        let shapes: Vec<_> = surfaces.iter().map(|surface| surface.view().shape).collect();
         surfaces.par_iter_mut().for_each(|surface| surface.resolve(shapes.clone()));
         drop(shapes);
         for _ in 0..accuracy.bounces {

@@ -1,7 +1,7 @@
 //! One surface after the other.
 
 use super::scene::Scene;
-use super::surface::{Links, Shape, Surface, View};
+use super::surface::{Links, Surface, View};
 use super::transport::{Refining, gather};
 use super::{Accuracy, Plan, Solution};
 use crate::kit::V3;
@@ -32,7 +32,7 @@ pub(super) fn run(scene: &Scene, accuracy: Accuracy) -> Solution {
         }
         drop(views);
         surfaces.iter_mut().for_each(Surface::divide);
-        let shapes: Vec<_> = surfaces.iter().map(|surface| Some(surface.view().shape)).collect();
+        let shapes: Vec<_> = surfaces.iter().map(|surface| surface.view().shape).collect();
         surfaces.iter_mut().for_each(|surface| surface.resolve(shapes.clone()));
         drop(shapes);
         for _ in 0..accuracy.bounces {
@@ -66,20 +66,13 @@ pub(super) fn refined(
     own: &View,
     mut view: impl FnMut(u32) -> View,
 ) -> super::transport::Found {
-    let mut refining = Refining {
-        scene,
-        most: plan.most,
-        accuracy: plan.accuracy,
-        own,
-        number: number as u32,
-        found: Default::default(),
-    };
+    let mut refining = Refining { scene, plan, own, number: number as u32, found: Default::default() };
     if round == 0 {
         for other in plan.block(block).filter(|other| *other != number) {
             let view = view(other as u32);
             refining.begin(other as u32, &view);
         }
-        return refining.finish();
+        return refining.found.finish();
     }
     let mut known: Option<(u32, View)> = None;
     for link in before.iter() {
@@ -90,8 +83,5 @@ pub(super) fn refined(
             refining.again(link, view);
         }
     }
-    refining.finish()
+    refining.found.finish()
 }
-
-/// How a surface is divided now.
-pub(super) type Shapes = Vec<Option<std::sync::Arc<Shape>>>;

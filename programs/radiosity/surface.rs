@@ -1,14 +1,13 @@
-//! A surface: how it is divided, how bright its parts are, and from whom they get light. An object, whose methods
-//! others call through references, or plainly.
+//! A surface: how it is divided, how bright its parts are, and from whom they get light. An object that one process
+//! owns. Threads of all processes call its methods through references. The serial version calls them plainly.
 
 use std::sync::Arc;
 
-use chanter_objects::object;
-use serde::{Deserialize, Serialize};
+use chanter_objects::{ObjectError, Ref, object};
 
 use super::quad::Quad;
 use super::scene::Paint;
-use crate::kit::V3;
+use crate::kit::{Original, V3};
 
 /// A part of a surface, by the quarters that lead to it: 1, then two bits for each.
 pub(super) type Code = u64;
@@ -58,14 +57,30 @@ impl Shape {
         at
     }
 
+    /// Divides an element.
+    pub(super) fn divide_at(&mut self, at: usize) {
+        self.elements[at].first = self.elements.len() as u32;
+        let quarters = self.elements[at].quad.quarters();
+        self.elements.extend(quarters.map(|quad| Element { quad, area: quad.area(), first: 0 }));
+    }
+
+    /// The elements that were divided since there were `count` elements, in the order of their divisions.
+    fn divided_since(&self, count: usize) -> Vec<u32> {
+        let mut divided = vec![0; (self.elements.len() - count) / 4];
+        for (at, element) in (0..).zip(&self.elements) {
+            if element.first as usize >= count {
+                divided[(element.first as usize - count) / 4] = at;
+            }
+        }
+        divided
+    }
+
     /// Divides a part, and those around it.
     fn divide(&mut self, code: Code) {
         let mut at = 0;
         for level in (0..=depth(code)).rev() {
             if self.elements[at].first == 0 {
-                self.elements[at].first = self.elements.len() as u32;
-                let quarters = self.elements[at].quad.quarters();
-                self.elements.extend(quarters.map(|quad| Element { quad, area: quad.area(), first: 0 }));
+                self.divide_at(at);
             }
             if level > 0 {
                 at = self.elements[at].first as usize + (code >> (2 * level - 2) & 3) as usize;
@@ -79,7 +94,7 @@ impl Shape {
 }
 
 /// One part gets light from another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     /// The part of the surface that has the link, and its index.
     pub(super) to: (Code, u32),
@@ -102,38 +117,60 @@ pub(super) struct View {
     pub(super) light: Arc<Vec<V3>>,
 }
 
+impl View {
+    /// Of a surface that is not divided.
+    pub(super) fn new(quad: Quad, paint: Paint) -> Self {
+        Self { shape: Arc::new(Shape::new(quad)), light: Arc::new(vec![paint.emission]) }
+    }
+}
+
+/// How a surface differs from a copy of it: the elements that were divided since, and the light of all.
+pub(super) type News = (Vec<u32>, Vec<V3>);
+
 /// A surface of the scene.
 #[derive(Debug)]
 pub(super) struct Surface {
     paint: Paint,
+    /// Its version: how often it was divided, or has got light.
+    version: u32,
     view: View,
+    /// The view of the version before, if that was divided alike.
+    before: Option<View>,
     /// By the blocks of surfaces from which light comes.
     links: Vec<Links>,
     /// Parts that are to be divided.
     asked: Vec<Code>,
 }
 
-#[object(name = SurfaceRef)]
+#[object(remote, name = SurfaceRef)]
 impl Surface {
-    #[method(read)]
+    /// How it is now.
+    #[method(read, local)]
     pub(super) fn view(&self) -> View {
         self.view.clone()
     }
 
-    /// Those from one block.
+    /// How it was in a version, for a copy that has a number of elements.
     #[method(read)]
+    pub(super) fn news(&self, version: u32, elements: usize) -> News {
+        let view = self.at(version);
+        (view.shape.divided_since(elements), view.light.to_vec())
+    }
+
+    /// Those from one block.
+    #[method(read, local)]
     pub(super) fn links(&self, block: usize) -> Links {
         Arc::clone(&self.links[block])
     }
 
     /// All of them.
-    #[method(read)]
+    #[method(read, local)]
     pub(super) fn all_links(&self) -> Vec<Links> {
         self.links.clone()
     }
 
     /// Has these links from one block.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn link(&mut self, block: usize, links: Vec<Link>) {
         self.links[block] = Arc::new(links);
     }
@@ -146,8 +183,10 @@ impl Surface {
 
     /// Makes the requested divisions, in an order that does not depend on the order of requests. Parts are as bright
     /// as what they were.
-    #[method(mut)]
+    #[method(mut, local)]
     pub(super) fn divide(&mut self) {
+        self.version += 1;
+        self.before = None;
         self.asked.sort_unstable();
         self.asked.dedup();
         let shape = Arc::make_mut(&mut self.view.shape);
@@ -166,35 +205,21 @@ impl Surface {
     }
 
     /// Links find the elements of their parts.
-    #[method(mut)]
-    pub(super) fn resolve(&mut self, others: Vec<Option<Arc<Shape>>>) {
+    #[method(mut, local)]
+    pub(super) fn resolve(&mut self, others: Vec<Arc<Shape>>) {
         let shape = Arc::clone(&self.view.shape);
         for links in &mut self.links {
             for link in Arc::make_mut(links) {
                 link.to.1 = shape.find(link.to.0) as u32;
-                if let Some(other) = &others[link.surface as usize] {
-                    link.from.1 = other.find(link.from.0) as u32;
-                }
+                link.from.1 = others[link.surface as usize].find(link.from.0) as u32;
             }
         }
     }
 
-    /// Takes the requested divisions out.
-    #[method(mut)]
-    pub(super) fn asked(&mut self) -> Vec<Code> {
-        std::mem::take(&mut self.asked)
-    }
-
-    /// Its elements are so bright.
-    #[method(mut)]
-    pub(super) fn see(&mut self, light: Vec<V3>) {
-        self.view.light = Arc::new(light);
-    }
-
-    /// Brightness of its elements with the light that has come to each. The light of those around it is added, and
-    /// larger ones are as bright as their parts.
-    #[method(read)]
-    pub(super) fn would_shine(&self, mut gathered: Vec<V3>) -> Vec<V3> {
+    /// Light has come to each element: a new version. The light of those around it is added, and larger ones are as
+    /// bright as their parts.
+    #[method(mut, local)]
+    pub(super) fn shine(&mut self, mut gathered: Vec<V3>) {
         let elements = &self.view.shape.elements;
         let (reflectance, emission) = (self.paint.reflectance, self.paint.emission);
         // Parts come behind the elements that they are parts of.
@@ -216,13 +241,9 @@ impl Surface {
                 parts.fold(V3::ZERO, |sum, part| sum + light[part] * elements[part].area) * area.recip()
             };
         }
-        light
-    }
-
-    /// Light has come to each element.
-    #[method(mut)]
-    pub(super) fn shine(&mut self, gathered: Vec<V3>) {
-        self.view.light = Arc::new(self.would_shine(gathered));
+        let shape = Arc::clone(&self.view.shape);
+        self.version += 1;
+        self.before = Some(std::mem::replace(&mut self.view, View { shape, light: Arc::new(light) }));
     }
 }
 
@@ -230,10 +251,38 @@ impl Surface {
     pub(super) fn new(quad: Quad, paint: Paint, blocks: usize) -> Self {
         Self {
             paint,
-            view: View { shape: Arc::new(Shape::new(quad)), light: Arc::new(vec![paint.emission]) },
+            version: 0,
+            view: View::new(quad, paint),
+            before: None,
             links: vec![Arc::default(); blocks],
             asked: Vec::new(),
         }
+    }
+}
+
+/// A copy has the divisions of a round and the light of a version, neither of which changes.
+impl Original for Surface {
+    type Version = u32;
+    type View = View;
+
+    /// # Panics
+    /// If the version is neither the present one nor the one before: no phase looks further back.
+    fn at(&self, version: u32) -> &View {
+        if version == self.version {
+            return &self.view;
+        }
+        assert_eq!(version + 1, self.version, "a surface is asked for the version before at most");
+        self.before.as_ref().expect("the version before is divided alike")
+    }
+
+    async fn fetch(surface: Ref<Self>, view: &mut View, _: u32, to: u32) -> Result<(), ObjectError> {
+        let (divided, light) = surface.news(to, view.shape.elements.len()).await?;
+        if !divided.is_empty() {
+            let shape = Arc::make_mut(&mut view.shape);
+            divided.into_iter().for_each(|at| shape.divide_at(at as usize));
+        }
+        view.light = Arc::new(light);
+        Ok(())
     }
 }
 

@@ -1,4 +1,7 @@
+use chanter_objects::remote::enter;
+
 use super::*;
+use crate::kit::Threads;
 
 #[test]
 fn the_cornell_box_is_as_bright_as_by_uniform_parts() {
@@ -57,6 +60,40 @@ fn objects_and_rayon_agree_to_the_last_bit_whoever_runs_them() {
         let run =
             machine.block_on(async move { chanter::run(scene, accuracy, Arc::default()).await }).unwrap();
         assert_eq!(run, serial, "on {vps} virtual processors");
+    }
+}
+
+#[test]
+fn processes_find_the_light_of_the_serial_version_to_the_last_bit() {
+    let scene = Arc::new(Scene::room(2, 9));
+    let accuracy = Accuracy { part: 5e-3, smallest: 0.1, rounds: 3, bounces: 3 };
+    let serial = serial::run(&scene, accuracy);
+    for (count, threads) in [
+        (1, Threads::Stack),
+        (1, Threads::Heap),
+        (2, Threads::Stack),
+        (2, Threads::Heap),
+        (3, Threads::Stack),
+    ] {
+        let machine = ::chanter::Machine::builder().vps(2).build().unwrap();
+        let (scene, serial) = (Arc::clone(&scene), serial.clone());
+        let first = machine.block_on(async move {
+            let all = chanter_cluster::local(count).into_iter().map(|here| {
+                let (scene, serial) = (Arc::clone(&scene), serial.clone());
+                ::chanter::spawn(async move {
+                    let found = enter(&here, process(&here, scene, accuracy, threads, Some(&serial))).await;
+                    // Its outstanding messages come first.
+                    here.leave().await;
+                    found.map_err(|error| error.to_string())
+                })
+            });
+            let mut first = None;
+            for one in all.collect::<Vec<_>>() {
+                first = one.await.unwrap().unwrap().or(first);
+            }
+            first
+        });
+        assert!(first.is_some(), "{count} processes, {threads:?}");
     }
 }
 

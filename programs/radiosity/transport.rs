@@ -1,38 +1,48 @@
 //! Light from part to part: the links, and the light that each brings (Hanrahan, Salzman, Aupperle 1991).
 
-use super::Accuracy;
+use super::Plan;
 use super::quad::{Facing, Quad, kernel};
 use super::scene::Scene;
 use super::surface::{Code, DEEPEST, Link, View, WHOLE, depth, part};
 use crate::kit::V3;
 
 /// A part of a surface that exists, or would if it were divided.
-#[derive(Clone, Copy)]
-struct Part {
-    surface: u32,
-    code: Code,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) surface: u32,
+    pub(super) code: Code,
     quad: Quad,
     area: f64,
     /// Of the smallest element around it.
     bright: f64,
 }
 
-impl Part {
-    fn quarters(&self, view: &View) -> [Self; 4] {
-        let quads = self.quad.quarters();
+impl View {
+    /// A part that exists, or else the smallest element around it.
+    pub(super) fn part(&self, surface: u32, code: Code) -> Part {
+        let at = self.shape.find(code);
+        let element = &self.shape.elements[at];
+        Part { surface, code, quad: element.quad, area: element.area, bright: self.bright(at) }
+    }
+
+    /// The quarters of a part, which exist or would if it were divided.
+    pub(super) fn quarters(&self, of: &Part) -> [Part; 4] {
+        let quads = of.quad.quarters();
         std::array::from_fn(|at| {
-            let (code, quad) = (part(self.code, at), quads[at]);
-            let bright = strongest(view.light[view.shape.find(code)]);
-            Self { surface: self.surface, code, quad, area: quad.area(), bright }
+            let (code, quad) = (part(of.code, at), quads[at]);
+            let bright = self.bright(self.shape.find(code));
+            Part { surface: of.surface, code, quad, area: quad.area(), bright }
         })
+    }
+
+    /// How bright an element is, in its strongest colour.
+    pub(super) fn bright(&self, at: usize) -> f64 {
+        let colour = self.light[at];
+        colour[0].max(colour[1]).max(colour[2])
     }
 }
 
-fn strongest(colour: V3) -> f64 {
-    colour[0].max(colour[1]).max(colour[2])
-}
-
-/// Result of one thread: the links of one surface with a block of others, and the divisions to be made.
+/// Result of one thread: links of a surface, and the divisions to be made.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) links: Vec<Link>,
@@ -44,12 +54,116 @@ pub(super) struct Found {
     pub(super) rays: u64,
 }
 
+impl Found {
+    /// That part is to be divided.
+    pub(super) fn divided(&mut self, larger: Larger, (to, from): (&Part, &Part)) {
+        match larger {
+            Larger::To => self.own.push(to.code),
+            Larger::From => self.others.push((from.surface, from.code)),
+        }
+    }
+
+    /// Adds what another thread has found.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.links.append(&mut other.links);
+        self.own.append(&mut other.own);
+        self.others.append(&mut other.others);
+        self.rays += other.rays;
+    }
+
+    /// The parts that were found, each once.
+    pub(super) fn finish(mut self) -> Self {
+        self.own.sort_unstable();
+        self.own.dedup();
+        self.others.sort_unstable();
+        self.others.dedup();
+        self
+    }
+}
+
+/// The larger of two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Larger {
+    /// The one that gets light.
+    To,
+    /// The one that gives it.
+    From,
+}
+
+/// Knowledge of the light from one part to another.
+pub(super) enum Exchange {
+    /// There is none.
+    Nothing,
+    /// Enough.
+    Known(Link),
+    /// Too little: that one is to be divided.
+    Divided(Larger),
+}
+
+impl Plan {
+    /// Whether a link is accurate enough, if the part from which light comes is so bright.
+    pub(super) fn is_accurate(&self, link: &Link, bright: f64) -> bool {
+        link.spread * bright <= self.most
+    }
+
+    /// The larger of two, if it is not too small to be divided.
+    pub(super) fn larger(&self, to: &Part, from: &Part) -> Option<Larger> {
+        let (larger, which) = if to.area >= from.area { (to, Larger::To) } else { (from, Larger::From) };
+        (larger.area > self.accuracy.smallest && depth(larger.code) < DEEPEST).then_some(which)
+    }
+
+    /// Computes the light from one part to another. Counts the pairs of points that it looks at.
+    ///
+    /// It stays a function of its own, so that all forms of the program run the same code here.
+    #[inline(never)]
+    pub(super) fn exchange(&self, scene: &Scene, to: &Part, from: &Part, rays: &mut u64) -> Exchange {
+        let facing = to.quad.facing(&from.quad);
+        if facing == Facing::Away {
+            return Exchange::Nothing;
+        }
+        let exchange = to.area * from.area * from.bright;
+        let points = [Points::of(&to.quad), Points::of(&from.quad)];
+        let mut pairs = Pairs::of(&points[0], &points[1]);
+        if facing == Facing::Partly {
+            // The points may all lie behind the other's plane, and parts not.
+            pairs.most = pairs.most.max(most_near_corners(&to.quad, &from.quad));
+        }
+        if (pairs.most - pairs.least) * exchange > self.most
+            && let Some(larger) = self.larger(to, from)
+        {
+            return Exchange::Divided(larger);
+        }
+        if pairs.most == 0.0 {
+            return Exchange::Nothing;
+        }
+        *rays += 16;
+        let seen = pairs.seen(scene, &points);
+        // A partly visible part is uncertain. A part that no ray has met is a little uncertain, too.
+        let hidden = match seen.count {
+            16 => 0.0,
+            0 => 0.1 * pairs.mean,
+            _ => pairs.mean,
+        };
+        let spread = to.area * from.area * (pairs.most - pairs.least + hidden);
+        if spread * from.bright > self.most
+            && let Some(larger) = self.larger(to, from)
+        {
+            return Exchange::Divided(larger);
+        }
+        Exchange::Known(Link {
+            to: (to.code, 0),
+            surface: from.surface,
+            from: (from.code, 0),
+            factor: from.area * seen.part * fine(&to.quad, &from.quad, &pairs, 2),
+            spread,
+        })
+    }
+}
+
 /// Refines links: each is divided until it is accurate enough.
 pub(super) struct Refining<'a> {
     pub(super) scene: &'a Scene,
-    /// An exchange that is more uncertain is divided.
-    pub(super) most: f64,
-    pub(super) accuracy: Accuracy,
+    pub(super) plan: Plan,
     pub(super) own: &'a View,
     pub(super) number: u32,
     pub(super) found: Found,
@@ -58,98 +172,52 @@ pub(super) struct Refining<'a> {
 impl Refining<'_> {
     /// Of two surfaces that are not linked yet.
     pub(super) fn begin(&mut self, other: u32, view: &View) {
-        let to = self.part_of(self.number, WHOLE, self.own);
-        let from = self.part_of(other, WHOLE, view);
-        self.refine(to, from, view);
+        let (to, from) = (self.own.part(self.number, WHOLE), view.part(other, WHOLE));
+        self.refine(&to, &from, view);
     }
 
     /// Of a link that there is.
     pub(super) fn again(&mut self, link: &Link, view: &View) {
-        let bright = strongest(view.light[link.from.1 as usize]);
-        if link.spread * bright <= self.most {
-            self.found.links.push(link.clone());
-            return;
+        if !self.plan.is_accurate(link, view.bright(link.from.1 as usize)) {
+            let (to, from) = (self.own.part(self.number, link.to.0), view.part(link.surface, link.from.0));
+            if let Some(larger) = self.plan.larger(&to, &from) {
+                return self.divide(larger, &to, &from, view);
+            }
         }
-        let to = self.part_of(self.number, link.to.0, self.own);
-        let from = self.part_of(link.surface, link.from.0, view);
-        if !self.divide(to, from, view) {
-            self.found.links.push(link.clone());
+        self.found.links.push(link.clone());
+    }
+
+    fn refine(&mut self, to: &Part, from: &Part, view: &View) {
+        match self.plan.exchange(self.scene, to, from, &mut self.found.rays) {
+            Exchange::Nothing => (),
+            Exchange::Known(link) => self.found.links.push(link),
+            Exchange::Divided(larger) => self.divide(larger, to, from, view),
         }
     }
 
-    fn part_of(&self, surface: u32, code: Code, view: &View) -> Part {
-        let at = view.shape.find(code);
-        let element = &view.shape.elements[at];
-        Part { surface, code, quad: element.quad, area: element.area, bright: strongest(view.light[at]) }
+    fn divide(&mut self, larger: Larger, to: &Part, from: &Part, view: &View) {
+        self.found.divided(larger, (to, from));
+        match larger {
+            Larger::To => self.own.quarters(to).iter().for_each(|to| self.refine(to, from, view)),
+            Larger::From => view.quarters(from).iter().for_each(|from| self.refine(to, from, view)),
+        }
     }
+}
 
-    fn refine(&mut self, to: Part, from: Part, view: &View) {
-        let facing = to.quad.facing(&from.quad);
-        if facing == Facing::Away {
-            return;
-        }
-        let exchange = to.area * from.area * from.bright;
-        let mut pairs = Pairs::of(&to.quad, &from.quad);
-        if facing == Facing::Partly {
-            // The points may all lie behind the other's plane, and parts not.
-            pairs.most = pairs.most.max(most_near_corners(&to.quad, &from.quad));
-        }
-        if (pairs.most - pairs.least) * exchange > self.most && self.divide(to, from, view) {
-            return;
-        }
-        if pairs.most == 0.0 {
-            return;
-        }
-        self.found.rays += 16;
-        let seen = pairs.seen(self.scene);
-        // A partly visible part is uncertain. A part that no ray has met is a little uncertain, too.
-        let hidden = match seen.count {
-            16 => 0.0,
-            0 => 0.1 * pairs.mean,
-            _ => pairs.mean,
-        };
-        let spread = to.area * from.area * (pairs.most - pairs.least + hidden);
-        if spread * from.bright > self.most && self.divide(to, from, view) {
-            return;
-        }
-        self.found.links.push(Link {
-            to: (to.code, 0),
-            surface: from.surface,
-            from: (from.code, 0),
-            factor: from.area * seen.part * fine(&to.quad, &from.quad, &pairs, 2),
-            spread,
-        });
-    }
+/// Four points of a part, and its normal.
+struct Points {
+    points: [V3; 4],
+    normal: V3,
+}
 
-    /// Divides the larger of two, if it is not too small.
-    fn divide(&mut self, to: Part, from: Part, view: &View) -> bool {
-        let larger = if to.area >= from.area { &to } else { &from };
-        if larger.area <= self.accuracy.smallest || depth(larger.code) >= DEEPEST {
-            return false;
-        }
-        if to.area >= from.area {
-            self.found.own.push(to.code);
-            to.quarters(self.own).into_iter().for_each(|to| self.refine(to, from, view));
-        } else {
-            self.found.others.push((from.surface, from.code));
-            from.quarters(view).into_iter().for_each(|from| self.refine(to, from, view));
-        }
-        true
-    }
-
-    /// The parts that were found, each once.
-    pub(super) fn finish(mut self) -> Found {
-        self.found.own.sort_unstable();
-        self.found.own.dedup();
-        self.found.others.sort_unstable();
-        self.found.others.dedup();
-        self.found
+impl Points {
+    fn of(quad: &Quad) -> Self {
+        Self { points: quad.samples(), normal: quad.normal() }
     }
 }
 
 /// The kernel between four points of one and four of another.
 struct Pairs {
-    points: [[V3; 4]; 2],
     kernels: [[f64; 4]; 4],
     least: f64,
     most: f64,
@@ -174,22 +242,27 @@ fn fine(to: &Quad, from: &Quad, pairs: &Pairs, levels: u32) -> f64 {
     if levels == 0 || pairs.most - pairs.least <= pairs.mean {
         return pairs.mean;
     }
-    let others = from.quarters();
-    let quarter = |to: &Quad| {
-        let of = |from: &Quad| fine(to, from, &Pairs::of(to, from), levels - 1);
-        others.iter().map(of).sum::<f64>()
-    };
-    to.quarters().iter().map(quarter).sum::<f64>() / 16.0
+    let with_points = |quad: Quad| (quad, Points::of(&quad));
+    let (quarters, others) = (to.quarters().map(with_points), from.quarters().map(with_points));
+    let mut sum = 0.0;
+    for (to, points) in &quarters {
+        let of = |(from, points2): &(Quad, Points)| fine(to, from, &Pairs::of(points, points2), levels - 1);
+        sum += others.iter().map(of).sum::<f64>();
+    }
+    sum / 16.0
 }
 
 impl Pairs {
-    fn of(to: &Quad, from: &Quad) -> Self {
-        let points = [to.samples(), from.samples()];
-        let (normal, normal2) = (to.normal(), from.normal());
-        let kernels = points[0].map(|x| points[1].map(|y| kernel(x, normal, y, normal2)));
+    fn of(to: &Points, from: &Points) -> Self {
+        // Loops: `map` of an array is a call for each of its items, if the compiler does not inline it.
+        let mut kernels = [[0.0; 4]; 4];
+        for (kernels, x) in kernels.iter_mut().zip(&to.points) {
+            for (of, y) in kernels.iter_mut().zip(&from.points) {
+                *of = kernel(*x, to.normal, *y, from.normal);
+            }
+        }
         let all = || kernels.iter().flatten().copied();
         Self {
-            points,
             kernels,
             least: all().fold(f64::INFINITY, f64::min),
             most: all().fold(0.0, f64::max),
@@ -197,10 +270,10 @@ impl Pairs {
         }
     }
 
-    fn seen(&self, scene: &Scene) -> Seen {
+    fn seen(&self, scene: &Scene, [to, from]: &[Points; 2]) -> Seen {
         let (mut count, mut sum) = (0, 0.0);
-        for (x, kernels) in self.points[0].iter().zip(&self.kernels) {
-            for (y, kernel) in self.points[1].iter().zip(kernels) {
+        for (x, kernels) in to.points.iter().zip(&self.kernels) {
+            for (y, kernel) in from.points.iter().zip(kernels) {
                 // A part that faces away brings nothing, whether hidden or not.
                 let is_seen = *kernel == 0.0 || !scene.occluders.are_hidden(*x, *y);
                 count += usize::from(is_seen);

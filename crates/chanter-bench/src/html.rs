@@ -132,7 +132,8 @@ pub(crate) mod tests {
                 );
                 for Label(other, [l, t, r, b]) in &labels[..at] {
                     let is_over = left < r && l < right && top < b && t < bottom;
-                    assert!(!is_over, "{text:?} lies on {other:?}");
+                    // The place 1000 of a logarithmic axis may be named twice.
+                    assert!(!is_over || text == other, "{text:?} lies on {other:?}");
                 }
             }
         }
@@ -141,7 +142,7 @@ pub(crate) mod tests {
     #[test]
     fn labels_on_top_of_each_other_are_noticed() {
         let page = |second: u32| {
-            let text = |x: u32| format!("<text x=\"{x}\" y=\"10\" font-size=\"10\">\nname\n</text>");
+            let text = |x: u32| format!("<text x=\"{x}\" y=\"10\" font-size=\"10\">\nna{x:02}\n</text>");
             begin("a") + &picture(&format!("<svg width=\"100\">{}{}</svg>", text(0), text(second))) + END
         };
         fits(&page(40));

@@ -27,7 +27,7 @@ fn launched(name: &str, arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn each_process_greets_the_first() {
-    let said = |process| format!("[0] <pe 0, process {process}, thread 0.1> says hello");
+    let said = |process| format!("[0] <pe 0, process {process}, thread 1.1> says hello");
     assert_eq!(launched("hello", &[]), [said(1), said(2), said(3)]);
 }
 

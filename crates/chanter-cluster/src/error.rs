@@ -114,6 +114,8 @@ pub enum OpenError {
     Bad(String),
     /// This process has as many inboxes, or names, as it may: close some.
     Full,
+    /// The main inbox was taken before.
+    MainTaken,
 }
 
 impl fmt::Display for OpenError {
@@ -126,6 +128,9 @@ impl fmt::Display for OpenError {
             Self::Bad(name) => write!(f, "{name:?} is no name: at most 255 bytes, and no '@'"),
             Self::Full => {
                 f.write_str("this process has as many open inboxes, or names, as it may: close some")
+            }
+            Self::MainTaken => {
+                f.write_str("the main inbox was taken before: share that one, or open another inbox")
             }
         }
     }

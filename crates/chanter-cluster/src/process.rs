@@ -16,7 +16,7 @@ use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
 #[cfg(unix)]
 use crate::launcher::Launched;
-use crate::name::ThreadName;
+use crate::name::{MAIN, ThreadName};
 use crate::node::Node;
 use crate::program::{self, Disagreement};
 use crate::pump::Pump;
@@ -48,7 +48,7 @@ pub struct Process {
 /// let me = second.inbox().unwrap();
 /// let greeter_there = second.lookup("greeter@0").await.unwrap();
 /// me.send(greeter_there, HELLO, "hello").await.unwrap();
-/// assert_eq!(greeter.join().await.unwrap(), "<pe 0, process 1, thread 0.1> says hello");
+/// assert_eq!(greeter.join().await.unwrap(), "<pe 0, process 1, thread 1.1> says hello");
 /// # });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -191,6 +191,38 @@ impl Process {
     /// There are too many.
     pub fn inbox(&self) -> Result<Inbox, OpenError> {
         self.node.open(None)
+    }
+
+    /// Takes the main inbox of this process. It is there from the start, so messages may come before it is taken. It is
+    /// given once. The call does not block.
+    ///
+    /// # Errors
+    /// [`MainTaken`](OpenError::MainTaken): it was taken before.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter_cluster::local;
+    ///
+    /// # let machine = Machine::new()?;
+    /// # machine.block_on(async {
+    /// let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
+    /// let me = first.main_inbox().unwrap();
+    /// me.send(first.main_of(1), 7, "hello").await.unwrap();
+    /// let there = second.main_inbox().unwrap();
+    /// assert_eq!(there.recv::<String>(second.main_of(0), 7).await.unwrap().value, "hello");
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "MPI_COMM_WORLD")]
+    pub fn main_inbox(&self) -> Result<Inbox, OpenError> {
+        self.node.open_main()
+    }
+
+    /// The name of a process's [main inbox](Self::main_inbox). It needs no look-up. A send to a number without a process
+    /// fails with [`NoSuchProcess`](crate::SendError::NoSuchProcess).
+    #[doc(alias = "rank")]
+    pub fn main_of(&self, process: u32) -> ThreadName {
+        self.node.name(ProcessId(process), MAIN)
     }
 
     /// The event of finding the inbox that was opened as `name@process`. A `name` alone means this process. It commits

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANY_TAG, ANYONE, SendError, ThreadName, local};
+use chanter_cluster::engine::ProcessId;
+use chanter_cluster::{ANY_TAG, ANYONE, OpenError, Process, SendError, ThreadName, local};
 
 const TAG: u32 = 1;
 
@@ -74,7 +75,7 @@ fn each_message_reaches_whom_it_is_for() {
             sender.join().await.unwrap();
         }
         assert!(sent.load(Ordering::Relaxed) >= received);
-        // Whoever had the first name is gone for ever.
+        // The thread that had the first name is gone for good.
         let first = names.lock().unwrap()[0];
         let me = here.inbox().unwrap();
         assert_eq!(me.send(first, TAG, &first).await, Err(SendError::Gone(first)));
@@ -147,4 +148,34 @@ fn values_of_any_length_come_as_they_were_sent() {
         }
         assert!(other.is_empty());
     });
+}
+
+/// The main inbox is there before its process takes it, and gone when it is dropped.
+#[chanter::test]
+async fn the_main_inbox_has_a_known_name() {
+    let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
+    let me = first.main_inbox().unwrap();
+    assert_eq!(me.name(), second.main_of(0));
+    assert_eq!(first.main_inbox().unwrap_err(), OpenError::MainTaken);
+    for number in 0..10_u32 {
+        me.send(first.main_of(1), 1, &number).await.unwrap();
+    }
+    let there = second.main_inbox().unwrap();
+    for number in 0..10 {
+        let got = there.recv::<u32>(second.main_of(0), 1).await.unwrap();
+        assert_eq!((got.from, got.value), (me.name(), number));
+    }
+    assert_eq!(me.send(first.main_of(2), 1, &0).await, Err(SendError::NoSuchProcess(ProcessId(2))));
+    drop(there);
+    let gone = loop {
+        match me.send(first.main_of(1), 1, &0).await {
+            Ok(()) => yield_now().await,
+            Err(gone) => break gone,
+        }
+    };
+    assert_eq!(gone, SendError::Gone(first.main_of(1)));
+    assert_eq!(second.main_inbox().unwrap_err(), OpenError::MainTaken);
+    // To oneself.
+    me.send(first.main_of(0), 2, &5_u32).await.unwrap();
+    assert_eq!(me.recv::<u32>(ANYONE, 2).await.unwrap().value, 5);
 }

@@ -83,6 +83,11 @@ int chanter_mpi_nodes(int *nodes) {
 /* Of this node, whichever of them this process may use: `mpirun` gives each process some of its own. */
 int chanter_mpi_processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
+/* Gives all processes the bytes of each, in the order of their numbers. */
+int chanter_mpi_exchange(const void *mine, int bytes, void *all) {
+    return MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
 int chanter_mpi_barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 
 /* -- texts: at most `room` bytes, the last of which is 0 -- */

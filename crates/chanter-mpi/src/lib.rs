@@ -37,11 +37,19 @@
 //! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
 //! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
 //!
+//! # Processes that share a node
+//!
+//! On Linux, [`run`] lets the processes of a node meet by MPI. Then they talk by shared memory, as those of `chanter
+//! launch` do, and MPI carries messages between nodes alone. If all processes are on one node, MPI is not polled, and
+//! an idle process sleeps. The variable `CHANTER_MPI_ONLY` in the environment of all processes lets MPI carry all
+//! messages. So it is, too, where the processes of a node cannot open each other's memory.
+//!
 //! # Polling
 //!
 //! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it between turns, and
 //! before they sleep (Chant, section 4.2: the scheduler polls). An idle processor tests for 20 us, if that has paid
-//! lately. Then it sleeps, for 50 us at first, and for at most 1 ms if nothing comes.
+//! lately. Then it sleeps, for 50 us at first. If nothing comes, it sleeps for 1 ms soon, and for
+//! 5 ms after a quarter of a second.
 //!
 //! Frames up to 8 KiB go as one MPI message, into a ring of receives that are always posted. An empty poll tests the
 //! first of each ring, however many threads wait. Larger frames go straight from the sender's buffer into a buffer of
@@ -54,7 +62,11 @@ mod engine;
 mod engine;
 
 mod detect;
+#[cfg(target_os = "linux")]
+mod meet;
 mod mpirun;
+#[cfg(target_os = "linux")]
+mod nodes;
 mod run;
 #[cfg(has_mpi)]
 mod shim;

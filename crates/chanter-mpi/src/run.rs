@@ -47,8 +47,16 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result
     let engine = Arc::new(Mpi::start()?);
     let pump = Pump::new();
     let machine = pump.attached_to(builder).build().map_err(machine_error)?;
+    #[cfg(target_os = "linux")]
+    let near = crate::meet::meet(&engine)?;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         machine.block_on_local(async {
+            #[cfg(target_os = "linux")]
+            let here = match near {
+                Some(near) => Process::start_polled(near.connect(&engine).await?, &pump),
+                None => Process::start_polled(Arc::clone(&engine), &pump),
+            };
+            #[cfg(not(target_os = "linux"))]
             let here = Process::start_polled(Arc::clone(&engine), &pump);
             let value = match here.agree().await {
                 Ok(()) => Ok(main(here.clone()).await),

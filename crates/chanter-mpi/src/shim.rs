@@ -52,6 +52,7 @@ mod raw {
         pub(super) fn chanter_mpi_size(size: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_nodes(nodes: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_processors() -> c_int;
+        pub(super) fn chanter_mpi_exchange(mine: *const c_void, bytes: c_int, all: *mut c_void) -> c_int;
         pub(super) fn chanter_mpi_barrier() -> c_int;
         pub(super) fn chanter_mpi_library(text: *mut c_char, room: c_int) -> c_int;
         pub(super) fn chanter_mpi_error(code: c_int, text: *mut c_char, room: c_int);
@@ -216,6 +217,17 @@ impl MpiToken {
         // SAFETY: MPI is initialized; there is a place for a number of each process.
         check("find out who shares memory", unsafe { raw::chanter_mpi_nodes(nodes.as_mut_ptr()) })?;
         Ok(nodes.into_iter().map(|node| node as u32).collect())
+    }
+
+    /// Gives all processes the bytes of each, in the order of their numbers. All processes call this. The OS thread is
+    /// blocked.
+    pub(crate) fn exchange<const N: usize>(&self, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
+        let mut all = vec![[0; N]; self.size()? as usize];
+        // SAFETY: MPI is initialized. There are `N` bytes to send, and there is room for those of each process.
+        let code =
+            unsafe { raw::chanter_mpi_exchange(mine.as_ptr().cast(), N as c_int, all.as_mut_ptr().cast()) };
+        check("exchange addresses", code)?;
+        Ok(all)
     }
 
     /// Exchanges messages between this process and another one, which calls this, too. Returns the number of wrong

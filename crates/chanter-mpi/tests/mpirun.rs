@@ -27,12 +27,18 @@ fn main() {
             return;
         }
         for (name, count, _) in engines {
-            succeeds(name, count);
+            succeeds(name, count, &[]);
         }
-        succeeds("threads", 2);
-        succeeds("threads", 4);
-        succeeds("traffic of 2", 3);
-        succeeds("traffic of 64", 4);
+        // By shared memory, by MPI, and by both.
+        for (variable, value) in
+            [("CHANTER_MPI_NODES", "1"), ("CHANTER_MPI_ONLY", "1"), ("CHANTER_MPI_NODES", "2")]
+        {
+            let variables = [(variable, value)];
+            succeeds("threads", 2, &variables);
+            succeeds("threads", 4, &variables);
+            succeeds("traffic of 2", 3, &variables);
+            succeeds("traffic of 64", 4, &variables);
+        }
         panics();
         alone();
         return;
@@ -50,23 +56,24 @@ fn main() {
     }
 }
 
-fn start(name: &str, count: u32) -> Output {
+fn start(name: &str, count: u32, variables: &[(&str, &str)]) -> Output {
     let this = std::env::current_exe().unwrap();
-    mpirun(count).unwrap().arg(this).env(RUN, name).output().unwrap()
+    let variables = variables.iter().copied();
+    mpirun(count).unwrap().arg(this).env(RUN, name).envs(variables).output().unwrap()
 }
 
-fn succeeds(name: &str, count: u32) {
-    let output = start(name, count);
+fn succeeds(name: &str, count: u32, variables: &[(&str, &str)]) {
+    let output = start(name, count, variables);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{said}", output.status);
     let done = String::from_utf8_lossy(&output.stdout).matches("done\n").count();
     assert_eq!(done, count as usize, "{name}: each process says that it is done");
-    println!("test {name} with {count} processes ... ok");
+    println!("test {name} with {count} processes {variables:?} ... ok");
 }
 
 /// A process that panics ends the job.
 fn panics() {
-    let output = start("panics", 3);
+    let output = start("panics", 3, &[]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
     println!("test panics ... ok");

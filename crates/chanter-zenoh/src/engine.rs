@@ -1,4 +1,4 @@
-//! The engine: Zenoh's frames, links above them, and long bodies above those.
+//! The engine: Zenoh's frames, and links above them.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,18 +12,16 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::frames::Frames;
 use crate::meet;
-use crate::pieces::Pieces;
 
 /// An engine that carries messages by Zenoh. When it is dropped, the process leaves at once ([`Leave::Now`]).
 ///
 /// | limit | of | what happens there |
 /// |---|---|---|
-/// | 16 MiB | a body ([`Caps::eager`]); above 8 KB it goes in pieces | [`Full`] |
+/// | 8 KB | a body ([`Caps::eager`]); a process sends longer ones in parts | [`Full`] |
 /// | [`Pace::window`](chanter_cluster::engine::Pace) | frames of 8 KB on their way in each lane to each peer (128) | [`Full`] |
 /// | 512 | frames of each lane of a peer that wait for a poll | they are dropped, and sent again |
-/// | 16 MiB | the part that has come of a body that is not whole, in each lane of a peer | the peer is given up |
 pub struct Zenoh {
-    engine: Pieces<Reliable<Frames>>,
+    engine: Reliable<Frames>,
 }
 
 impl Zenoh {
@@ -43,12 +41,12 @@ impl Zenoh {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let pace = config.pace.clone();
         let frames = meet::start(config).await?;
-        Ok(Self { engine: Pieces::over(Reliable::over(frames, pace)) })
+        Ok(Self { engine: Reliable::over(frames, pace) })
     }
 
     /// Closes the process's session without a goodbye, as if the process had been killed. This is for tests.
     pub fn kill(&self) {
-        self.engine.engine().engine().kill();
+        self.engine.engine().kill();
     }
 }
 

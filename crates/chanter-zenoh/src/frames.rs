@@ -179,11 +179,13 @@ impl Engine for Frames {
     }
 
     fn roster(&self) -> Vec<(ProcessId, NodeId)> {
-        let me = self.me();
-        let others = self.shared.peers.keys().copied();
-        let mut all: Vec<_> = others.chain([me]).map(|peer| (peer, NodeId(0))).collect();
+        let (me, once) = self.shared.me;
+        let others = self.shared.peers.iter().map(|(peer, remote)| (*peer, remote.once.host()));
+        let mut all: Vec<(ProcessId, u32)> = others.chain([(me, once.host())]).collect();
         all.sort_unstable();
-        all
+        // A node has the number of its first process.
+        let first = |host| all.iter().find(|(_, other)| *other == host).map_or(0, |(peer, _)| peer.0);
+        all.iter().map(|(peer, host)| (*peer, NodeId(first(*host)))).collect()
     }
 
     fn caps(&self, _to: ProcessId) -> Caps {

@@ -16,9 +16,16 @@ use std::fmt;
 
 use chanter_cluster::engine::{Lane, ProcessId};
 
-/// A number that a process draws when it starts.
+/// A number that a process draws when it starts. Processes of one host have the same upper half.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Once(pub(crate) u64);
+
+impl Once {
+    /// The host's part of the number.
+    pub(crate) fn host(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
 
 impl fmt::Display for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

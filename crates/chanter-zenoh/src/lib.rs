@@ -34,7 +34,6 @@
 //!
 //! | layer | gives |
 //! |---|---|
-//! | pieces | bodies of up to 16 MiB, each in pieces of 8 KB |
 //! | [`Reliable`](chanter_cluster::engine::Reliable) | numbers, acknowledgements, resends, a window for each lane of each peer |
 //! | frames | what Zenoh puts and its subscribers get: any may be lost |
 //! | Zenoh | sessions, discovery, routing, liveliness tokens, TLS, access control |
@@ -74,7 +73,6 @@ mod frames;
 mod keys;
 mod mailbox;
 mod meet;
-mod pieces;
 mod run;
 
 pub use access::Access;

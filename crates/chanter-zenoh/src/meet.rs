@@ -37,7 +37,7 @@ fn refused(error: zenoh::Error) -> StartError {
 /// Connects this process with all others of its job.
 pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     config.check()?;
-    let once = Once(rand_u64()?);
+    let once = Once::draw()?;
     let settings = config.settings(once)?;
     let (tell, heard) = mailbox();
     let (job, suspect_after, lost_after) = (config.job.clone(), config.suspect_after, config.lost_after);
@@ -147,11 +147,22 @@ fn fnv(words: impl Iterator<Item = u64>) -> u64 {
     words.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-fn rand_u64() -> Result<u64, StartError> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| StartError::Zenoh(format!("the OS has no random bytes: {error}")))?;
-    Ok(u64::from_le_bytes(bytes))
+impl Once {
+    fn draw() -> Result<Self, StartError> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| StartError::Zenoh(format!("the OS has no random bytes: {error}")))?;
+        let random = u64::from_le_bytes(bytes);
+        // Of a host that does not say who it is, each process counts as a node of its own.
+        Ok(Self(host().map_or(random, |host| u64::from(host) << 32 | random & u64::from(u32::MAX))))
+    }
+}
+
+/// A hash of this host's name, and of its kernel's present run.
+fn host() -> Option<u32> {
+    let read = |path: &str| std::fs::read(path).ok();
+    let name = [read("/proc/sys/kernel/random/boot_id")?, read("/proc/sys/kernel/hostname")?].concat();
+    Some(fnv(name.into_iter().map(u64::from)) as u32)
 }
 
 /// A session in which this process has said that it is there.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_conformance::engine::{Check, Kit};
 use chanter_cluster::{ANYONE, Process};
+use chanter_conformance::engine::{Check, Kit};
 use chanter_zenoh::{Access, Config, StartError, Tls, Zenoh};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,

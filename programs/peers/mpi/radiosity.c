@@ -182,7 +182,7 @@ static void divide_part(elements *shape, code c) {
 static double strongest(v3 c) { return fmax(fmax(c.x[0], c.x[1]), c.x[2]); }
 
 /* The kernel between four points of one and four of another. */
-typedef struct { v3 points[2][4]; double kernels[4][4], least, most, mean; } pairs;
+typedef struct { double kernels[4][4], least, most, mean; } pairs;
 
 static double kernel(v3 x, v3 nx, v3 y, v3 ny) {
     v3 between = sub(y, x);
@@ -199,17 +199,24 @@ static void samples(const quad *q, v3 into[4]) {
     into[3] = point(q, 0.25, 0.75);
 }
 
-static pairs pairs_of(const quad *to, const quad *from) {
+/* Four points of a part, and its normal. */
+typedef struct { v3 points[4], normal; } face;
+
+static face face_of(const quad *q) {
+    face f;
+    samples(q, f.points);
+    f.normal = normal(q);
+    return f;
+}
+
+static pairs pairs_of(const face *to, const face *from) {
     pairs p;
-    samples(to, p.points[0]);
-    samples(from, p.points[1]);
-    v3 n = normal(to), n2 = normal(from);
     double sum = 0;
     p.least = INFINITY;
     p.most = 0;
     for (int x = 0; x < 4; x++)
         for (int y = 0; y < 4; y++) {
-            double k = kernel(p.points[0][x], n, p.points[1][y], n2);
+            double k = kernel(to->points[x], to->normal, from->points[y], from->normal);
             p.kernels[x][y] = k;
             sum += k;
             if (k < p.least) p.least = k;
@@ -222,13 +229,18 @@ static pairs pairs_of(const quad *to, const quad *from) {
 static double fine(const quad *to, const quad *from, const pairs *p, int levels) {
     if (levels == 0 || p->most - p->least <= p->mean) return p->mean;
     quad four[4], others[4];
+    face faces[4], other_faces[4];
     quarters(to, four);
     quarters(from, others);
+    for (int x = 0; x < 4; x++) {
+        faces[x] = face_of(&four[x]);
+        other_faces[x] = face_of(&others[x]);
+    }
     double sum = 0;
     for (int x = 0; x < 4; x++) {
         double of_one = 0;
         for (int y = 0; y < 4; y++) {
-            pairs inner = pairs_of(&four[x], &others[y]);
+            pairs inner = pairs_of(&faces[x], &other_faces[y]);
             of_one += fine(&four[x], &others[y], &inner, levels - 1);
         }
         sum += of_one;
@@ -253,7 +265,8 @@ static void refine(part to, part from, links *into) {
     enum facing faces = facing(&to.quad, &from.quad);
     if (faces == AWAY) return;
     double exchange = to.area * from.area * from.bright;
-    pairs p = pairs_of(&to.quad, &from.quad);
+    face one = face_of(&to.quad), other = face_of(&from.quad);
+    pairs p = pairs_of(&one, &other);
     if (faces == PARTLY) p.most = fmax(p.most, most_near_corners(&to.quad, &from.quad));
     if ((p.most - p.least) * exchange > most && divide(to, from, into)) return;
     if (p.most == 0) return;
@@ -261,7 +274,7 @@ static void refine(part to, part from, links *into) {
     double mean = 0;
     for (int x = 0; x < 4; x++)
         for (int y = 0; y < 4; y++)
-            if (p.kernels[x][y] == 0 || !are_hidden(p.points[0][x], p.points[1][y])) {
+            if (p.kernels[x][y] == 0 || !are_hidden(one.points[x], other.points[y])) {
                 seen++;
                 mean += p.kernels[x][y] / 16;
             }

@@ -125,7 +125,12 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
             .x_label_area_size(34)
             .y_label_area_size(64)
             .build_cartesian_2d((least..most).log_scale(), 0.0..highest * 1.1)?;
-        chart.configure_mesh().y_desc(unit).light_line_style(WHITE).draw()?;
+        chart
+            .configure_mesh()
+            .y_desc(unit)
+            .x_label_formatter(&|bytes| label(*bytes))
+            .light_line_style(WHITE)
+            .draw()?;
         for (_, colour, points) in lines {
             let style = colour.stroke_width(2);
             chart.draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?;
@@ -133,6 +138,16 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
         root.present()?;
     }
     Ok(html::plot(&picture, lines.iter().map(|(name, colour, _)| (*name, *colour))))
+}
+
+/// The label of a place on a logarithmic axis. There is room for one place in three.
+fn label(value: f64) -> String {
+    let leading = value / 10_f64.powf(value.log10().floor());
+    if [1.0, 2.0, 5.0].iter().any(|shown| (leading - shown).abs() < 0.01) {
+        format!("{value:.0}")
+    } else {
+        String::new()
+    }
 }
 
 #[cfg(test)]

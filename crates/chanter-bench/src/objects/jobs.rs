@@ -69,6 +69,7 @@ pub(super) enum By {
 }
 
 impl By {
+    const BASE: Self = Self::Objects(Version { stack: false, pull: false });
     const BEST: Self = Self::Objects(Version { stack: true, pull: true });
 
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -191,18 +192,24 @@ pub(super) fn speed_up(rows: &[JobRow], program: Job, by: By, processes: u32) ->
 }
 
 pub(super) fn findings(rows: &[JobRow]) -> Vec<Finding> {
-    let of = |program: Job| {
-        let of = |processes| ms(rows, program, By::BEST, processes);
-        let value = of(1).zip(of(2)).map(|(one, two)| one / two);
+    let finding = |program: Job, figure: &str, pair: [(By, u32); 2], floor: f64| {
+        let [slow, fast] = pair.map(|(by, processes)| ms(rows, program, by, processes));
+        let value = slow.zip(fast).map(|(slow, fast)| slow / fast);
         Finding {
-            figure: format!("{}: 2 processes, speed-up over 1", program.name()),
+            figure: format!("{}: {figure}", program.name()),
             value,
-            floor: 1.7,
-            holds: value.map(|value| value >= 1.7),
+            floor,
+            holds: value.map(|value| value >= floor),
             bound: "at least",
         }
     };
-    Job::ALL.map(of).into()
+    let of = |program| {
+        [
+            finding(program, "2 processes, speed-up over 1", [(By::BEST, 1), (By::BEST, 2)], 1.6),
+            finding(program, "1 process, Base+Stack+Pull over Base", [(By::BASE, 1), (By::BEST, 1)], 1.1),
+        ]
+    };
+    Job::ALL.map(of).into_iter().flatten().collect()
 }
 
 pub(super) fn table(rows: &[JobRow]) -> String {

@@ -167,7 +167,7 @@ pub struct Caps {
     pub loss: Loss,
     /// Effect of the peer's death.
     pub death: Death,
-    /// Longest body of one frame, in bytes.
+    /// Longest body of one frame, in bytes. [Longer ones](Engine::longest) go in parts.
     pub eager: u32,
 }
 
@@ -213,6 +213,13 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The capabilities for frames to `to`.
     fn caps(&self, to: ProcessId) -> Caps;
+
+    /// Longest body of a message, a request, or an answer, in bytes. A process cuts what is longer than
+    /// [`Caps::eager`] into parts, which its receiver puts together. The default is 1 GiB. All processes of a cluster
+    /// must have the same.
+    fn longest(&self) -> u32 {
+        1 << 30
+    }
 
     /// Whether the engine has ended: no more frames come and none are on their way. Either no other process is left,
     /// or this process has left and each peer has got its frames or has gone. The notifier is called when the engine
@@ -295,6 +302,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn caps(&self, to: ProcessId) -> Caps {
         (**self).caps(to)
+    }
+
+    fn longest(&self) -> u32 {
+        (**self).longest()
     }
 
     fn has_ended(&self) -> bool {

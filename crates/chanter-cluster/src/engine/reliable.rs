@@ -345,6 +345,10 @@ impl<E: Engine> Engine for Reliable<E> {
         Caps { order: Order::PerPeer, loss: Loss::OnReset, eager, ..caps }
     }
 
+    fn longest(&self) -> u32 {
+        self.shared.engine.longest()
+    }
+
     fn has_ended(&self) -> bool {
         self.shared.engine.has_ended()
     }

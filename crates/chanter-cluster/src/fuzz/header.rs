@@ -21,7 +21,9 @@ pub fn target(bytes: &[u8]) {
             assert!(length == bytes.len() && length < LENGTH);
             assert!(Body::of_frame(bytes.to_vec()).is_none());
         }
-        Err(BadHeader::Kind(kind)) => assert!(kind == bytes[0] && !(1..=9).contains(&kind)),
+        Err(BadHeader::Kind(kind)) => {
+            assert!(kind == bytes[0] && !matches!(kind, 1 | 2 | 4 | 6..=23));
+        }
         Err(BadHeader::Long { length, limit: most }) => assert!(length > most && most == limit),
     }
 }
@@ -41,7 +43,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("too-long", with(1000, &header(Kind::Message, 1001))),
         ("longest", with(u32::MAX, &header(Kind::Message, u32::MAX))),
         ("short", with(0, &header(Kind::Message, 0)[..LENGTH - 1])),
-        ("no-kind", with(0, &[10; LENGTH])),
+        ("no-kind", with(0, &[0xff; LENGTH])),
         ("empty", Vec::new()),
     ]
 }

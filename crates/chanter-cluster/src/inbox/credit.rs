@@ -36,6 +36,11 @@ impl CreditAccount {
         self.kept.takes(bytes)
     }
 
+    /// Whether the process may send little or nothing before some of its messages are received.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.is_full()
+    }
+
     /// Counts the receipt of a message of `bytes` bytes.
     pub(super) fn received(&mut self, bytes: u64) -> CreditUpdate {
         if self.is_received_quietly(bytes) {

@@ -1,5 +1,7 @@
 //! Patterns: senders and tags of the messages that a receive wants.
 
+use std::fmt;
+
 use crate::name::ThreadName;
 
 /// The sender that a receive wants.
@@ -45,6 +47,19 @@ impl From<u32> for Tags {
 pub(super) struct Pattern {
     pub(super) from: Source,
     pub(super) tag: Tags,
+}
+
+impl fmt::Display for Pattern {
+    /// Continues the words "receive a message".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Tags::Tag(tag) = self.tag {
+            write!(f, " with tag {tag}")?;
+        }
+        match self.from {
+            Source::Thread(name) => write!(f, " from {name}"),
+            Source::Anyone => Ok(()),
+        }
+    }
 }
 
 impl Pattern {

@@ -142,6 +142,30 @@ impl State {
         self.lost.get(&name.process).copied()
     }
 
+    /// The tags of the kept messages of a process, in words, for reports.
+    pub(crate) fn tags_kept(&self, peer: ProcessId) -> String {
+        let tags = self.store.tags_of(peer);
+        let words = tags.iter().take(3).map(|(tag, count)| format!("{count} with tag {tag}"));
+        let words: Vec<String> = words.collect();
+        let rest = if tags.len() > 3 { ", and others" } else { "" };
+        if words.is_empty() { String::new() } else { format!(": {}{rest}", words.join(", ")) }
+    }
+
+    /// Says, for reports, which processes can send nothing that a receive wants, because their messages with other
+    /// tags were not received.
+    fn say_full(&self, pattern: &Pattern, what: &mut String) {
+        for (peer, account) in self.accounts.iter() {
+            let is_wanted = match pattern.from {
+                Source::Thread(name) => name.process == peer,
+                Source::Anyone => true,
+            };
+            if is_wanted && account.is_full() {
+                let tags = self.tags_kept(peer);
+                what.push_str(&format!("; process {} sends no more before these are received{tags}", peer.0));
+            }
+        }
+    }
+
     /// Takes a message of this process. True: no receive wanted it, so it is kept.
     #[inline]
     pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut WakeList) -> bool {
@@ -406,6 +430,14 @@ unsafe impl Place for Share {
     #[inline(always)]
     fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
         note.got = take(state, &note.pattern, wakes);
+    }
+
+    fn describe(&self, state: &Windowed, note: &Note) -> Option<String> {
+        let mut what = format!("receive a message{}", note.pattern);
+        if let Some(inbox) = state.inbox_if(self.0.window_ref.epoch()) {
+            inbox.say_full(&note.pattern, &mut what);
+        }
+        Some(what)
     }
 
     fn waits(&self, state: &mut Windowed, waits: bool) {

@@ -1,6 +1,7 @@
 //! The store of messages not yet received, by sender and tag.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::message::Message;
@@ -75,6 +76,18 @@ impl Store {
     /// Whether a wanted message is there.
     pub(super) fn has(&self, pattern: &Pattern) -> bool {
         if self.index.len > 0 { self.index.find(pattern).is_some() } else { self.find(pattern).is_some() }
+    }
+
+    /// The tags of the messages that a process has sent, with the number of messages of each, most first.
+    pub(super) fn tags_of(&self, peer: ProcessId) -> Vec<(u32, usize)> {
+        let mut tags = BTreeMap::new();
+        let all = self.row.iter().chain(self.index.queues.values().flatten());
+        for message in all.filter(|message| message.from.process == peer) {
+            *tags.entry(message.tag).or_default() += 1;
+        }
+        let mut tags: Vec<(u32, usize)> = tags.into_iter().collect();
+        tags.sort_by_key(|(_, count)| Reverse(*count));
+        tags
     }
 
     /// Takes all messages, in any order.

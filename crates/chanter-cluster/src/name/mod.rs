@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use leader::{NameError, Registered};
 pub(crate) use leader::{NameLeader, serve};
 pub(crate) use registry::{Asker, Refusal, Registry};
-pub(crate) use table::Table;
+pub(crate) use table::{MAIN, Table};
 
 use crate::engine::{NodeId, ProcessId};
 use crate::wire::Slot;

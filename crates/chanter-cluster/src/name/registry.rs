@@ -29,6 +29,8 @@ pub(crate) enum Refusal {
 /// The names registered in this process, and requests that wait for other names.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
+    /// Whether the main inbox has been taken.
+    pub(crate) is_main_taken: bool,
     names: HashMap<String, Slot>,
     asked: HashMap<String, Vec<Asker>>,
     waiting: usize,

@@ -26,6 +26,9 @@ pub(crate) struct Table {
     book: Lock<Book>,
 }
 
+/// The name of the first inbox of each table.
+pub(crate) const MAIN: Slot = Slot { index: 0, generation: 1 };
+
 /// The places that are in use, and their generations.
 pub(crate) struct Book {
     entries: Vec<Entry>,

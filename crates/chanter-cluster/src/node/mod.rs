@@ -1,8 +1,10 @@
 //! A process of the cluster: the inboxes of its threads, and its state for each other process.
 
+mod backlog;
 mod lookup;
 mod notifier;
 mod outstanding;
+mod parts;
 mod send_window;
 mod send_windows;
 mod sending;
@@ -10,7 +12,6 @@ mod serve;
 mod sink;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,9 +22,11 @@ use chanter::{
     base::{Lock, wake_first},
 };
 
+use backlog::Backlog;
 use notifier::ServerNotifier;
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
+use parts::Parts;
 pub use send_window::SendEvent;
 pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
 use send_windows::SendWindows;
@@ -31,11 +34,11 @@ pub(crate) use waiting::Tests;
 use waiting::Waiting;
 
 use crate::by_peer::ByPeer;
-use crate::engine::{Certificate, Engine, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Why};
+use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, ProcessId, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::MembershipTables;
 use crate::inbox::{self, Core, Inbox};
-use crate::name::{NameLeader, Refusal, Registry, Table, ThreadName};
+use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
@@ -105,6 +108,8 @@ pub(crate) struct Node {
 struct Link {
     pe: NodeId,
     state: Lock<LinkState>,
+    /// Parts of frames that have come from the process.
+    parts: Lock<Parts>,
     /// Set once the process is down. Frames that still arrive from it are dropped.
     is_down: AtomicBool,
     /// Number of messages that have come from the process, modulo 2^32.
@@ -117,11 +122,7 @@ struct Link {
 
 #[derive(Default)]
 struct LinkState {
-    /// Frames that the engine refused, in order.
-    backlog: VecDeque<(Lane, Body)>,
-    /// Number of frames in the backlog that answer the process, and (in `answered`) their bytes.
-    answers: usize,
-    answered: usize,
+    backlog: Backlog,
     /// Set when the process does not take its answers. The engine then ends the connection.
     given_up: bool,
     outstanding: Outstanding,
@@ -141,57 +142,13 @@ impl Link {
         Self {
             pe,
             state: Lock::new(LinkState::default()),
+            parts: Lock::new(Parts::default()),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             owes_credit: AtomicBool::new(false),
             gone: IVar::new(),
         }
     }
-}
-
-impl LinkState {
-    /// Appends a frame that the engine does not take now.
-    fn push_back(&mut self, lane: Lane, body: Body) {
-        self.count_answer(&body);
-        self.outstanding.waits(&body);
-        self.backlog.push_back((lane, body));
-    }
-
-    fn pop_front(&mut self) -> Option<(Lane, Body)> {
-        let (lane, body) = self.backlog.pop_front()?;
-        if is_answer(&body) {
-            self.answers -= 1;
-            self.answered -= body.len();
-        }
-        self.outstanding.goes(&body);
-        Some((lane, body))
-    }
-
-    fn count_answer(&mut self, body: &Body) {
-        if is_answer(body) {
-            self.answers += 1;
-            self.answered += body.len();
-        }
-    }
-
-    /// Puts a frame back that the engine still does not take.
-    fn push_front(&mut self, lane: Lane, body: Body) {
-        self.count_answer(&body);
-        self.outstanding.waits(&body);
-        self.backlog.push_front((lane, body));
-    }
-}
-
-/// Whether the frame answers one that came from the process.
-fn is_answer(body: &Body) -> bool {
-    const ANSWERS: [u8; 5] = [
-        Kind::Acknowledge as u8,
-        Kind::Found as u8,
-        Kind::Gone as u8,
-        Kind::Answer as u8,
-        Kind::Returned as u8,
-    ];
-    body.frame().first().is_some_and(|kind| ANSWERS.contains(kind))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -244,6 +201,9 @@ impl Node {
             some_gone: IVar::new(),
             dropped: AtomicU64::new(0),
         });
+        let make = |slot, spare| inbox::State::new(node.name(me, slot), Arc::downgrade(&node), spare);
+        let main = node.table.insert(make).map(|(slot, _)| slot);
+        debug_assert_eq!(main, Some(MAIN), "no other inbox has been opened");
         let serving = serve::serve(Arc::downgrade(&node), notified);
         let here = crate::Process::of(Arc::clone(&node));
         crate::remote::serve(&here);
@@ -308,6 +268,24 @@ impl Node {
         }
         let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
         let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
+        self.opened(given, slot, window_ref)
+    }
+
+    /// Takes the inbox that is there from the start.
+    pub(crate) fn open_main(self: &Arc<Self>) -> Result<Inbox, OpenError> {
+        if std::mem::replace(&mut lock(&self.registry).is_main_taken, true) {
+            return Err(OpenError::MainTaken);
+        }
+        let window_ref = self.table.find(MAIN).expect("the table begins with the main inbox");
+        self.opened(None, MAIN, window_ref)
+    }
+
+    fn opened(
+        self: &Arc<Self>,
+        given: Option<&str>,
+        slot: Slot,
+        window_ref: WindowRef,
+    ) -> Result<Inbox, OpenError> {
         let core = Core::of(window_ref);
         // A process that goes from now on finds the inbox in the table.
         for (peer, link) in self.links.iter() {
@@ -381,7 +359,9 @@ impl Node {
             link.is_down.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
-        let unsent: Vec<u64> = backlog.iter().filter_map(|(_, body)| call_in(body)).collect();
+        *link.parts.lock() = Parts::default();
+        let backlog = backlog.into_frames();
+        let unsent: Vec<u64> = backlog.iter().filter_map(call_in).collect();
         self.account_for(peer, why, outstanding, backlog);
         self.lose_caller(peer);
         self.lose_spawner(peer);
@@ -481,6 +461,8 @@ impl Drop for Node {
         // No thread sends there any more, as a send keeps the process alive.
         let windows = self.windows.lock().retain(|_, _| false);
         windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
+        // Nobody may have taken the main inbox.
+        self.table.remove(MAIN, &SendError::Gone(self.name(self.me, MAIN)));
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use chanter::{Event, IVar};
 use serde::de::DeserializeOwned;
 
+use super::backlog::is_message;
 use super::{Node, lock};
-use crate::engine::{Lane, ProcessId, Why};
+use crate::engine::{ProcessId, Why};
 use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
 use crate::wire::{Body, Header, Kind, Slot, decode};
@@ -79,8 +80,6 @@ impl Returned {
 #[derive(Default)]
 pub(super) struct Outstanding {
     messages: VecDeque<Sent>,
-    /// Number of messages at the end that are still in the backlog.
-    unsent: usize,
     /// Number of messages taken by the process, modulo 2^32.
     taken: u32,
     /// Messages and bytes that were taken but not yet given back as room.
@@ -103,21 +102,12 @@ impl Outstanding {
         }
     }
 
-    /// Counts a frame that enters the backlog.
-    pub(super) fn waits(&mut self, body: &Body) {
-        self.unsent += usize::from(is_message(body));
-    }
-
-    /// Counts a frame that leaves the backlog.
-    pub(super) fn goes(&mut self, body: &Body) {
-        self.unsent -= usize::from(is_message(body));
-    }
-
-    /// Drops the messages that the process has taken: `taken` of them since the beginning, modulo 2^32.
-    pub(super) fn are_taken(&mut self, taken: u32) {
+    /// Drops the messages that the process has taken: `taken` of them since the beginning, modulo 2^32. `unsent`: number
+    /// of messages in the backlog.
+    pub(super) fn are_taken(&mut self, taken: u32, unsent: usize) {
         let new = taken.wrapping_sub(self.taken) as usize;
         // Otherwise this count arrived after a newer one, or the peer is broken.
-        if new <= self.messages.len() - self.unsent {
+        if new <= self.messages.len() - unsent {
             let bytes: usize = self.messages.drain(..new).map(|sent| sent.length).sum();
             self.taken = taken;
             self.granted.0 += new as u64;
@@ -137,16 +127,12 @@ impl Outstanding {
     }
 
     /// Returns the messages that a lost process has not acknowledged, in order; unsent ones come with their bodies.
-    fn lose(&mut self, backlog: VecDeque<(Lane, Body)>) -> Vec<(Sent, Option<Body>)> {
-        let unsent: Vec<Body> = backlog.into_iter().map(|(_, body)| body).filter(is_message).collect();
+    fn lose(&mut self, backlog: Vec<Body>) -> Vec<(Sent, Option<Body>)> {
+        let unsent: Vec<Body> = backlog.into_iter().filter(is_message).collect();
         let unknown = self.messages.len().saturating_sub(unsent.len());
         let bodies = (0..unknown).map(|_| None).chain(unsent.into_iter().map(Some));
         std::mem::take(&mut self.messages).into_iter().zip(bodies).collect()
     }
-}
-
-fn is_message(body: &Body) -> bool {
-    body.frame().first() == Some(&(Kind::Message as u8))
 }
 
 /// The fate of messages of this process's threads, by thread and by process that has gone.
@@ -156,7 +142,9 @@ impl Node {
     /// Notes the count of our messages that a process has taken.
     pub(super) fn are_taken(&self, by: ProcessId, taken: u32) {
         if let Some(link) = self.links.get(by) {
-            link.state.lock().outstanding.are_taken(taken);
+            let mut state = link.state.lock();
+            let unsent = state.backlog.messages();
+            state.outstanding.are_taken(taken, unsent);
         }
     }
 
@@ -172,7 +160,7 @@ impl Node {
         peer: ProcessId,
         why: Why,
         mut outstanding: Outstanding,
-        backlog: VecDeque<(Lane, Body)>,
+        backlog: Vec<Body>,
     ) {
         let mut accounts = Accounts::new();
         for (Sent { from, to, tag, .. }, body) in outstanding.lose(backlog) {
@@ -229,10 +217,10 @@ mod tests {
         Header { tag, ..Header::new(Kind::Message) }
     }
 
-    fn frame(header: &Header) -> (Lane, Body) {
+    fn frame(header: &Header) -> Body {
         let mut body = Body::with_capacity(0);
         body.set_header(header);
-        (Lane::User, body)
+        body
     }
 
     #[test]
@@ -241,11 +229,10 @@ mod tests {
         (0..6).for_each(|tag| outstanding.sent(&header(tag), 0));
         outstanding.sent(&Header::new(Kind::Lookup), 0);
         let backlog = [header(4), Header::new(Kind::Lookup), header(5)];
-        backlog.iter().for_each(|header| outstanding.waits(&frame(header).1));
-        outstanding.are_taken(1);
+        outstanding.are_taken(1, 2);
         // A count that is too old, then one that is too large: messages in the backlog cannot have come.
-        outstanding.are_taken(0);
-        outstanding.are_taken(4);
+        outstanding.are_taken(0, 2);
+        outstanding.are_taken(4, 2);
         let lost = outstanding.lose(backlog.iter().map(frame).collect());
         let lost: Vec<_> = lost.iter().map(|(sent, body)| (sent.tag, body.is_some())).collect();
         assert_eq!(lost, [(2, false), (3, false), (4, true), (5, true)]);
@@ -257,7 +244,7 @@ mod tests {
         let mut outstanding = Outstanding::default();
         (0..4).for_each(|tag| outstanding.sent(&header(tag), 100));
         assert!(!outstanding.is_earned(1, 0) && !outstanding.is_earned(0, 1));
-        outstanding.are_taken(3);
+        outstanding.are_taken(3, 0);
         assert!(!outstanding.is_earned(4, 300) && !outstanding.is_earned(3, 301));
         assert!(outstanding.is_earned(2, 250) && outstanding.is_earned(1, 50));
         assert!(!outstanding.is_earned(1, 0) && outstanding.is_earned(0, 0));

@@ -103,6 +103,12 @@ impl Kept {
         true
     }
 
+    /// Whether a short message more would be too many.
+    pub(crate) fn is_full(&self) -> bool {
+        let mut with_one_more = *self;
+        !with_one_more.takes(SLACK)
+    }
+
     /// Counts that a message of `length` bytes, which was taken, goes.
     #[inline(always)]
     pub(crate) fn gives(&mut self, length: u64) {
@@ -431,6 +437,18 @@ unsafe impl Place for Share {
         {
             state.arrive(message, wakes);
         }
+    }
+
+    fn describe(&self, state: &State, note: &Note) -> Option<String> {
+        let Content::Message(message) = &note.content else { return None };
+        let (tag, to, count, bytes) = (message.tag, message.to, state.messages, state.bytes);
+        let mut what = format!(
+            "send a message with tag {tag} to {to}, which has not received {count} others ({bytes} bytes)"
+        );
+        if let Some(inbox) = state.inbox_if(self.0.epoch) {
+            what.push_str(&inbox.tags_kept(to.process));
+        }
+        Some(what)
     }
 
     /// Gives the room of a send back that was let through and not sent.

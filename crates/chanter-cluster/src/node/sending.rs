@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use chanter::base::wake_first;
 use serde::Serialize;
 
+use super::backlog::WaitingFrame;
 use super::{Link, MOST_ANSWERED, MOST_ANSWERS, Node, SendEvent, WindowRef};
-use crate::engine::{Full, Lane, ProcessId, Why};
+use crate::engine::{Lane, ProcessId, Why};
 use crate::error::SendError;
 use crate::inbox::{Core, Credit, Message};
 use crate::name::ThreadName;
@@ -61,7 +62,7 @@ impl Node {
 
     /// Sends a written message to another process.
     fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> SendEvent {
-        let (length, longest) = (message.written.length_away(), self.engine.caps(message.to.process).eager);
+        let (length, longest) = (message.written.length_away(), self.engine.longest());
         if length > longest as usize {
             return SendEvent::bad(SendError::TooLong { length, longest });
         }
@@ -183,7 +184,7 @@ impl Node {
 
     /// Longest body of a message to `to`, in bytes, if there is such a process.
     pub(crate) fn longest(&self, to: ProcessId) -> Option<u32> {
-        self.links.get(to).map(|_| self.engine.caps(to).eager)
+        self.links.get(to).map(|_| self.engine.longest())
     }
 
     /// Notifies the server thread. It runs before others, as other processes wait for it.
@@ -261,19 +262,17 @@ impl Node {
             return Err(SendError::Lost(to, Why::Unreachable));
         }
         state.outstanding.sent(header, length);
-        let refused = if state.backlog.is_empty() {
-            self.engine.try_send(to, lane, body).err().map(|full| full.body)
-        } else {
-            Some(body)
-        };
-        let is_first = refused.is_some() && state.backlog.is_empty();
-        if let Some(body) = refused {
-            state.push_back(lane, body);
+        let is_free = state.backlog.is_free(lane);
+        let frame = WaitingFrame::from(body);
+        let refused = if is_free { frame.give(&*self.engine, to, lane) } else { Some(frame) };
+        let is_first = is_free && refused.is_some();
+        if let Some(frame) = refused {
+            state.backlog.push(lane, frame);
             // ORDER: Release pairs with the Acquire in `flush`. It is stored under the link's lock, which `flush`
             // takes afterwards.
             self.has_backlog.store(true, Ordering::Release);
         }
-        if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
+        if state.backlog.answers > MOST_ANSWERS || state.backlog.answered > MOST_ANSWERED {
             state.given_up = true;
             drop(state);
             self.give_up_on(to);
@@ -311,15 +310,12 @@ impl Node {
         }
         for (peer, link) in self.links.iter() {
             let mut state = link.state.lock();
-            while let Some((lane, body)) = state.pop_front() {
-                if let Err(Full { body }) = self.engine.try_send(peer, lane, body) {
-                    state.push_front(lane, body);
-                    // ORDER: Release pairs with the Acquire of the next `flush`. It is stored under the link's lock.
-                    self.has_backlog.store(true, Ordering::Release);
-                    break;
-                }
+            let is_empty = state.backlog.flush(&*self.engine, peer);
+            if !is_empty {
+                // ORDER: Release pairs with the Acquire of the next `flush`. It is stored under the link's lock.
+                self.has_backlog.store(true, Ordering::Release);
             }
-            let emptied = if state.backlog.is_empty() { state.emptied.take() } else { None };
+            let emptied = if is_empty { state.emptied.take() } else { None };
             drop(state);
             emptied.map(|emptied| emptied.put(()));
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::parts::OutOfPlace;
 use super::{LONGEST_NAME, Node, lock};
 use crate::engine::{Change, Lane, ProcessId, Sink, Why};
 use crate::error::{LookupError, SendError};
@@ -11,8 +12,8 @@ use crate::port::PortMessage;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
-    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
-        if self.is_understood(from, frame).is_none() {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
+        if self.is_understood(from, lane, frame).is_none() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -35,7 +36,7 @@ fn whole_header(from: ProcessId, frame: &Body) -> Option<Header> {
 impl Node {
     /// Handles a frame. `None`: it was malformed, or had no receiver. The sender of a frame that breaks the rules is
     /// told and given up.
-    fn is_understood(&self, from: ProcessId, mut frame: Body) -> Option<()> {
+    fn is_understood(&self, from: ProcessId, lane: Lane, mut frame: Body) -> Option<()> {
         let link = self.links.get(from)?;
         let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
         // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
@@ -113,8 +114,20 @@ impl Node {
                 self.lose(from, Why::Unreachable);
                 Some(())
             }
-            // Kinds of links and engines that do not exist yet.
-            Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,
+            Kind::Part => self.is_part(from, lane, &header, &frame),
+            // A kind of engines.
+            Kind::Leave => None,
+        }
+    }
+
+    /// Handles a part of a frame, and the frame if the part is its last.
+    #[cold]
+    fn is_part(&self, from: ProcessId, lane: Lane, header: &Header, part: &Body) -> Option<()> {
+        let added = self.links.get(from)?.parts.lock().add(self.engine.longest(), lane, header, part);
+        match added {
+            Ok(None) => Some(()),
+            Ok(Some(whole)) => self.is_understood(from, lane, whole),
+            Err(OutOfPlace) => self.refuse(from),
         }
     }
 

@@ -26,7 +26,7 @@ fn lengths_that_are_lies() {
     }
 }
 
-/// Who says that to an inbox hears that it is given up, as nobody knows what it has meant; and nothing is received.
+/// A process that says `words` to an inbox is told that it is given up. Nothing of them is received.
 fn is_cut_off_by(words: impl Fn(Slot) -> Vec<u8>) {
     let mut job = Job::start(unhurried());
     let inbox = job.open(0);
@@ -105,10 +105,8 @@ fn words_that_are_not_its_own() {
     // A call without a number.
     job.hostile[0].write(&message(Header { to, ..header(Kind::Call) }, &[9]));
     nonsense += 1;
-    for kind in [Kind::Descriptor, Kind::Ready, Kind::Heartbeat, Kind::Leave] {
-        job.hostile[0].write(&message(header(kind), &[]));
-        nonsense += 1;
-    }
+    job.hostile[0].write(&message(header(Kind::Leave), &[]));
+    nonsense += 1;
     // Room for what nobody has sent.
     let credit = Header { credit: u16::MAX, request: u64::MAX, tag: 77, ..header(Kind::Acknowledge) };
     job.hostile[0].write(&message(credit, &[]));
@@ -123,6 +121,48 @@ fn words_that_are_not_its_own() {
     assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 0)).unwrap().value, 7);
     job.dropped(0, nonsense);
     assert!(inbox.is_empty());
+    job.goes_on();
+}
+
+/// A part of a frame of `total` bytes.
+fn part(at: u32, total: u64, piece: &[u8]) -> Vec<u8> {
+    message(Header { tag: at, request: total, ..header(Kind::Part) }, piece)
+}
+
+/// Parts that do not follow each other, or make a frame that is not allowed.
+#[test]
+fn parts_of_nothing() {
+    let whole = |to, kind| [&Header { to, length: 9, ..header(kind) }.encode()[..], &[9; 9]].concat();
+    let total = LENGTH as u64 + 9;
+    // No part is empty, begins later, or is longer than its frame.
+    is_cut_off_by(|_| part(0, total, &[]));
+    is_cut_off_by(|_| part(5, total, &[9; 9]));
+    is_cut_off_by(|_| part(0, total, &[9; LENGTH + 10]));
+    is_cut_off_by(|to| {
+        let whole = whole(to, Kind::Message);
+        [part(0, total, &whole[..30]), part(29, total, &whole[29..])].concat()
+    });
+    is_cut_off_by(|to| {
+        let whole = whole(to, Kind::Message);
+        [part(0, total, &whole[..30]), part(30, total - 1, &whole[30..])].concat()
+    });
+    // Frames without a header, or longer than any.
+    is_cut_off_by(|_| part(0, LENGTH as u64 - 1, &[9; LENGTH - 1]));
+    for long in [LENGTH as u64 + (1 << 30) + 1, u64::from(u32::MAX) + 100, u64::MAX] {
+        is_cut_off_by(|_| part(0, long, &[9; 100]));
+    }
+    // Parts of a part, and of a frame in another's name.
+    is_cut_off_by(|to| part(0, total, &whole(to, Kind::Part)));
+    is_cut_off_by(|to| part(0, LENGTH as u64, &Header { to, process: 3, ..header(Kind::Message) }.encode()));
+    // Parts that follow each other make a message.
+    let mut job = Job::start(unhurried());
+    let inbox = job.open(0);
+    let whole =
+        [&Header { to: inbox.name().thread, length: 1, ..header(Kind::Message) }.encode()[..], &[7]].concat();
+    for (at, byte) in (0..).zip(&whole) {
+        job.hostile[0].write(&part(at, whole.len() as u64, &[*byte]));
+    }
+    assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 0)).unwrap().value, 7);
     job.goes_on();
 }
 
@@ -164,7 +204,8 @@ fn a_peer_that_never_says_good_bye() {
     assert!(job.hostile[0].is_closed());
 }
 
-/// What was received is given back by the next message that goes there, once; and what comes so is looked at as what comes alone.
+/// The next message to a process gives it credit for its messages that were received, once. Such credit is checked like
+/// credit that comes alone.
 #[test]
 fn credit_that_messages_bring() {
     const COUNT: u16 = 16;

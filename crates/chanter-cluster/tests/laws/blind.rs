@@ -21,6 +21,10 @@ impl<E: Engine> Engine for Blind<E> {
         self.0.roster()
     }
 
+    fn longest(&self) -> u32 {
+        self.0.longest()
+    }
+
     fn has_ended(&self) -> bool {
         self.0.has_ended()
     }

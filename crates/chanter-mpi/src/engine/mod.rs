@@ -43,9 +43,11 @@ const MOVING_LINGER: Duration = Duration::from_micros(500);
 /// Tests before the clock is read, and between two looks at it.
 const FIRST_TESTS: u32 = 16;
 const TESTS: u32 = 8;
-/// The first pause, and the longest, in microseconds.
+/// The first pause, in microseconds. The next ones are twice as long up to the second number. Then they grow slowly, up
+/// to the third in about a quarter of a second.
 const SHORTEST_PAUSE: u32 = 50;
-const LONGEST_PAUSE: u32 = 1000;
+const LONG_PAUSE: u32 = 1000;
+const LONGEST_PAUSE: u32 = 5000;
 
 /// An engine that carries frames by MPI, between the processes that `mpirun` has started.
 ///
@@ -78,6 +80,15 @@ struct Sleep {
     vain: AtomicU32,
 }
 
+/// For tests: the nodes as if there were as many as this variable says.
+fn pretended(nodes: Vec<u32>) -> Vec<u32> {
+    let count = std::env::var("CHANTER_MPI_NODES").ok().and_then(|count| count.parse::<u32>().ok());
+    match count {
+        Some(count @ 1..) => (0..nodes.len() as u32).map(|process| process % count).collect(),
+        _ => nodes,
+    }
+}
+
 impl Mpi {
     /// Initializes MPI, for the whole job at once: the OS thread is blocked until all its processes do so.
     ///
@@ -99,7 +110,7 @@ impl Mpi {
     /// The errors of `start`.
     pub fn start_anyway() -> Result<Self, StartError> {
         let token = MpiToken::begin().ok_or(StartError::Twice)??;
-        let (me, count, nodes) = (token.rank()?, token.size()?, token.nodes()?);
+        let (me, count, nodes) = (token.rank()?, token.size()?, pretended(token.nodes()?));
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
         let state = State::new(token, me, count, Arc::clone(&counters))?;
@@ -121,6 +132,12 @@ impl Mpi {
     /// The MPI library's description of itself.
     pub fn library() -> String {
         library()
+    }
+
+    /// Number of processors of this computer, whichever of them this process may use.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only there do processes share memory"))]
+    pub(crate) fn processors() -> usize {
+        processors()
     }
 
     /// The counters of this engine.
@@ -154,6 +171,13 @@ impl Mpi {
     /// Ends all processes of the job at once, with this exit code. Comes back only if MPI cannot do that.
     pub fn abort(&self, code: i32) {
         self.enter().token.abort(code);
+    }
+
+    /// Gives all processes the bytes of each, in the order of their numbers. All processes call this. The OS thread is
+    /// blocked.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only there do processes share memory"))]
+    pub(crate) fn exchange<const N: usize>(&self, mine: &[u8; N]) -> Result<Vec<[u8; N]>, MpiError> {
+        self.enter().token.exchange(mine)
     }
 
     /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
@@ -311,7 +335,8 @@ impl Engine for Mpi {
         }
         // ORDER: Relaxed: a guess, which may be lost.
         let last = self.sleep.pause.load(Ordering::Relaxed);
-        let pause = (2 * last).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let next = if last < LONG_PAUSE { (2 * last).min(LONG_PAUSE) } else { last + last / 64 };
+        let pause = next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         self.sleep.pause.store(pause, Ordering::Relaxed);
         Idle::For(Duration::from_micros(pause.into()))
     }

@@ -21,7 +21,11 @@ impl Engine for Short {
     }
 
     fn caps(&self, to: ProcessId) -> Caps {
-        Caps { eager: SHORT as u32, ..self.0.caps(to) }
+        self.0.caps(to)
+    }
+
+    fn longest(&self) -> u32 {
+        SHORT as u32
     }
 
     fn has_ended(&self) -> bool {

@@ -59,6 +59,11 @@ pub unsafe trait Place {
         None
     }
 
+    /// The waiting operation in words that continue "waits to", for reports.
+    fn describe(&self, _state: &Self::State, _note: &Self::Note) -> Option<String> {
+        None
+    }
+
     /// Called when an operation begins to wait (true), or stops without having been served (false).
     fn waits(&self, _state: &mut Self::State, _waits: bool) {}
 
@@ -430,11 +435,13 @@ unsafe impl<O: Operation> Leaf for PlaceBranch<O> {
     }
 
     fn report(self: Pin<&mut Self>, waits: &mut Waits) {
-        let wait = Waiting::Other("an event");
         let state = self.place.lock();
         // SAFETY: the lock is held, and the owner asks, so no other thread touches the note.
-        let is_ready = self.place.is_ready(&state, unsafe { self.slot.note() });
+        let note = unsafe { self.slot.note() };
+        let is_ready = self.place.is_ready(&state, note);
+        let described = self.place.describe(&state, note);
         drop(state);
+        let wait = described.map_or(Waiting::Other("an event"), Waiting::Described);
         if O::Place::MEETS && !is_ready {
             waits.push_unsure(wait);
         } else {

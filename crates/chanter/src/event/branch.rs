@@ -153,7 +153,7 @@ unsafe impl<L: Base> Branch for L {
 /// The number of leaves of a branch that has begun.
 #[inline(always)]
 pub(super) fn number<B: Branch>(branch: Pin<&mut B>) -> usize {
-    if B::SHAPE.single || B::SHAPE.flat {
+    if const { B::SHAPE.single || B::SHAPE.flat } {
         return branch.survey().leaves;
     }
     let mut leaves = Leaves::new(false);

@@ -210,7 +210,7 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
     /// The branch of a leaf, and its number there.
     #[inline(always)]
     fn find(mut self: Pin<&mut Self>, mut leaf: usize) -> (Pin<&mut B>, usize) {
-        if B::SHAPE.single {
+        if const { B::SHAPE.single } {
             return (self.branch(leaf), 0);
         }
         for index in 0..self.branches.elements().len() {
@@ -247,7 +247,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     #[inline(always)]
     fn survey(mut self: Pin<&mut Self>) -> Survey {
         let count = self.branches.elements().len();
-        let leaves = if B::SHAPE.single {
+        let leaves = if const { B::SHAPE.single } {
             count
         } else {
             (0..count).map(|index| self.as_mut().branch(index).survey().leaves).sum()

@@ -77,14 +77,14 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                let at_once = B::SHAPE.prompt && branch.as_mut().only().at_once(&mut wakes);
+                let at_once = const { B::SHAPE.prompt } && branch.as_mut().only().at_once(&mut wakes);
                 if !at_once && !Self::offer_one(branch.as_mut(), group, cx.waker(), &mut wakes) {
                     group.phase.set(Phase::Offered);
                     // Partners that were found on the way (on a closed channel, for instance) are woken.
                     wakes.queue();
                     return Poll::Pending;
                 }
-                if !B::SHAPE.lean {
+                if const { !B::SHAPE.lean } {
                     branch.as_mut().only().settle(true, &mut wakes);
                 }
             }
@@ -93,7 +93,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         }
         group.phase.set(Phase::Over);
         wakes.deliver(cx.waker());
-        if B::SHAPE.walked {
+        if const { B::SHAPE.walked } {
             branch.as_mut().only().abandon();
         }
         Poll::Ready(branch.finish(0))
@@ -103,7 +103,7 @@ impl<E, B: Branch> Synchronization<E, B> {
     #[inline(always)]
     fn offer_one(mut branch: Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut WakeList) -> bool {
         branch.as_mut().only().begin();
-        if B::SHAPE.walked {
+        if const { B::SHAPE.walked } {
             branch.as_mut().only().attend(waker);
         }
         let task = B::SHAPE.retries.then_some(waker);
@@ -132,7 +132,7 @@ impl<E, B: Branch> Synchronization<E, B> {
             Phase::Finishing => return Self::finish_deferred(branch, group, group.kept_winner(), cx),
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
-        if B::SHAPE.deferred && begins {
+        if const { B::SHAPE.deferred } && begins {
             ready!(branch.as_mut().poll_begin(cx));
         }
         let mut leaves = Leaves::new(begins);
@@ -141,7 +141,7 @@ impl<E, B: Branch> Synchronization<E, B> {
         let polled = Round { leaves: &mut leaves, group, shape, place }.poll(cx, watched);
         drop(leaves);
         let leaf = ready!(polled);
-        if B::SHAPE.deferred {
+        if const { B::SHAPE.deferred } {
             return Self::finish_deferred(branch, group, leaf, cx);
         }
         Poll::Ready(branch.finish(leaf))
@@ -204,12 +204,14 @@ impl<E, B: Branch> Synchronization<E, B> {
         Poll::Ready(branch.finish(winner))
     }
 
+    /// The conditions on the shape here are `const` blocks: what a shape does not need is then not even compiled,
+    /// in builds without optimisation too.
     #[inline(never)]
     fn advance_choice(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
-        if B::SHAPE.single {
+        if const { B::SHAPE.single } {
             return self.advance_one(cx, place);
         }
-        if B::SHAPE.flat {
+        if const { B::SHAPE.flat } {
             return self.advance_flat(cx, place);
         }
         if self.group.0.phase.get() == Phase::New && !budget::pay() {
@@ -229,7 +231,7 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if B::SHAPE.single && B::SHAPE.lean {
+        if const { B::SHAPE.single && B::SHAPE.lean } {
             this.advance_one(cx, Some(Location::caller()))
         } else {
             this.advance_choice(cx, if cfg!(debug_assertions) { Some(Location::caller()) } else { None })
@@ -240,7 +242,7 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
 impl<E, B: Branch> Drop for Synchronization<E, B> {
     #[inline]
     fn drop(&mut self) {
-        if B::SHAPE.lean && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
+        if const { B::SHAPE.lean } && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
             return;
         }
         // SAFETY: the synchronization ends here, and its branch is dropped here, once.

@@ -55,6 +55,8 @@ pub enum Waiting {
     Never,
     /// The thread waits for something else, which the text names.
     Other(&'static str),
+    /// The thread waits for an operation of another crate. The text continues the words "waits to".
+    Described(String),
 }
 
 /// The access that a thread wants which waits for a lock.
@@ -103,6 +105,7 @@ impl fmt::Display for Waiting {
             Self::Always => write!(f, "pass what is always ready"),
             Self::Never => write!(f, "see what never happens"),
             Self::Other(what) => write!(f, "synchronize on {what}"),
+            Self::Described(what) => f.write_str(what),
         }
     }
 }

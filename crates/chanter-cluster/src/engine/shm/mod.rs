@@ -171,7 +171,6 @@ impl Shm {
     pub fn new(shm_slot: ShmSlot, sockets: Sockets) -> Self {
         let ShmSlot { me, memory } = shm_slot;
         let processes = memory.processes();
-        let cores = available_parallelism().map_or(1, usize::from);
         // Two processes are near if both read from the segment. So both send to each other by the same way, and the end
         // of a process comes after its messages.
         let is_attached = memory.port(me).is_attached();
@@ -183,8 +182,8 @@ impl Shm {
         let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
         sockets.set_beside(Arc::clone(&ledger) as _);
         let incoming = Incoming::new(me, &memory);
-        let crowd = 1 + is_near.iter().filter(|shm| **shm).count();
-        Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        let shm = Self {
             me,
             out: Lock::new(Out {
                 outgoing: Outgoing::new(me, quota, &memory),
@@ -209,13 +208,22 @@ impl Shm {
             }),
             ledger,
             resting: AtomicU32::new(0),
-            // With more processes than cores, a spinning process takes the core of the one that would answer.
-            linger: if crowd <= cores { LINGER } else { Duration::ZERO },
+            linger: Duration::ZERO,
             patience: Patience::default(),
             is_near,
             memory,
             sockets,
-        }
+        };
+        shm.on_cores(cores)
+    }
+
+    /// States the number of cores that the processes of this node share. By default they are the cores that this process
+    /// may use. A launcher may give each process cores of its own.
+    pub fn on_cores(mut self, cores: usize) -> Self {
+        let crowd = 1 + self.is_near.iter().filter(|is_near| **is_near).count();
+        // With more processes than cores, a spinning process takes the core of the one that would answer.
+        self.linger = if crowd <= cores { LINGER } else { Duration::ZERO };
+        self
     }
 
     fn is_near(&self, peer: ProcessId) -> bool {

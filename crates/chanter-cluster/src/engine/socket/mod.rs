@@ -28,6 +28,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -163,12 +164,25 @@ struct Shared {
     config: Config,
     /// Links by the peer's number; there is none to the process itself.
     links: BTreeMap<ProcessId, Link>,
-    count: u32,
+    /// The node of each process.
+    nodes: Vec<NodeId>,
     inbox: Inbox,
     polling: Mutex<()>,
     /// Number of links whose reader has not ended.
     open: AtomicUsize,
     ended: IVar<()>,
+}
+
+/// The node of each process, by the host in its address. A node has the number of its first process.
+fn nodes(addresses: &[Address]) -> Vec<NodeId> {
+    // Processes that listen where no other host reaches them are on one.
+    let host = |address: &Address| match address {
+        Address::Unix(_) => None,
+        Address::Tcp(address) => Some(address.ip().to_canonical()).filter(|ip| !ip.is_loopback()),
+    };
+    let hosts: Vec<Option<IpAddr>> = addresses.iter().map(host).collect();
+    let first = |host| hosts.iter().position(|other| *other == host).unwrap_or(0);
+    hosts.iter().map(|host| NodeId(first(*host) as u32)).collect()
 }
 
 impl Sockets {
@@ -260,16 +274,16 @@ impl Sockets {
                 return Err(StartError::Missing((0..count).map(ProcessId).filter(missing).collect()));
             }
         }
-        Ok(Self::run(me, count, config, streams))
+        Ok(Self::run(me, nodes(&addresses), config, streams))
     }
 
-    fn run(me: ProcessId, count: u32, config: Config, streams: BTreeMap<ProcessId, Stream>) -> Self {
+    fn run(me: ProcessId, nodes: Vec<NodeId>, config: Config, streams: BTreeMap<ProcessId, Stream>) -> Self {
         let links: BTreeMap<_, _> =
             streams.into_iter().map(|(peer, stream)| (peer, Link::new(peer, stream))).collect();
         let shared = Arc::new(Shared {
             me,
             config,
-            count,
+            nodes,
             inbox: Inbox::new(),
             polling: Mutex::new(()),
             open: AtomicUsize::new(links.len()),
@@ -362,7 +376,10 @@ impl Drop for Sockets {
 
 impl fmt::Debug for Sockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sockets").field("me", &self.shared.me).field("count", &self.shared.count).finish()
+        f.debug_struct("Sockets")
+            .field("me", &self.shared.me)
+            .field("count", &self.shared.nodes.len())
+            .finish()
     }
 }
 
@@ -372,7 +389,7 @@ impl Engine for Sockets {
     }
 
     fn roster(&self) -> Vec<(ProcessId, NodeId)> {
-        (0..self.shared.count).map(|number| (ProcessId(number), NodeId(0))).collect()
+        (0..).zip(&self.shared.nodes).map(|(number, node)| (ProcessId(number), *node)).collect()
     }
 
     fn caps(&self, _to: ProcessId) -> Caps {

@@ -418,3 +418,15 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
     one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
 }
+
+#[test]
+fn a_node_is_a_host() {
+    let nodes = |addresses: &[&str]| -> Vec<u32> {
+        let addresses: Vec<Address> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        nodes(&addresses).into_iter().map(|NodeId(node)| node).collect()
+    };
+    assert_eq!(nodes(&["unix:/a", "unix:@b", "tcp:127.0.0.1:1", "tcp:[::1]:2"]), [0; 4]);
+    let many =
+        ["tcp:10.0.0.1:1", "tcp:10.0.0.2:1", "tcp:10.0.0.1:2", "tcp:[fd00::2]:1", "tcp:[::ffff:10.0.0.2]:9"];
+    assert_eq!(nodes(&many), [0, 1, 0, 3, 1]);
+}
