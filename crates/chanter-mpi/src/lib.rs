@@ -74,6 +74,8 @@ mod shim;
 pub use detect::{Detected, StartError, detect};
 #[cfg(not(has_mpi))]
 pub use engine::MpiError;
+#[doc(hidden)]
+pub use engine::Posted;
 pub use engine::{Counts, Mpi};
 pub use mpirun::{mpicc, mpirun};
 pub use run::{run, run_on};

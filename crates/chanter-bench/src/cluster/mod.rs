@@ -5,6 +5,7 @@
 //! compared with raw sockets. `services` measures requests between processes of a node. Without MPI the command says
 //! so, and runs the rows that do not need it.
 
+mod chant;
 mod exercise;
 mod figure10;
 mod findings;
@@ -192,12 +193,17 @@ fn measure(quick: bool) -> Result<Rows, Stop> {
 /// Runs the job over MPI: tables 2 to 5, and the other rows of that job.
 fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
     let (trips, rounds) = if quick { ("2000", "3") } else { ("20000", "7") };
-    let lines = job::lines(By::Mpi, 2, &["cluster-process", "--trips", trips, "--rounds", rounds])?;
-    Ok(lines.unwrap_or_else(|| {
+    let args = ["cluster-process", "--trips", trips, "--rounds", rounds];
+    let Some(mut lines) = job::lines(By::Mpi, 2, &args)? else {
         let why = detect().err().map_or_else(String::new, |error| error.to_string());
         eprintln!("chanter-bench: no rows over MPI: {why}");
-        Vec::new()
-    }))
+        return Ok(Vec::new());
+    };
+    lines.extend(
+        job::lines(By::Mpi, 2, &["cluster-process", "--chant", "--trips", "0", "--rounds", rounds])?
+            .unwrap_or_default(),
+    );
+    Ok(lines)
 }
 
 /// Messages as they go on a node, and MPI alone, by turns.

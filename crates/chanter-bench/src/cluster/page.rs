@@ -67,8 +67,18 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
             page.push_str(&plot(title, unit, lines)?);
         }
     }
+    for (figure, unit, value) in exercise::VALUES {
+        for beta in exercise::BETAS {
+            let title = format!("Chant, figure {figure}, with beta {beta}: {unit}, by alpha");
+            let lines = of_exercises(&rows.exercises, beta, value);
+            if !lines.is_empty() {
+                page.push_str(&plot(&title, unit, &lines)?);
+            }
+        }
+    }
     for by in figure10::ALL {
-        let title = format!("Figure 10, what a message costs its sender, by its bytes: {}", by.words());
+        let title =
+            format!("Concert, figure 10, what a message costs its sender, by its bytes: {}", by.words());
         if let Some(lines) = of_patterns(|pattern, size| figure10::send(rows, by, pattern, size)) {
             page.push_str(&plot(&title, "ns", &lines)?);
         }
@@ -99,6 +109,20 @@ const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [
     RGBColor(200, 110, 30),
     RGBColor(180, 40, 50),
 ];
+
+/// A line for each form of polling that was measured.
+fn of_exercises(
+    rounds: &[exercise::Round],
+    beta: u32,
+    value: fn(&exercise::Round) -> Option<f64>,
+) -> Vec<Line<'static>> {
+    let lines = exercise::ALL.into_iter().zip(COLOURS).filter_map(|(who, colour)| {
+        let point = |alpha| Some((f64::from(alpha), exercise::cell(rounds, who, (alpha, beta), value)?));
+        let points: Option<Vec<_>> = exercise::ALPHAS.into_iter().map(point).collect();
+        Some((who.words(), colour, points?))
+    });
+    lines.collect()
+}
 
 /// A line for each pattern.
 fn of_patterns(send: impl Fn(patterns::Pattern, usize) -> Option<f64>) -> Option<Vec<Line<'static>>> {
@@ -168,6 +192,21 @@ mod tests {
         rounds.extend(
             WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
         );
+        for who in exercise::CHANTS {
+            rounds.extend(exercise::cells().map(|(alpha, beta)| {
+                let (ms, switches, tests, waiting) = (f64::from(alpha), 1200.0, 2400.0, Some(3.5));
+                Line::Exercise(exercise::Round {
+                    who,
+                    alpha,
+                    beta,
+                    ms,
+                    switches,
+                    tests,
+                    waiting,
+                    checked: true,
+                })
+            }));
+        }
         let by = By::Segment;
         for pattern in patterns::PATTERNS {
             rounds.extend(patterns::SIZES.map(|size| {
@@ -184,8 +223,12 @@ mod tests {
         }
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
         html::tests::fits(&page);
-        assert_eq!(page.matches("<svg").count(), 5);
-        assert!(page.contains("Figure 10") && page.contains("hotspot x16"));
+        assert_eq!(page.matches("<svg").count(), 5 + 12);
+        assert!(
+            page.contains("Concert, figure 10")
+                && page.contains("Chant, figure 13")
+                && page.contains("hotspot x16")
+        );
         assert!(page.contains("An &lt;MPI&gt;") && page.contains("thread polls"));
     }
 }

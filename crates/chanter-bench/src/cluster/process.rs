@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::published::TABLE_2;
 use super::talk::{Failure, Pair};
-use super::{LARGE, exercise, member, patterns, pressed};
+use super::{LARGE, chant, exercise, member, patterns, pressed};
 use crate::{Stop, report};
 
 /// Receives that wait while an empty poll is timed.
@@ -32,6 +32,9 @@ pub(crate) struct ProcessArgs {
     /// Only MPI alone, with messages of the rows as shipped
     #[arg(long)]
     raw: bool,
+    /// Only Chant's forms of polling, on receives that are posted to MPI
+    #[arg(long, conflicts_with = "raw")]
+    chant: bool,
 }
 
 /// Subject of a row.
@@ -98,6 +101,11 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
     let engine = Arc::new(Mpi::start()?);
     if args.raw {
         raw(&engine, args)?;
+        engine.finish()?;
+        return Ok(());
+    }
+    if args.chant {
+        chant::run(&engine, args.rounds)?;
         engine.finish()?;
         return Ok(());
     }
@@ -169,17 +177,12 @@ async fn measure(here: &Process, engine: &Arc<Mpi>, args: &ProcessArgs) -> Resul
             measured.empty_poll(waiting).await?;
         }
     }
-    for beta in exercise::BETAS {
-        for alpha in exercise::ALPHAS {
-            for _ in 0..args.rounds {
-                for who in exercise::ALL {
-                    let round =
-                        exercise::round(here, engine, &measured.pair.me, other, (who, alpha, beta)).await?;
-                    measured.say(Line::Exercise(round))?;
-                    // The other one is done, too.
-                    measured.pair.meet().await?;
-                }
-            }
+    for _ in 0..args.rounds {
+        for cell in exercise::cells() {
+            let round = exercise::round(here, engine, &measured.pair.me, other, cell).await?;
+            measured.say(Line::Exercise(round))?;
+            // The other one is done, too.
+            measured.pair.meet().await?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ mod counters;
 mod in_flight;
 mod lanes;
 mod peer;
+mod posted;
 mod preposted;
 mod ring;
 mod state;
@@ -25,6 +26,8 @@ use chanter_cluster::wire::{Body, LENGTH};
 use counters::Counters;
 pub use counters::Counts;
 use lanes::Outgoing;
+#[doc(hidden)]
+pub use posted::Posted;
 use state::{LONGEST, State};
 
 use crate::detect::{Detected, StartError, detect};
