@@ -1,7 +1,6 @@
 //! Engines that cannot wake a sleeping worker, polled by a machine.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use chanter::Builder;
@@ -25,8 +24,6 @@ struct Served(OnceLock<Serving>);
 struct Serving {
     engine: Arc<dyn Engine>,
     node: Weak<Node>,
-    /// Number of waiting threads that are tested at each turn, even if the engine has no work.
-    tested: Arc<AtomicUsize>,
 }
 
 impl Pump {
@@ -48,31 +45,16 @@ impl Pump {
     }
 
     pub(crate) fn serve(&self, engine: Arc<dyn Engine>, node: &Arc<Node>) {
-        let serving = Serving { engine, node: Arc::downgrade(node), tested: node.waiting().tested() };
+        let serving = Serving { engine, node: Arc::downgrade(node) };
         let is_first = self.served.0.set(serving).is_ok();
         assert!(is_first, "a pump serves one engine");
-    }
-}
-
-impl Serving {
-    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
-        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
-        self.tested.load(Ordering::Relaxed) > 0 || self.engine.wait(is_over)
-    }
-
-    fn park(&self) -> Idle {
-        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
-        if self.tested.load(Ordering::Relaxed) > 0 { Idle::Work } else { self.engine.park() }
     }
 }
 
 impl Polling for Served {
     #[inline]
     fn has_work(&self) -> bool {
-        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
-        self.0
-            .get()
-            .is_some_and(|serving| serving.tested.load(Ordering::Relaxed) > 0 || serving.engine.has_work())
+        self.0.get().is_some_and(|serving| serving.engine.has_work())
     }
 
     #[inline]
@@ -89,11 +71,11 @@ impl Polling for Served {
     }
 
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
-        self.0.get().is_some_and(|serving| serving.wait(is_over))
+        self.0.get().is_some_and(|serving| serving.engine.wait(is_over))
     }
 
     fn rest(&self) -> PumpRest {
-        match self.0.get().map_or(Idle::Notified, Serving::park) {
+        match self.0.get().map_or(Idle::Notified, |serving| serving.engine.park()) {
             Idle::Work => PumpRest::Work,
             Idle::For(time) => PumpRest::For(time),
             Idle::Notified => PumpRest::Notified,

@@ -36,8 +36,7 @@ fn each_form_gets_its_messages_from_another_process() {
     with_two(|first, second, _| async move {
         let there = Arc::new(second.inbox().unwrap());
         let to = there.name();
-        let modes: Vec<PollMode> =
-            PollMode::ALL.into_iter().chain([PollMode::QueueEach, PollMode::ThreadPolls]).collect();
+        let modes: Vec<PollMode> = PollMode::ALL.into_iter().chain([PollMode::ThreadPolls]).collect();
         let tags = modes.len() as u32;
         let sender = spawn(async move {
             let here = first.inbox().unwrap();

@@ -227,9 +227,9 @@ impl Measured {
                 self.pair.talk_in_buffers(PollMode::ThreadPolls, bytes, trips).await?
             }
             What::SchedulerPollsBuffers => {
-                self.pair.talk_in_buffers(PollMode::QueueRing, bytes, trips).await?
+                self.pair.talk_in_buffers(PollMode::SchedulerPolls, bytes, trips).await?
             }
-            _ => self.pair.talk(PollMode::QueueRing, bytes, trips).await?,
+            _ => self.pair.talk(PollMode::SchedulerPolls, bytes, trips).await?,
         }
         Ok(clock.elapsed())
     }

@@ -52,7 +52,7 @@ enum What {
 
 impl What {
     fn form(self) -> PollMode {
-        if self == Self::Polled { PollMode::ThreadPolls } else { PollMode::QueueRing }
+        if self == Self::Polled { PollMode::ThreadPolls } else { PollMode::SchedulerPolls }
     }
 }
 

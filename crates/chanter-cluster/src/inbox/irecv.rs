@@ -1,11 +1,10 @@
 //! Receives that are posted ahead.
 
 use std::fmt;
-use std::future::{IntoFuture, poll_fn};
+use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::ops::DerefMut;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
 use chanter::Event;
 use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
@@ -15,16 +14,6 @@ use super::place::{Core, Got};
 use super::read::{AsValue, Read};
 use super::recv::{Received, receive};
 use crate::error::RecvError;
-use crate::node::{Node, Tests};
-
-/// The way in which a message is brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Via {
-    /// A poll of the engine, which a round follows; see `node/waiting.rs`.
-    Poll,
-    /// A thread.
-    Thread,
-}
 
 /// A posted receive, as its inbox holds it. (Lock order: the inbox's lock, then this one.)
 #[derive(Default)]
@@ -36,13 +25,11 @@ pub(crate) struct Request {
 pub struct State {
     got: Option<Got>,
     waiting: Queue<Note>,
-    /// Waker of a thread that waits in its process's queue.
-    queued: Option<Waker>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { got: None, waiting: Queue::new(), queued: None }
+        Self { got: None, waiting: Queue::new() }
     }
 }
 
@@ -51,34 +38,12 @@ impl Default for State {
 pub struct Note(Option<Got>);
 
 impl Request {
-    /// Fills the request. The caller holds the inbox's lock. A thread that waits in the queue is woken by the coming
-    /// round, or here if no round follows.
-    pub(super) fn fill(&self, got: Got, via: Via, wakes: &mut WakeList) {
+    /// Fills the request. The caller holds the inbox's lock.
+    pub(super) fn fill(&self, got: Got, wakes: &mut WakeList) {
         let mut state = self.state.lock();
         let mut got = Some(got);
         state.waiting.serve(wakes, |note| note.0 = got.take());
         state.got = got;
-        if via == Via::Thread {
-            wakes.push(state.queued.take());
-        }
-    }
-
-    /// Whether the request is filled. If not, `waker` stays in it.
-    fn is_filled(&self, waker: &Waker) -> bool {
-        let waker = Some(waker.clone());
-        let (is_filled, _before) = {
-            let mut state = self.state.lock();
-            let is_filled = state.got.is_some();
-            // A waker is not dropped under the lock.
-            (is_filled, if is_filled { waker } else { std::mem::replace(&mut state.queued, waker) })
-        };
-        is_filled
-    }
-
-    /// Takes the waker left here, if the request is filled.
-    pub(crate) fn waker_if_filled(&self) -> Option<Waker> {
-        let mut state = self.state.lock();
-        if state.got.is_some() { state.queued.take() } else { None }
     }
 
     /// Takes the result, if there is one that was not taken.
@@ -158,16 +123,6 @@ impl<T, R: Read<T>> Irecv<T, R> {
         let Some(got) = self.ticket.request.empty() else { return Ok(None) };
         self.was_taken = true;
         receive::<T, R>(&self.ticket.core, &self.ticket.pattern, got).map(Some)
-    }
-
-    /// Waits in the process's queue of tested receives until the message is there.
-    pub(super) async fn wait_in_queue(&self, node: &Node, tests: Tests) {
-        let request = &self.ticket.request;
-        if request.state.lock().got.is_some() {
-            return;
-        }
-        let _queued = node.queue(tests, request);
-        poll_fn(|cx| if request.is_filled(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Whether the message is there.

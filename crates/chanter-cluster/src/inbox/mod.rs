@@ -20,7 +20,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use credit::Credit;
-pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
 pub(crate) use message::Message;
 use pattern::Pattern;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use chanter::base::{Place, Queue, WakeList};
 
 use super::credit::{Credit, CreditAccount, CreditUpdate};
-use super::irecv::{Request, Via};
+use super::irecv::Request;
 use super::message::Message;
 use super::pattern::{Pattern, Source};
 use super::posted::PostedReceives;
@@ -170,7 +170,7 @@ impl State {
     #[inline]
     pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut WakeList) -> bool {
         message.number = self.count();
-        self.deliver(message, Via::Thread, wakes)
+        self.deliver(message, wakes)
     }
 
     /// Keeps an arriving message of this process; no receive is posted.
@@ -196,8 +196,8 @@ impl State {
 
     /// Gives a message to the receive posted first among those that want it, or keeps it. True: it is kept.
     #[inline]
-    fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut WakeList) -> bool {
-        match self.posted.give(message, via, wakes) {
+    fn deliver(&mut self, message: Box<Message>, wakes: &mut WakeList) -> bool {
+        match self.posted.give(message, wakes) {
             Ok(()) => false,
             Err(message) => {
                 self.store.put(message);
@@ -241,7 +241,7 @@ fn is_received(inbox: &mut State, message: &mut Message) {
 fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut WakeList) {
     let is_own = !message.is_away;
     let bytes = message.written.len() as u64;
-    if state.inbox().deliver(message, Via::Thread, wakes) && is_own {
+    if state.inbox().deliver(message, wakes) && is_own {
         state.take(bytes);
     }
 }
@@ -269,7 +269,7 @@ impl Core {
             message.is_away = true;
             if state.is_waited_in() {
                 message.number = state.count();
-                state.deliver(message, Via::Poll, &mut wakes);
+                state.deliver(message, &mut wakes);
             } else {
                 state.keep(message);
             }
@@ -339,7 +339,7 @@ impl Core {
             let Some(mut state) = self.window_ref.lock() else { return 0 };
             match take(&mut state, &pattern, &mut wakes) {
                 Some(got) => {
-                    request.fill(got, Via::Thread, &mut wakes);
+                    request.fill(got, &mut wakes);
                     0
                 }
                 None => state.inbox().posted.post(pattern, request),

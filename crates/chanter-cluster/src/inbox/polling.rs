@@ -11,41 +11,28 @@ use super::place::{Core, Got};
 use super::read::Read;
 use super::recv::{Received, receive};
 use crate::error::RecvError;
-use crate::node::Tests;
 
-/// A form of polling: a way to look for a message while a thread waits for it; see [`Recv::polling`]. *Thread polls*,
-/// *partial switch* and *waiting queue* are the names of the paper. [`QueueAny`](Self::QueueAny) is the form that the
-/// paper could not try: no library of its time could test any of many receives at once.
+/// A way to look for a message while a thread waits for it; see [`Recv::polling`]. The names are the paper's.
 ///
-/// In every form the engine's test is a single one for all messages of the process. The forms differ in which thread
-/// asks for the test, how often, and how a thread hears of its message.
+/// The engine's test is a single one for all messages of the process, in either way. The paper's other forms test each
+/// of many receives. They only cost time here. They are a policy of 60 lines, as the benchmark `cluster` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[doc(alias = "Form")]
 pub enum PollMode {
-    /// The scheduler polls, and the thread is woken when its message is there. The thread is in no queue of tested
-    /// threads. Nothing is posted to the engine; its poll is one test for any number of waiting threads.
+    /// The scheduler polls, and the thread is woken when its message is there (*Scheduler polls*). Nothing is posted
+    /// to the engine, so a poll takes as long for a thousand waiting threads as for one.
     #[default]
-    QueueRing,
+    SchedulerPolls,
     /// The thread polls the engine, and yields if its message is not there (*Thread polls*, figure 5). If no other
     /// thread is ready, it polls a few times more before it yields. Its processor never sleeps meanwhile. This form
     /// answers soonest where the processor has nothing else to do.
     ThreadPolls,
-    /// The scheduler tests for the next waiting thread in turn, and switches to it only if its message is there
-    /// (*Scheduler polls*, with a *partial switch*, figure 6).
-    PartialSwitch,
-    /// The scheduler keeps a queue of waiting threads, and tests for each at every turn (*Scheduler polls*, with a
-    /// *waiting queue*, figure 7).
-    QueueEach,
-    /// The scheduler keeps such a queue, with one test for any of its threads (the paper's section 4.2:
-    /// `msgtestany`).
-    QueueAny,
 }
 
 impl PollMode {
     /// All forms.
-    pub const ALL: [Self; 5] =
-        [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
+    pub const ALL: [Self; 2] = [Self::ThreadPolls, Self::SchedulerPolls];
 }
 
 /// Number of polls before a thread yields, if no other thread is ready.
@@ -53,9 +40,7 @@ const POLLS: u32 = 16;
 
 impl<T, R: Read<T>> Recv<T, R> {
     /// Receives a message, and polls in the form `mode` until it is there. An await of the event polls in the form
-    /// [`PollMode::QueueRing`]. With engines that wake a waiting process, the other forms only cost time.
-    /// [`PollMode::PartialSwitch`] and [`PollMode::QueueEach`] keep the processors of a machine with a
-    /// [`Pump`](crate::Pump) awake. Without a pump they test when the engine has woken the process.
+    /// [`PollMode::SchedulerPolls`].
     ///
     /// **Cancel safety.** A future that is dropped has received nothing.
     ///
@@ -64,21 +49,9 @@ impl<T, R: Read<T>> Recv<T, R> {
     pub async fn polling(self, mode: PollMode) -> Result<Received<T>, RecvError> {
         let (core, pattern) = (self.core(), self.pattern());
         match mode {
-            PollMode::QueueRing => self.await,
+            PollMode::SchedulerPolls => self.await,
             PollMode::ThreadPolls => receive::<T, R>(&core, &pattern, thread_polls(core, pattern).await),
-            PollMode::PartialSwitch => self.queued(Tests::Next).await,
-            PollMode::QueueEach => self.queued(Tests::Each).await,
-            PollMode::QueueAny => self.queued(Tests::Any).await,
         }
-    }
-
-    async fn queued(self, tests: Tests) -> Result<Received<T>, RecvError> {
-        let node = self.core().node();
-        let receive = self.posted();
-        if let Some(node) = node {
-            receive.wait_in_queue(&node, tests).await;
-        }
-        receive.await
     }
 }
 
@@ -115,11 +88,8 @@ async fn thread_polls(core: Core, pattern: Pattern) -> Got {
 impl fmt::Display for PollMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::QueueRing => "queue, ring",
+            Self::SchedulerPolls => "scheduler polls",
             Self::ThreadPolls => "thread polls",
-            Self::PartialSwitch => "partial switch",
-            Self::QueueEach => "queue, test each",
-            Self::QueueAny => "queue, test any",
         })
     }
 }

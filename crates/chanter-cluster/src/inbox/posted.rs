@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chanter::base::{Queue, WakeList};
 use foldhash::HashMap;
 
-use super::irecv::{Request, Via};
+use super::irecv::Request;
 use super::message::Message;
 use super::pattern::Pattern;
 use super::place::{Got, Note};
@@ -100,12 +100,7 @@ impl PostedReceives {
 
     /// Gives a message to the receive posted first among those that want it. `Err`: there is none. `via`: how it was
     /// brought.
-    pub(super) fn give(
-        &mut self,
-        message: Box<Message>,
-        via: Via,
-        wakes: &mut WakeList,
-    ) -> Result<(), Box<Message>> {
+    pub(super) fn give(&mut self, message: Box<Message>, wakes: &mut WakeList) -> Result<(), Box<Message>> {
         if self.waiting == 0 {
             return Err(message);
         }
@@ -115,7 +110,7 @@ impl PostedReceives {
             let Some((kind, is_request)) = self.oldest(key) else { break };
             if is_request {
                 if let (Some((_, request)), Some(message)) = (kind.requests.pop_front(), message.take()) {
-                    request.fill(Ok(message), via, wakes);
+                    request.fill(Ok(message), wakes);
                 }
             } else {
                 kind.events.serve_first(wakes, |note| note.put(message.take().map(Ok)));
@@ -143,7 +138,7 @@ impl PostedReceives {
                 served += 1;
             }
             for (_, request) in kind.requests.drain(..) {
-                request.fill(got(), Via::Thread, wakes);
+                request.fill(got(), wakes);
                 served += 1;
             }
         }
@@ -242,7 +237,7 @@ mod tests {
                     let message = message(next(senders), next(3));
                     let key = message.key();
                     let at = list.iter().position(|(pattern, ..)| pattern.wants(key));
-                    let given = posted.give(message, Via::Thread, &mut WakeList::new());
+                    let given = posted.give(message, &mut WakeList::new());
                     assert_eq!(given.is_ok(), at.is_some());
                     if let Some(at) = at {
                         assert!(list.remove(at).2.empty().is_some(), "another one got it");

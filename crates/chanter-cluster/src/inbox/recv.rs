@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use chanter::Event;
 use chanter::base::{Operation, PlaceBranch, WakeList, synchronization};
 
-use super::irecv::Irecv;
 use super::message::Message;
 use super::pattern::{Pattern, Source};
 use super::place::{Core, Got, Note, Share};
@@ -48,14 +47,6 @@ impl<T, R> Recv<T, R> {
 
     pub(super) fn pattern(&self) -> Pattern {
         self.pattern
-    }
-
-    /// Posts this receive now.
-    pub(super) fn posted(self) -> Irecv<T, R>
-    where
-        R: Read<T>,
-    {
-        Irecv::new(self.share.0, self.pattern)
     }
 }
 

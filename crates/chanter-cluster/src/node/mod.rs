@@ -10,7 +10,6 @@ mod send_windows;
 mod sending;
 mod serve;
 mod sink;
-mod waiting;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,8 +29,6 @@ use parts::Parts;
 pub use send_window::SendEvent;
 pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
 use send_windows::SendWindows;
-pub(crate) use waiting::Tests;
-use waiting::Waiting;
 
 use crate::by_peer::ByPeer;
 use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, ProcessId, Why};
@@ -90,7 +87,6 @@ pub(crate) struct Node {
     pub(crate) ports: Ports,
     /// The requests that this program understands, and whether the other processes agree on them.
     pub(crate) program: Program,
-    waiting: Waiting,
     /// Set while a backlog may hold frames that the engine refused. A hint for threads that poll.
     has_backlog: AtomicBool,
     /// Wakes the thread that serves the engine.
@@ -193,7 +189,6 @@ impl Node {
             provided: Provided::default(),
             ports: Ports::new(me, peers.into_iter()),
             program,
-            waiting: Waiting::default(),
             has_backlog: AtomicBool::new(false),
             server,
             is_pumped,
@@ -415,9 +410,7 @@ impl Node {
 
     fn poll_as_server(&self) -> Polled {
         let mut sink = self;
-        let polled = self.engine.poll(BUDGET, &mut sink);
-        self.round();
-        polled
+        self.engine.poll(BUDGET, &mut sink)
     }
 
     /// Whether the engine has work now or within a few looks. A look is cheap for engines that allow lingering.
@@ -429,7 +422,7 @@ impl Node {
     /// Polls for a thread that waits for its own message, and returns whether anything came. The server may have
     /// found this thread polling and have parked; it is notified again of frames that came at the end.
     pub(crate) fn poll_for_oneself(&self) -> bool {
-        if !self.engine.linger().is_zero() && !self.has_work_soon() && self.waiting.is_empty() {
+        if !self.engine.linger().is_zero() && !self.has_work_soon() {
             // The server thread does the rest.
             return false;
         }
