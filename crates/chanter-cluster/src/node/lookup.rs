@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use chanter::prelude::*;
 
-use super::{LONGEST_NAME, Node, Request, lock};
+use super::{LONGEST_NAME, Lookup, Node, lock};
 use crate::engine::{Lane, ProcessId};
 use crate::error::{LookupError, SendError};
 use crate::name::{Asker, ThreadName};
@@ -45,7 +45,7 @@ impl Node {
         if given.is_empty() || given.len() > LONGEST_NAME {
             return Err(bad());
         }
-        if self.links.get(peer).is_none() {
+        if self.peers.links.get(peer).is_none() {
             return Err(LookupError::NoSuchProcess(peer));
         }
         Ok((peer, given.to_owned()))
@@ -53,12 +53,12 @@ impl Node {
 
     /// A number that this process has not used yet.
     pub(crate) fn new_number(&self) -> u64 {
-        self.last_request.fetch_add(1, Ordering::Relaxed) + 1
+        self.names.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn ask(&self, to: ProcessId, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
         let request = self.new_number();
-        lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
+        lock(&self.names.lookups).insert(request, Lookup { to, answer: answer.clone() });
         if to == self.me {
             self.look_up(Asker { peer: self.me, request }, name);
         } else {
@@ -73,11 +73,11 @@ impl Node {
 
     /// Withdraws a question, unless it has been answered.
     fn withdraw(&self, to: ProcessId, request: u64, name: &str) {
-        if lock(&self.requests).remove(&request).is_none() {
+        if lock(&self.names.lookups).remove(&request).is_none() {
             return;
         }
         if to == self.me {
-            lock(&self.registry).withdraw(name, Asker { peer: to, request });
+            lock(&self.names.registry).withdraw(name, Asker { peer: to, request });
         } else {
             let header = Header { request, flags: WITHDRAWN, ..self.header(Kind::Lookup) };
             self.control(to, header, Body::copied_from(name.as_bytes()));
@@ -86,7 +86,7 @@ impl Node {
 
     /// Answers a question for a name, now or once the name is registered.
     pub(super) fn look_up(&self, asker: Asker, name: &str) {
-        let found = lock(&self.registry).ask(name, asker);
+        let found = lock(&self.names.registry).ask(name, asker);
         match found {
             Ok(Some(slot)) => self.answer(asker, slot),
             Ok(None) => (),
@@ -108,7 +108,7 @@ impl Node {
 
     pub(super) fn is_answered(&self, by: ProcessId, request: u64, answer: Result<ThreadName, LookupError>) {
         let asked = {
-            let mut requests = lock(&self.requests);
+            let mut requests = lock(&self.names.lookups);
             if requests.get(&request).is_none_or(|asked| asked.to != by) {
                 return;
             }

@@ -38,9 +38,8 @@ use crate::inbox::{self, Core, Inbox};
 use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
-use crate::remote::{Functions, Gates, Hosts};
-use crate::service::raw::ForwardedCalls;
-use crate::service::{Calls, Provided, Server};
+use crate::remote::RemoteThreads;
+use crate::service::Requests;
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
 
@@ -62,42 +61,54 @@ pub(crate) struct Node {
     me: ProcessId,
     this: Weak<Self>,
     engine: Arc<dyn Engine>,
-    links: ByPeer<Link>,
-    table: Table,
-    registry: Mutex<Registry>,
-    windows: Lock<SendWindows>,
-    requests: Mutex<HashMap<u64, Request>>,
-    last_request: AtomicU64,
-    accounts: Mutex<Accounts>,
-    /// Requests of this process to others. The next two fields hold requests from others, and forwarded ones not yet
-    /// reported.
-    pub(crate) calls: Calls,
-    pub(crate) server_side: Server,
-    pub(crate) forwarded_calls: ForwardedCalls,
-    /// Functions that other processes may run here, and the threads that run them.
-    pub(crate) functions: Functions,
-    pub(crate) hosts: Hosts,
-    pub(crate) gates: Gates,
-    /// Names known in the whole cluster.
-    pub(crate) leader: NameLeader,
-    /// Members of each group.
-    pub(crate) memberships: MembershipTables,
-    pub(crate) provided: Provided,
-    /// Counts of the senders of ports, by the processes that hold them.
-    pub(crate) ports: Ports,
     /// The requests that this program understands, and whether the other processes agree on them.
     pub(crate) program: Program,
+    /// The inboxes of this process.
+    table: Table,
+    pub(crate) names: Names,
+    peers: Peers,
+    pub(crate) requests: Requests,
+    pub(crate) remote: RemoteThreads,
+    /// Members of each group.
+    pub(crate) memberships: MembershipTables,
+    /// Counts of the senders of ports, by the processes that hold them.
+    pub(crate) ports: Ports,
+    serving: Serving,
+}
+
+/// Names of threads.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// Those that threads of this process were given.
+    registry: Mutex<Registry>,
+    /// Those known in the whole cluster.
+    pub(crate) leader: NameLeader,
+    /// Lookups that have not been answered yet.
+    lookups: Mutex<HashMap<u64, Lookup>>,
+    last_number: AtomicU64,
+}
+
+/// The other processes, and the messages on their way to them.
+struct Peers {
+    links: ByPeer<Link>,
+    windows: Lock<SendWindows>,
+    accounts: Mutex<Accounts>,
     /// Set while a backlog may hold frames that the engine refused. A hint for threads that poll.
     has_backlog: AtomicBool,
-    /// Wakes the thread that serves the engine.
-    server: Arc<ServerNotifier>,
-    is_pumped: bool,
-    /// Filled when the engine has ended.
-    ended: IVar<()>,
     /// Filled when any other process has gone.
     some_gone: IVar<()>,
     /// Number of frames dropped because they were malformed or had no receiver.
     dropped: AtomicU64,
+}
+
+/// The service of the engine.
+struct Serving {
+    /// Wakes the thread that serves the engine.
+    notifier: Arc<ServerNotifier>,
+    /// Whether the machine polls the engine, too.
+    is_pumped: bool,
+    /// Filled when the engine has ended.
+    ended: IVar<()>,
 }
 
 /// Another process.
@@ -128,7 +139,7 @@ struct LinkState {
 }
 
 /// A lookup that has not been answered yet.
-struct Request {
+struct Lookup {
     to: ProcessId,
     answer: IVar<Result<ThreadName, LookupError>>,
 }
@@ -164,37 +175,28 @@ impl Node {
         let me = engine.me();
         let links: ByPeer<Link> =
             engine.roster().into_iter().map(|(peer, pe)| (peer, Link::new(pe))).collect();
-        let peers: Vec<ProcessId> = links.peers().collect();
         let server = Arc::new(ServerNotifier::new());
         let (notifier, notified) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
             me,
             this: Weak::clone(this),
             engine,
-            links,
-            table: Table::new(MOST_INBOXES),
-            registry: Mutex::default(),
-            windows: Lock::new(SendWindows::default()),
-            requests: Mutex::default(),
-            last_request: AtomicU64::new(0),
-            accounts: Mutex::default(),
-            calls: Calls::default(),
-            server_side: Server::default(),
-            forwarded_calls: ForwardedCalls::default(),
-            functions: Functions::default(),
-            hosts: Hosts::default(),
-            gates: Gates::default(),
-            leader: NameLeader::default(),
-            memberships: MembershipTables::default(),
-            provided: Provided::default(),
-            ports: Ports::new(me, peers.into_iter()),
             program,
-            has_backlog: AtomicBool::new(false),
-            server,
-            is_pumped,
-            ended: IVar::new(),
-            some_gone: IVar::new(),
-            dropped: AtomicU64::new(0),
+            table: Table::new(MOST_INBOXES),
+            names: Names::default(),
+            ports: Ports::new(me, links.peers()),
+            peers: Peers {
+                links,
+                windows: Lock::new(SendWindows::default()),
+                accounts: Mutex::default(),
+                has_backlog: AtomicBool::new(false),
+                some_gone: IVar::new(),
+                dropped: AtomicU64::new(0),
+            },
+            requests: Requests::default(),
+            remote: RemoteThreads::default(),
+            memberships: MembershipTables::default(),
+            serving: Serving { notifier: server, is_pumped, ended: IVar::new() },
         });
         let make = |slot, spare| inbox::State::new(node.name(me, slot), Arc::downgrade(&node), spare);
         let main = node.table.insert(make).map(|(slot, _)| slot);
@@ -228,30 +230,30 @@ impl Node {
     }
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> {
-        self.links.peers()
+        self.peers.links.peers()
     }
 
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.peers.dropped.load(Ordering::Relaxed)
     }
 
     /// The event that a process has gone. It is never ready for this process or for a number without a process.
     pub(crate) fn gone(&self, peer: ProcessId) -> impl Event<Output = Why> + std::marker::Send + use<> {
-        self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
+        self.peers.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
     }
 
     /// The event that any other process has gone. It stays ready.
     pub(crate) fn some_gone(&self) -> impl Event<Output = ()> + std::marker::Send + use<> {
-        self.some_gone.get().wrap(drop)
+        self.peers.some_gone.get().wrap(drop)
     }
 
     /// The reason why a process has gone, if it has.
     pub(crate) fn down(&self, peer: ProcessId) -> Option<Why> {
-        self.links.get(peer)?.state.lock().down
+        self.peers.links.get(peer)?.state.lock().down
     }
 
     pub(crate) fn name(&self, peer: ProcessId, thread: Slot) -> ThreadName {
-        ThreadName { pe: self.links.get(peer).map_or(NodeId(0), |link| link.pe), process: peer, thread }
+        ThreadName { pe: self.peers.links.get(peer).map_or(NodeId(0), |link| link.pe), process: peer, thread }
     }
 
     /// Opens an inbox and makes its name. `given` is registered for it as well.
@@ -268,7 +270,7 @@ impl Node {
 
     /// Takes the inbox that is there from the start.
     pub(crate) fn open_main(self: &Arc<Self>) -> Result<Inbox, OpenError> {
-        if std::mem::replace(&mut lock(&self.registry).is_main_taken, true) {
+        if std::mem::replace(&mut lock(&self.names.registry).is_main_taken, true) {
             return Err(OpenError::MainTaken);
         }
         let window_ref = self.table.find(MAIN).expect("the table begins with the main inbox");
@@ -283,13 +285,13 @@ impl Node {
     ) -> Result<Inbox, OpenError> {
         let core = Core::of(window_ref);
         // A process that goes from now on finds the inbox in the table.
-        for (peer, link) in self.links.iter() {
+        for (peer, link) in self.peers.links.iter() {
             let down = link.state.lock().down;
             down.inspect(|why| core.lose(peer, *why));
         }
         let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
         if let Some(name) = given {
-            let asked = lock(&self.registry).register(name, slot).map_err(|refusal| match refusal {
+            let asked = lock(&self.names.registry).register(name, slot).map_err(|refusal| match refusal {
                 Refusal::Taken => OpenError::Taken(name.to_owned()),
                 Refusal::Full => OpenError::Full,
             });
@@ -304,7 +306,7 @@ impl Node {
         let left = self.table.remove(name.thread, &SendError::Gone(name));
         self.close_accounts(name.thread);
         if let Some(given) = given {
-            lock(&self.registry).forget(given, name.thread);
+            lock(&self.names.registry).forget(given, name.thread);
         }
         // These processes have sent messages that were not received. (Threads of this process have been told.)
         for peer in left.into_iter().flat_map(|left| left.senders) {
@@ -330,7 +332,7 @@ impl Node {
     /// forgotten.
     fn close_window(&self, name: ThreadName, why: &SendError) {
         let (closed, window) = {
-            let mut windows = self.windows.lock();
+            let mut windows = self.peers.windows.lock();
             let are_many = windows.len() > MOST_CLOSED;
             let closed = if are_many { windows.retain(|_, window| !window.is_closed()) } else { Vec::new() };
             (closed, windows.get(&name))
@@ -343,7 +345,7 @@ impl Node {
 
     /// Ends all that concerns a process that has gone.
     fn lose(&self, peer: ProcessId, why: Why) {
-        let Some(link) = self.links.get(peer) else { return };
+        let Some(link) = self.peers.links.get(peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
             let mut state = link.state.lock();
             if state.down.is_some() {
@@ -361,13 +363,13 @@ impl Node {
         self.lose_caller(peer);
         self.lose_spawner(peer);
         let _ = link.gone.put(why);
-        let _ = self.some_gone.put(());
+        let _ = self.peers.some_gone.put(());
         emptied.map(|emptied| emptied.put(()));
-        lock(&self.registry).forget_askers(|asker| asker.peer == peer);
-        let windows = self.windows.lock().retain(|name, _| name.process != peer);
+        lock(&self.names.registry).forget_askers(|asker| asker.peer == peer);
+        let windows = self.peers.windows.lock().retain(|name, _| name.process != peer);
         windows.into_iter().for_each(|(_, window)| window.give_up(&SendError::Lost(peer, why)));
         let asked: Vec<u64> = {
-            let requests = lock(&self.requests);
+            let requests = lock(&self.names.lookups);
             requests.iter().filter(|(_, asked)| asked.to == peer).map(|(request, _)| *request).collect()
         };
         for request in asked {
@@ -383,7 +385,7 @@ impl Node {
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
-        for (_, link) in self.links.iter() {
+        for (_, link) in self.peers.links.iter() {
             let emptied = {
                 let mut state = link.state.lock();
                 if state.backlog.is_empty() {
@@ -395,14 +397,14 @@ impl Node {
         }
         self.engine.leave(Leave::Drain);
         self.see_whether_ended();
-        self.ended.get().await;
+        self.serving.ended.get().await;
     }
 
     /// Takes the frames that have come from the engine, and notifies the server thread of requests. The server thread
     /// itself uses `poll_as_server`.
     pub(crate) fn poll(&self) -> Polled {
         let polled = self.poll_as_server();
-        if self.server_side.has_arrivals() {
+        if self.requests.server.has_arrivals() {
             self.notify();
         }
         polled
@@ -427,15 +429,15 @@ impl Node {
             return false;
         }
         let polled = self.poll();
-        if !self.is_pumped && self.engine.has_work() {
-            self.server.notify();
+        if !self.serving.is_pumped && self.engine.has_work() {
+            self.serving.notifier.notify();
         }
         polled != Polled::Nothing
     }
 
     fn see_whether_ended(&self) {
         if self.engine.has_ended() {
-            let _ = self.ended.put(());
+            let _ = self.serving.ended.put(());
         }
     }
 }
@@ -452,7 +454,7 @@ impl Drop for Node {
         // A pump keeps the engine alive, and thereby its notifier.
         self.notify();
         // No thread sends there any more, as a send keeps the process alive.
-        let windows = self.windows.lock().retain(|_, _| false);
+        let windows = self.peers.windows.lock().retain(|_, _| false);
         windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
         // Nobody may have taken the main inbox.
         self.table.remove(MAIN, &SendError::Gone(self.name(self.me, MAIN)));

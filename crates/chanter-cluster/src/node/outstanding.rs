@@ -141,7 +141,7 @@ pub(super) type Accounts = BTreeMap<(Slot, ProcessId), Returned>;
 impl Node {
     /// Notes the count of our messages that a process has taken.
     pub(super) fn are_taken(&self, by: ProcessId, taken: u32) {
-        if let Some(link) = self.links.get(by) {
+        if let Some(link) = self.peers.links.get(by) {
             let mut state = link.state.lock();
             let unsent = state.backlog.messages();
             state.outstanding.are_taken(taken, unsent);
@@ -150,7 +150,7 @@ impl Node {
 
     /// Accepts room that a process gives back. `None`: it gives back more than it has taken.
     pub(super) fn is_earned(&self, by: ProcessId, messages: u64, bytes: u64) -> Option<()> {
-        self.links.get(by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
+        self.peers.links.get(by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
     }
 
     /// Sorts the messages to a process that has gone into the accounts of their senders. `outstanding`: the messages
@@ -179,14 +179,14 @@ impl Node {
         }
         // Under the accounts' lock: a thread that closes an inbox removes it from the table first, then forgets its
         // accounts.
-        let mut kept = lock(&self.accounts);
+        let mut kept = lock(&self.peers.accounts);
         accounts.retain(|(from, _), _| self.table.book().has(*from));
         kept.append(&mut accounts);
     }
 
     /// Forgets the accounts of a thread whose inbox is closed.
     pub(super) fn close_accounts(&self, thread: Slot) {
-        let mut accounts = lock(&self.accounts);
+        let mut accounts = lock(&self.peers.accounts);
         if accounts.is_empty() {
             return;
         }
@@ -201,10 +201,10 @@ impl Node {
         thread: Slot,
         peer: ProcessId,
     ) -> impl Event<Output = Returned> + std::marker::Send + use<> {
-        let gone = self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
+        let gone = self.peers.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
         let node = Arc::clone(self);
         gone.get().wrap(move |why| {
-            lock(&node.accounts).remove(&(thread, peer)).unwrap_or_else(|| Returned::nothing(why))
+            lock(&node.peers.accounts).remove(&(thread, peer)).unwrap_or_else(|| Returned::nothing(why))
         })
     }
 }

@@ -80,16 +80,16 @@ impl Node {
 
     /// The window of messages from here to `to`, in another process.
     fn window(&self, to: ThreadName) -> Result<WindowRef, SendError> {
-        if let Some(window) = self.windows.lock().get(&to) {
+        if let Some(window) = self.peers.windows.lock().get(&to) {
             return Ok(window);
         }
-        let Some(link) = self.links.get(to.process) else {
+        let Some(link) = self.peers.links.get(to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
         if let Some(why) = link.state.lock().down {
             return Err(SendError::Lost(to.process, why));
         }
-        Ok(self.windows.lock().of(to))
+        Ok(self.peers.windows.lock().of(to))
     }
 
     /// The reason why the window of `to`, in another process, was given up.
@@ -108,7 +108,7 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Result<(), SendError> {
-        let Some(link) = self.links.get(to.process) else {
+        let Some(link) = self.peers.links.get(to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
         // ORDER: Relaxed: a hint. Credit that this message misses goes by itself when it is due.
@@ -140,7 +140,7 @@ impl Node {
 
     /// Notes that an inbox owes `peer` credit, so that its next message there carries it.
     pub(crate) fn owes_credit(&self, peer: ProcessId) {
-        if let Some(link) = self.links.get(peer) {
+        if let Some(link) = self.peers.links.get(peer) {
             // ORDER: Relaxed: a hint. Credit that no message carries goes by itself when it is due.
             link.owes_credit.store(true, Ordering::Relaxed);
         }
@@ -184,12 +184,12 @@ impl Node {
 
     /// Longest body of a message to `to`, in bytes, if there is such a process.
     pub(crate) fn longest(&self, to: ProcessId) -> Option<u32> {
-        self.links.get(to).map(|_| self.engine.longest())
+        self.peers.links.get(to).map(|_| self.engine.longest())
     }
 
     /// Notifies the server thread. It runs before others, as other processes wait for it.
     pub(crate) fn notify(&self) {
-        wake_first(|| self.server.notify());
+        wake_first(|| self.serving.notifier.notify());
     }
 
     pub(super) fn transmit(
@@ -199,7 +199,7 @@ impl Node {
         header: Header,
         body: Body,
     ) -> Result<(), SendError> {
-        let Some(link) = self.links.get(to) else { return Err(SendError::NoSuchProcess(to)) };
+        let Some(link) = self.peers.links.get(to) else { return Err(SendError::NoSuchProcess(to)) };
         self.transmit_by(to, link, lane, header, body)
     }
 
@@ -270,7 +270,7 @@ impl Node {
             state.backlog.push(lane, frame);
             // ORDER: Release pairs with the Acquire in `flush`. It is stored under the link's lock, which `flush`
             // takes afterwards.
-            self.has_backlog.store(true, Ordering::Release);
+            self.peers.has_backlog.store(true, Ordering::Release);
         }
         if state.backlog.answers > MOST_ANSWERS || state.backlog.answered > MOST_ANSWERED {
             state.given_up = true;
@@ -305,15 +305,17 @@ impl Node {
     pub(super) fn flush(&self) {
         // ORDER: Acquire pairs with the Release in `hand_off`. A push after this swap sets the flag again. The load
         // is a hint.
-        if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
+        if !self.peers.has_backlog.load(Ordering::Relaxed)
+            || !self.peers.has_backlog.swap(false, Ordering::Acquire)
+        {
             return;
         }
-        for (peer, link) in self.links.iter() {
+        for (peer, link) in self.peers.links.iter() {
             let mut state = link.state.lock();
             let is_empty = state.backlog.flush(&*self.engine, peer);
             if !is_empty {
                 // ORDER: Release pairs with the Acquire of the next `flush`. It is stored under the link's lock.
-                self.has_backlog.store(true, Ordering::Release);
+                self.peers.has_backlog.store(true, Ordering::Release);
             }
             let emptied = if is_empty { state.emptied.take() } else { None };
             drop(state);
@@ -336,6 +338,6 @@ impl Node {
     /// Number of messages that have come from a process, modulo 2^32.
     pub(super) fn taken(&self, peer: ProcessId) -> u32 {
         // ORDER: Relaxed: an older count is also valid.
-        self.links.get(peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
+        self.peers.links.get(peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
         notifier.hear();
         still = node.upgrade();
         let Some(node) = &still else { return };
-        if !node.is_pumped {
+        if !node.serving.is_pumped {
             node.engine.unpark();
         }
     }
@@ -77,9 +77,9 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
         }
     }
     node.see_whether_ended();
-    if node.server_side.has_arrivals() {
+    if node.requests.server.has_arrivals() {
         Next::Poll
-    } else if node.is_pumped {
+    } else if node.serving.is_pumped {
         // The pump parks the engine.
         Next::Idle(Idle::Notified)
     } else if linger.goes_on(node.engine.linger()) {
@@ -100,7 +100,7 @@ async fn wait_briefly(node: &Weak<Node>, notifier: &ServerNotifier) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
         let Some(node) = node.upgrade() else { return false };
-        if node.has_work_soon() || node.server_side.has_arrivals() {
+        if node.has_work_soon() || node.requests.server.has_arrivals() {
             return true;
         }
         if notifier.hear() {

@@ -14,7 +14,7 @@ use crate::wire::{Body, CARRIES, Control, Header, Kind, LENGTH, Slot, WITHDRAWN}
 impl Sink for &Node {
     fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         if self.is_understood(from, lane, frame).is_none() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.peers.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -37,7 +37,7 @@ impl Node {
     /// Handles a frame. `None`: it was malformed, or had no receiver. The sender of a frame that breaks the rules is
     /// told and given up.
     fn is_understood(&self, from: ProcessId, lane: Lane, mut frame: Body) -> Option<()> {
-        let link = self.links.get(from)?;
+        let link = self.peers.links.get(from)?;
         let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
         // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
         if link.is_down.load(Ordering::Relaxed) {
@@ -86,7 +86,7 @@ impl Node {
                 if header.flags & WITHDRAWN == 0 {
                     self.look_up(asker, name);
                 } else {
-                    lock(&self.registry).withdraw(name, asker);
+                    lock(&self.names.registry).withdraw(name, asker);
                 }
                 Some(())
             }
@@ -123,7 +123,7 @@ impl Node {
     /// Handles a part of a frame, and the frame if the part is its last.
     #[cold]
     fn is_part(&self, from: ProcessId, lane: Lane, header: &Header, part: &Body) -> Option<()> {
-        let added = self.links.get(from)?.parts.lock().add(self.engine.longest(), lane, header, part);
+        let added = self.peers.links.get(from)?.parts.lock().add(self.engine.longest(), lane, header, part);
         match added {
             Ok(None) => Some(()),
             Ok(Some(whole)) => self.is_understood(from, lane, whole),
@@ -138,7 +138,7 @@ impl Node {
         // Frames that arrive before the engine reports the process down would follow a missing one, so they are
         // dropped.
         // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
-        self.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
+        self.peers.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
         self.give_up_on(from);
         None
     }
@@ -150,7 +150,7 @@ impl Node {
         self.is_earned(from, header.credit.into(), bytes)?;
         // The window may be missing: closed ones are forgotten if there are many. The frame's other contents hold
         // nevertheless.
-        let window = self.windows.lock().get(&self.name(from, header.from));
+        let window = self.peers.windows.lock().get(&self.name(from, header.from));
         window.inspect(|window| window.give_back(header.credit.into(), bytes));
         Some(())
     }

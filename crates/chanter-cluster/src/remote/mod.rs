@@ -42,3 +42,12 @@ pub use handle::GlobalThread;
 pub(crate) use host::{Hosts, serve};
 #[cfg(test)]
 pub(crate) use order::{encoded_order, encoded_spawn};
+
+/// Threads that other processes run here.
+#[derive(Default)]
+pub(crate) struct RemoteThreads {
+    /// The functions that they may run.
+    pub(crate) functions: Functions,
+    pub(crate) hosts: Hosts,
+    pub(crate) gates: Gates,
+}

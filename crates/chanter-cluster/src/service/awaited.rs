@@ -105,7 +105,7 @@ pub(super) struct Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let left = self.node.calls.lock().leave(self.spot, self.request, self.unwanted);
+        let left = self.node.requests.calls.lock().leave(self.spot, self.request, self.unwanted);
         match (left, self.unwanted) {
             (Left::Pending(holder), Unwanted::Withdraw) => self.node.withdraw_from(holder, self.request),
             // Nobody took the answer.
@@ -123,7 +123,7 @@ unsafe impl Place for Ticket {
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
-        self.node.calls.lock()
+        self.node.requests.calls.lock()
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {

@@ -207,7 +207,8 @@ impl At {
         let made = body
             .map_err(CallError::Encode)
             .and_then(|body| node.request(peer, name, number, &mut Some(body), For::One, false));
-        let (request, spot) = made.unwrap_or_else(|error| (0, node.calls.lock().answered(Err(error))));
+        let (request, spot) =
+            made.unwrap_or_else(|error| (0, node.requests.calls.lock().answered(Err(error))));
         Awaited::new(node, peer, request, spot, unwanted)
     }
 
@@ -223,7 +224,7 @@ impl At {
         let (request, spot) = match (made, body) {
             (Ok(made), _) => made,
             (Err(CallError::Full(_)), Some(body)) => return Err(body),
-            (Err(error), _) => (0, self.node.calls.lock().answered(Err(error))),
+            (Err(error), _) => (0, self.node.requests.calls.lock().answered(Err(error))),
         };
         Ok(Awaited::new(Arc::clone(&self.node), self.peer, request, spot, Unwanted::Withdraw))
     }
@@ -256,7 +257,7 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 impl Node {
     /// The process that holds a call of this one, to the knowledge of this process; `None` if the call has ended.
     pub(crate) fn holder(&self, request: u64) -> Option<ProcessId> {
-        self.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
+        self.requests.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
     }
 
     /// Makes a request. Returns its number, and the spot of its answer. Takes the body, unless too many are under
@@ -279,7 +280,7 @@ impl Node {
         }
         let is_post = whom == For::Nobody;
         let (request, spot) = {
-            let mut state = self.calls.lock();
+            let mut state = self.requests.calls.lock();
             if !state.loads.of(to, 0).add(length) {
                 return Err(CallError::Full(to));
             }
@@ -296,7 +297,7 @@ impl Node {
             self.take_in(to, control, body);
             self.notify();
         } else if let Err(why) = self.transmit_control(to, Lane::User, control, body) {
-            let mut state = self.calls.lock();
+            let mut state = self.requests.calls.lock();
             // The handler of the process's end may have ended the request already.
             if let Some((_, kept)) = state.end(request) {
                 if let Then::Tell(spot) = kept.then {
@@ -319,7 +320,7 @@ impl Node {
     ) -> Option<()> {
         let mut wakes = WakeList::new();
         let (holder, unwanted) = {
-            let mut state = self.calls.lock();
+            let mut state = self.requests.calls.lock();
             if !state.pending.may_answer(request, by, forwarded) {
                 return None;
             }
@@ -362,7 +363,7 @@ impl Node {
             return None;
         }
         let (heard, is_withdrawn) = {
-            let mut state = self.calls.lock();
+            let mut state = self.requests.calls.lock();
             let heard = state.pending.hear(request, to, forwarded);
             (heard, state.pending.get_mut(request).is_some_and(|(_, kept)| kept.is_withdrawn))
         };
@@ -387,7 +388,7 @@ impl Node {
     pub(crate) fn lose_calls(&self, peer: ProcessId, why: Why, unsent: &[u64]) {
         let mut wakes = WakeList::new();
         let unwanted: Vec<_> = {
-            let mut state = self.calls.lock();
+            let mut state = self.requests.calls.lock();
             let lost = state.pending.of(peer).into_iter();
             let ended = lost.filter_map(|request| {
                 let (_, kept) = state.end(request)?;

@@ -59,6 +59,19 @@ pub use registry::Serving;
 pub(crate) use registry::{Start, start};
 pub(crate) use server::Server;
 
+/// Requests between this process and others.
+#[derive(Default)]
+pub(crate) struct Requests {
+    /// Those of this process to others.
+    pub(crate) calls: Calls,
+    /// Those of others to this process.
+    pub(crate) server: Server,
+    /// Those that were forwarded, and not reported yet.
+    pub(crate) forwarded: raw::ForwardedCalls,
+    /// Values of this process that its services need.
+    pub(crate) provided: Provided,
+}
+
 use crate::Process;
 use crate::engine::{Certificate, ProcessId};
 use crate::node::Node;

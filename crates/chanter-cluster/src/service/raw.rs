@@ -335,7 +335,8 @@ impl Node {
             return;
         }
         let is_first = {
-            let mut forwarded_calls = self.forwarded_calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut forwarded_calls =
+                self.requests.forwarded.0.lock().unwrap_or_else(PoisonError::into_inner);
             forwarded_calls.push((origin, Control::Moved { request, to: to.0, forwarded }));
             forwarded_calls.len() == 1
         };
@@ -353,7 +354,7 @@ impl Node {
     /// Sends the messages that are due to callers of forwarded calls.
     pub(crate) fn tell_all_moved(&self) {
         let forwarded_calls =
-            mem::take(&mut *self.forwarded_calls.0.lock().unwrap_or_else(PoisonError::into_inner));
+            mem::take(&mut *self.requests.forwarded.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (origin, moved) in forwarded_calls {
             // A process that has gone need not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
