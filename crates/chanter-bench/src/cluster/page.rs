@@ -1,4 +1,4 @@
-//! The page: the tables, and plots of table 2, the empty poll, and figure 10.
+//! The page: the tables, and plots of table 2, the empty poll, and the papers' figures.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -67,6 +67,14 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
             page.push_str(&plot(title, unit, lines)?);
         }
     }
+    chants_figures(rows, &mut page)?;
+    concerts_figures(rows, &mut page)?;
+    page.push_str(END);
+    Ok(page)
+}
+
+/// Figures 10 to 13 of Chant.
+fn chants_figures(rows: &Rows, page: &mut String) -> Result<(), Box<dyn Error>> {
     for (figure, unit, value) in exercise::VALUES {
         for beta in exercise::BETAS {
             let title = format!("Chant, figure {figure}, with beta {beta}: {unit}, by alpha");
@@ -76,6 +84,11 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
             }
         }
     }
+    Ok(())
+}
+
+/// Figure 10 of Concert, and the same with slow receivers.
+fn concerts_figures(rows: &Rows, page: &mut String) -> Result<(), Box<dyn Error>> {
     for by in figure10::ALL {
         let title =
             format!("Concert, figure 10, what a message costs its sender, by its bytes: {}", by.words());
@@ -97,8 +110,7 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
             }
         }
     }
-    page.push_str(END);
-    Ok(page)
+    Ok(())
 }
 
 const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [

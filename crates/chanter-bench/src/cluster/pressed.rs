@@ -50,7 +50,7 @@ pub(super) struct Round {
     pub(super) work_us: f64,
     /// The harmonic mean of the processes that send, as in the paper.
     pub(super) send_ns: f64,
-    /// The same for messages to other receivers than the first process.
+    /// The harmonic mean for messages to other receivers than the first process.
     pub(super) aside_ns: Option<f64>,
     /// Nanoseconds at the process that receives most.
     pub(super) receive_ns: f64,

@@ -1,9 +1,9 @@
 //! The engine of a node. Its processes share memory, in which messages lie until they are taken (the pull queue of
 //! Concert, section 4.3).
 //!
-//! A message is copied twice: into a slot of its sender, and out of it. (For comparisons a segment can have the protocol
-//! [`Push`](Protocol::Push) instead: the slots are then their receiver's.) No system call is made unless the receiver
-//! sleeps; then a word on a socket wakes it. The [`Sockets`] below report processes that have died or left. They also
+//! A message is copied twice: into a slot of its sender, and out of it. No system call is made unless the
+//! receiver sleeps. Then a word on a socket wakes it. For comparisons a segment can have the protocol
+//! [`Push`](Protocol::Push) instead: its slots are the receiver's. The [`Sockets`] below report processes that have died or left. They also
 //! carry frames for processes that do not share the memory.
 //!
 //! | limit | of | effect |

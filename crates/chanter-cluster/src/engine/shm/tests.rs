@@ -296,7 +296,7 @@ fn room_that_one_lacks_is_given_by_that_one() {
     assert!(!port.give_room(1), "it is not wanted any more");
 }
 
-/// By push all senders share the receiver's buffer, each lane has its own, and whoever waits is told of room.
+/// By push all senders share the receiver's buffer. Each lane has its own, and a sender that waits is told of room.
 #[test]
 fn senders_share_the_buffer_of_their_receiver() {
     let segment = create(3, Protocol::Push).unwrap();

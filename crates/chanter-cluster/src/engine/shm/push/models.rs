@@ -171,7 +171,7 @@ fn woken() {
     assert!(!sleeps || rings, "INV-NOTIFY: it sleeps, and nobody wakes it");
 }
 
-/// The same for a claim that the receiver has passed over before.
+/// INV-NOTIFY for a claim that the receiver has passed over before.
 fn woken_by_what_was_passed() {
     let node = Node::new(SLOTS);
     let mut incoming = Incoming::new(RECEIVER, &*node);

@@ -83,7 +83,7 @@ async fn hints_that_a_neighbour_destroys_are_not_missed() {
     }
 }
 
-/// The same for push: a tail that is wrong is mended.
+/// By push, a tail that is wrong is mended.
 #[chanter::test(limit = 300)]
 async fn tails_that_a_neighbour_destroys_are_mended() {
     let vandals: [Vandal; 3] = [
