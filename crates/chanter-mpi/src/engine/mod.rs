@@ -240,7 +240,7 @@ impl Mpi {
     #[inline]
     fn after(&self, mut within: Within<'_, State>) {
         let retry = self.may_retry(&within);
-        let ends = within.has_ended() && !std::mem::replace(&mut within.is_end_told, true);
+        let ends = within.has_ended() && !std::mem::replace(&mut within.others.is_end_told, true);
         drop(within);
         if ends {
             // ORDER: Release: an OS thread that sees the end sees what was done inside before it.

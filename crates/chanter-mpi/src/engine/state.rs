@@ -84,27 +84,44 @@ pub(super) struct State {
     me: u32,
     rings: [Ring; 2],
     lanes: Lanes,
+    large: LargeFrames,
+    work: Work,
+    pub(super) others: Others,
+    pub(super) broken: Option<MpiError>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// Large frames that come.
+struct LargeFrames {
     fills: Fills,
     /// The large frame that each of these receives is for.
     expected: Expected,
     buffer_pool: BufferPool,
-    /// Counted round.
-    looks: u32,
-    /// Frames that have come so far, for the sink or not. Counted round.
-    progress: u64,
-    /// Frames in a row that came alone. Counted round.
-    alone: u32,
-    peers: Vec<peer::ProcessId>,
-    /// Large frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
+    /// Frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
     filled: Vec<(Filling, usize)>,
     early: Vec<(Filling, usize)>,
-    /// Processes and lanes of which frames were left to a later poll.
-    ready: VecDeque<(u32, Lane)>,
-    /// Frames that this poll may still hand out.
-    left: u32,
     owners: Vec<Owner>,
     last_number: u64,
-    /// Peers of whom the sink does not know yet that they have gone.
+}
+
+/// The looks at MPI, and what was found. The counts go round.
+#[derive(Default)]
+struct Work {
+    looks: u32,
+    /// Number of frames that have come so far, for the sink or not.
+    progress: u64,
+    /// Number of frames in a row that came alone.
+    alone: u32,
+    /// Processes and lanes of which frames were left to a later poll.
+    ready: VecDeque<(u32, Lane)>,
+    /// Number of frames that this poll may still hand out.
+    left: u32,
+}
+
+/// The other processes, and their ends.
+pub(super) struct Others {
+    peers: Vec<peer::ProcessId>,
+    /// Processes of which the sink does not know yet that they have gone.
     gone: VecDeque<(u32, Why)>,
     living: usize,
     has_left: bool,
@@ -113,8 +130,6 @@ pub(super) struct State {
     /// Whether the sink knows that everything has ended.
     pub(super) is_end_told: bool,
     is_closed: bool,
-    pub(super) broken: Option<MpiError>,
-    pub(super) counters: Arc<Counters>,
 }
 
 impl State {
@@ -129,25 +144,25 @@ impl State {
             me,
             rings,
             lanes: Lanes::new(|lane| eager(lane, piece)),
-            fills: Fills::new(FILLS + PREPOSTED),
-            expected: Expected::default(),
-            buffer_pool: BufferPool::default(),
-            looks: 0,
-            progress: 0,
-            alone: 0,
-            peers: (0..count).map(|_| peer::ProcessId::default()).collect(),
-            filled: Vec::new(),
-            early: Vec::new(),
-            ready: VecDeque::new(),
-            left: 0,
-            owners: Vec::new(),
-            last_number: 0,
-            gone: VecDeque::new(),
-            living: count as usize - 1,
-            has_left: false,
-            owes_farewell: false,
-            is_end_told: false,
-            is_closed: false,
+            large: LargeFrames {
+                fills: Fills::new(FILLS + PREPOSTED),
+                expected: Expected::default(),
+                buffer_pool: BufferPool::default(),
+                filled: Vec::new(),
+                early: Vec::new(),
+                owners: Vec::new(),
+                last_number: 0,
+            },
+            work: Work::default(),
+            others: Others {
+                peers: (0..count).map(|_| peer::ProcessId::default()).collect(),
+                gone: VecDeque::new(),
+                living: count as usize - 1,
+                has_left: false,
+                owes_farewell: false,
+                is_end_told: false,
+                is_closed: false,
+            },
             broken: None,
             counters,
         })
@@ -155,31 +170,32 @@ impl State {
 
     /// Whether nothing comes any more, and nothing is on its way.
     pub(super) fn has_ended(&self) -> bool {
-        self.broken.is_some() || self.living == 0 && self.gone.is_empty() && self.lanes.is_empty()
+        self.broken.is_some()
+            || self.others.living == 0 && self.others.gone.is_empty() && self.lanes.is_empty()
     }
 
     /// Notes an error of MPI: no process can be reached any more.
     fn break_down(&mut self, error: MpiError) {
         self.broken.get_or_insert(error);
-        for peer in 0..self.peers.len() as u32 {
+        for peer in 0..self.others.peers.len() as u32 {
             self.lose(peer, Why::Unreachable);
         }
         self.lanes.forget_waiting();
     }
 
     fn lose(&mut self, peer: u32, why: Why) {
-        if peer != self.me && self.peers[peer as usize].down.is_none() {
-            self.peers[peer as usize].down = Some(why);
-            self.living -= 1;
-            self.gone.push_back((peer, why));
+        if peer != self.me && self.others.peers[peer as usize].down.is_none() {
+            self.others.peers[peer as usize].down = Some(why);
+            self.others.living -= 1;
+            self.others.gone.push_back((peer, why));
         }
     }
 
     /// Checks whether something has come, or is done. Returns whether there is something for the sink, or to send.
     #[inline]
     pub(super) fn look(&mut self) -> bool {
-        if self.broken.is_some() || self.is_closed {
-            return !self.gone.is_empty();
+        if self.broken.is_some() || self.others.is_closed {
+            return !self.others.gone.is_empty();
         }
         self.try_to_look().unwrap_or_else(|error| {
             self.break_down(error);
@@ -189,33 +205,34 @@ impl State {
 
     /// Like `look`, but leaves nothing to a later look.
     pub(super) fn look_everywhere(&mut self) -> bool {
-        self.looks = u32::MAX;
+        self.work.looks = u32::MAX;
         self.look()
     }
 
     #[inline]
     fn try_to_look(&mut self) -> Result<bool> {
         let mut tests = 0;
-        self.looks = self.looks.wrapping_add(1);
+        self.work.looks = self.work.looks.wrapping_add(1);
         let [user, control] = &mut self.rings;
         // The result is recorded, and a further call finds it again.
         let mut found = control.is_done() || user.has_message(&mut self.token, &mut tests)?;
-        if self.looks.is_multiple_of(CONTROL_LOOKS) {
+        if self.work.looks.is_multiple_of(CONTROL_LOOKS) {
             found |= control.has_message(&mut self.token, &mut tests)?;
         }
         // MPI makes progress with each test. Whether sends are done matters only to a process without room, or one
         // that leaves.
-        let are_due = self.looks.is_multiple_of(SENDS_LOOKS) || self.has_left || self.lanes.want_room();
+        let are_due =
+            self.work.looks.is_multiple_of(SENDS_LOOKS) || self.others.has_left || self.lanes.want_room();
         let (has_sends, has_bulk) = self.lanes.are_under_way();
         let has_due = are_due && has_sends;
-        if has_due || has_bulk || self.expected.has_awaited() {
+        if has_due || has_bulk || self.large.expected.has_awaited() {
             self.look_at_flights(has_due, &mut tests)?;
         }
         self.counters.tested(tests);
         Ok(found
-            || !self.gone.is_empty()
-            || !self.filled.is_empty()
-            || !self.ready.is_empty()
+            || !self.others.gone.is_empty()
+            || !self.large.filled.is_empty()
+            || !self.work.ready.is_empty()
             || self.can_send()
             || self.must_tell_end())
     }
@@ -226,9 +243,9 @@ impl State {
             self.lanes.test(&mut self.token, tests)?;
         }
         if self.lanes.are_under_way().1 {
-            self.lanes.test_bulk(&mut self.token, tests, &mut self.buffer_pool)?;
+            self.lanes.test_bulk(&mut self.token, tests, &mut self.large.buffer_pool)?;
         }
-        if self.expected.has_awaited() {
+        if self.large.expected.has_awaited() {
             self.test_fills(tests)?;
         }
         Ok(())
@@ -236,8 +253,8 @@ impl State {
 
     /// Looks whether large frames have come.
     fn test_fills(&mut self, tests: &mut u64) -> Result<()> {
-        let Self { expected, filled, early, .. } = self;
-        self.fills.test(&mut self.token, tests, |filling, came| {
+        let LargeFrames { fills, expected, filled, early, .. } = &mut self.large;
+        fills.test(&mut self.token, tests, |filling, came| {
             let is_announced = expected.came(filling.ticket);
             if is_announced { &mut *filled } else { &mut *early }.push((filling, came));
         })
@@ -245,41 +262,41 @@ impl State {
 
     /// Whether large bodies are on their way, here or from here.
     pub(super) fn is_moving(&self) -> bool {
-        self.expected.has_awaited() || self.lanes.are_under_way().1
+        self.large.expected.has_awaited() || self.lanes.are_under_way().1
     }
 
     /// Whether something that waits for room could be sent.
     #[inline]
     fn can_send(&self) -> bool {
-        self.lanes.has_ready() || (self.owes_farewell && self.lanes.has_room_for_word())
+        self.lanes.has_ready() || (self.others.owes_farewell && self.lanes.has_room_for_word())
     }
 
     #[inline]
     fn must_tell_end(&self) -> bool {
-        self.living == 0 && !self.is_end_told && self.has_ended()
+        self.others.living == 0 && !self.others.is_end_told && self.has_ended()
     }
 
     /// Hands at most `budget` frames out. Number of frames for the sink, and whether there may be more.
     pub(super) fn poll(&mut self, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let mut count = 0;
-        self.left = budget;
+        self.work.left = budget;
         let done = loop {
             if !self.look() {
                 break false;
             }
-            if self.left == 0 {
+            if self.work.left == 0 {
                 break true;
             }
-            let had = self.progress;
+            let had = self.work.progress;
             if let Err(error) = self.hand_out(&mut count, sink) {
                 self.break_down(error);
             }
-            while let Some((peer, why)) = self.gone.pop_front() {
+            while let Some((peer, why)) = self.others.gone.pop_front() {
                 sink.peer(ProcessId(peer), Change::Down(why));
                 count += 1;
-                self.progress += 1;
+                self.work.progress += 1;
             }
-            if self.progress == had {
+            if self.work.progress == had {
                 break false;
             }
             // A waiter for a single answer has it now. Another look may cost as much as all this.
@@ -293,29 +310,29 @@ impl State {
     /// Whether another look pays after this number of frames: the last such look has found something, or it is time
     /// to see again.
     fn goes_on(&mut self, count: u32) -> bool {
-        self.alone = if count > 1 { 0 } else { self.alone.wrapping_add(1) };
-        self.alone < 2 || self.alone.is_multiple_of(ALONE_LOOKS)
+        self.work.alone = if count > 1 { 0 } else { self.work.alone.wrapping_add(1) };
+        self.work.alone < 2 || self.work.alone.is_multiple_of(ALONE_LOOKS)
     }
 
     fn hand_out(&mut self, count: &mut u32, sink: &mut dyn Sink) -> Result<()> {
-        while self.left > 0
-            && let Some((from, lane)) = self.ready.pop_front()
+        while self.work.left > 0
+            && let Some((from, lane)) = self.work.ready.pop_front()
         {
-            self.progress += 1;
-            let next = self.peers[from as usize].next(lane);
+            self.work.progress += 1;
+            let next = self.others.peers[from as usize].next(lane);
             *count += self.tell(from, lane, next, sink)?;
         }
         for ring in 0..self.rings.len() {
-            if self.left > 0 && self.rings[ring].is_done() {
-                self.progress += 1;
+            if self.work.left > 0 && self.rings[ring].is_done() {
+                self.work.progress += 1;
                 *count += self.read(ring, sink)?;
                 self.rings[ring].next();
             }
         }
-        while self.left > 0
-            && let Some((filling, came)) = self.filled.pop()
+        while self.work.left > 0
+            && let Some((filling, came)) = self.large.filled.pop()
         {
-            self.progress += 1;
+            self.work.progress += 1;
             *count += self.fill(filling, came, sink)?;
         }
         self.receive_announced()?;
@@ -334,27 +351,27 @@ impl State {
             0 => {
                 self.counters.received();
                 self.counters.copied(bytes.len());
-                let frame = self.peers[from as usize].finish(lane, bytes);
+                let frame = self.others.peers[from as usize].finish(lane, bytes);
                 self.came(from, lane, frame, sink)
             }
             MORE => {
                 self.counters.copied(bytes.len());
-                self.peers[from as usize].begin(lane, bytes, EAGER);
+                self.others.peers[from as usize].begin(lane, bytes, EAGER);
                 Ok(0)
             }
             DESCRIPTOR => {
                 let length = usize::try_from(number(0)).unwrap_or(usize::MAX).min(LONGEST);
                 self.counters.received();
-                self.last_number += 1;
-                let number = self.last_number;
-                self.owners.push(Owner { number, from, lane, length });
+                self.large.last_number += 1;
+                let number = self.large.last_number;
+                self.large.owners.push(Owner { number, from, lane, length });
                 let told = self.came(from, lane, Frame::Coming(number), sink)?;
                 self.announce(number, (from, Class::of(lane, length)))?;
                 Ok(told)
             }
             _ => {
                 let sent = number(0);
-                self.peers[from as usize].leaves(sent);
+                self.others.peers[from as usize].leaves(sent);
                 self.see_whether_left(from).map(|()| 0)
             }
         }
@@ -362,7 +379,7 @@ impl State {
 
     #[inline]
     fn came(&mut self, from: u32, lane: Lane, frame: Frame, sink: &mut dyn Sink) -> Result<u32> {
-        let next = self.peers[from as usize].came(lane, frame);
+        let next = self.others.peers[from as usize].came(lane, frame);
         self.tell(from, lane, next, sink)
     }
 
@@ -373,27 +390,27 @@ impl State {
         while let Some(frame) = next {
             if let Frame::Whole(body) = frame {
                 told += 1;
-                self.left = self.left.saturating_sub(1);
+                self.work.left = self.work.left.saturating_sub(1);
                 sink.arrived(ProcessId(from), lane, body);
             }
-            if self.left == 0 {
-                if self.peers[from as usize].has_next(lane) {
-                    self.ready.push_back((from, lane));
+            if self.work.left == 0 {
+                if self.others.peers[from as usize].has_next(lane) {
+                    self.work.ready.push_back((from, lane));
                 }
                 break;
             }
-            next = self.peers[from as usize].next(lane);
+            next = self.others.peers[from as usize].next(lane);
         }
         self.see_whether_left(from).map(|()| told)
     }
 
     /// Gives a receive to a large frame, which is on its way, or here.
     fn announce(&mut self, number: u64, kind: Kind) -> Result<()> {
-        match self.expected.announce(number, kind) {
+        match self.large.expected.announce(number, kind) {
             Given::Process(ticket) => {
                 let is_it = |(filling, _): &(Filling, usize)| filling.ticket == ticket;
-                if let Some(at) = self.early.iter().position(is_it) {
-                    self.filled.push(self.early.swap_remove(at));
+                if let Some(at) = self.large.early.iter().position(is_it) {
+                    self.large.filled.push(self.large.early.swap_remove(at));
                 }
                 Ok(())
             }
@@ -411,50 +428,52 @@ impl State {
     /// Hands on a large frame that has come.
     fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
         let kind = filling.kind;
-        let Some(number) = self.expected.take(filling.ticket) else { return Ok(0) };
-        let Some(at) = self.owners.iter().position(|owner| owner.number == number) else { return Ok(0) };
-        let Owner { from, lane, length, .. } = self.owners.swap_remove(at);
+        let Some(number) = self.large.expected.take(filling.ticket) else { return Ok(0) };
+        let Some(at) = self.large.owners.iter().position(|owner| owner.number == number) else {
+            return Ok(0);
+        };
+        let Owner { from, lane, length, .. } = self.large.owners.swap_remove(at);
         let with = filling.into_bytes(came, length).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
-        self.peers[from as usize].filled(lane, number, with);
+        self.others.peers[from as usize].filled(lane, number, with);
         // Before its answer is on its way.
         self.receive_ahead(kind)?;
-        let next = self.peers[from as usize].next(lane);
+        let next = self.others.peers[from as usize].next(lane);
         self.tell(from, lane, next, sink)
     }
 
     /// Receives the next large frame of a process that is like the last.
     fn receive_ahead(&mut self, kind: Kind) -> Result<()> {
-        if self.peers[kind.0 as usize].down.is_some() || !self.expected.may_post_ahead(kind) {
+        if self.others.peers[kind.0 as usize].down.is_some() || !self.large.expected.may_post_ahead(kind) {
             return Ok(());
         }
         let mut tests = 0;
-        self.lanes.test_bulk(&mut self.token, &mut tests, &mut self.buffer_pool)?;
+        self.lanes.test_bulk(&mut self.token, &mut tests, &mut self.large.buffer_pool)?;
         self.counters.tested(tests);
-        if let Some(room) = room_for(kind.1, self.buffer_pool.take(kind.1.longest())) {
-            let ticket = self.expected.post_ahead(kind);
-            self.fills.receive(&mut self.token, kind, ticket, room)?;
+        if let Some(room) = room_for(kind.1, self.large.buffer_pool.take(kind.1.longest())) {
+            let ticket = self.large.expected.post_ahead(kind);
+            self.large.fills.receive(&mut self.token, kind, ticket, room)?;
         }
         Ok(())
     }
 
     /// Receives large bodies that were announced, as many as there is room for.
     fn receive_announced(&mut self) -> Result<()> {
-        while let Some(announced) = self.expected.next() {
+        while let Some(announced) = self.large.expected.next() {
             let kind = announced.kind;
-            let Some(room) = room_for(kind.1, self.buffer_pool.take(kind.1.longest())) else {
+            let Some(room) = room_for(kind.1, self.large.buffer_pool.take(kind.1.longest())) else {
                 // Its sender waits for ever for us to receive it.
                 self.lose(kind.0, Why::Unreachable);
                 continue;
             };
-            let ticket = self.expected.post(announced);
-            self.fills.receive(&mut self.token, kind, ticket, room)?;
+            let ticket = self.large.expected.post(announced);
+            self.large.fills.receive(&mut self.token, kind, ticket, room)?;
         }
         Ok(())
     }
 
     #[inline]
     fn see_whether_left(&mut self, from: u32) -> Result<()> {
-        if self.peers[from as usize].has_left() {
+        if self.others.peers[from as usize].has_left() {
             self.lose(from, Why::Left);
             return self.say_farewell(from);
         }
@@ -465,12 +484,12 @@ impl State {
     fn say_farewell(&mut self, to: u32) -> Result<()> {
         // Frames that wait for room go first, if they still can.
         let waits = self.lanes.waits_for(to);
-        let peer = &mut self.peers[to as usize];
+        let peer = &mut self.others.peers[to as usize];
         if to == self.me || peer.was_told {
             return Ok(());
         }
         if (waits && peer.down.is_none()) || !self.lanes.has_room_for_word() {
-            self.owes_farewell = true;
+            self.others.owes_farewell = true;
             return Ok(());
         }
         peer.was_told = true;
@@ -481,16 +500,16 @@ impl State {
 
     /// Says goodbye to all, once the frames that wait for room are gone.
     pub(super) fn leave(&mut self) {
-        self.has_left = true;
+        self.others.has_left = true;
         if let Err(error) = self.say_farewells() {
             self.break_down(error);
         }
     }
 
     fn say_farewells(&mut self) -> Result<()> {
-        self.owes_farewell = false;
-        for peer in 0..self.peers.len() as u32 {
-            if self.has_left || self.peers[peer as usize].down == Some(Why::Left) {
+        self.others.owes_farewell = false;
+        for peer in 0..self.others.peers.len() as u32 {
+            if self.others.has_left || self.others.peers[peer as usize].down == Some(Why::Left) {
                 self.say_farewell(peer)?;
             }
         }
@@ -501,12 +520,12 @@ impl State {
         while let Some(outgoing) = self.lanes.pop() {
             self.send(outgoing)?;
         }
-        if self.owes_farewell { self.say_farewells() } else { Ok(()) }
+        if self.others.owes_farewell { self.say_farewells() } else { Ok(()) }
     }
 
     #[inline]
     fn send(&mut self, Outgoing { to, lane, body }: Outgoing) -> Result<()> {
-        let peer = &mut self.peers[to as usize];
+        let peer = &mut self.others.peers[to as usize];
         if peer.down.is_some() || peer.was_told {
             return Ok(());
         }
@@ -524,17 +543,17 @@ impl State {
         // The bytes first: they take longer, and their receiver has posted a receive already.
         let descriptor = Sent::Word(Box::new((length as u64).to_le_bytes()));
         let bulk = Destination { comm: Comm::Bulk, process: to, tag: Class::of(lane, length).tag() };
-        self.lanes.send_bulk(&mut self.token, lane, bulk, body, &mut self.buffer_pool)?;
+        self.lanes.send_bulk(&mut self.token, lane, bulk, body, &mut self.large.buffer_pool)?;
         let to = Destination { tag: DESCRIPTOR + lane as u16, ..whole };
         self.lanes.send(&mut self.token, lane, to, descriptor)
     }
 
     /// Gives everything back to MPI that it has of us, for it to be finalized.
     pub(super) fn close(&mut self) -> Result<()> {
-        self.is_closed = true;
+        self.others.is_closed = true;
         // Nobody sends any more.
-        let expected = &self.expected;
-        self.fills.cancel(&mut self.token, |ticket| expected.is_preposted(ticket))?;
+        let expected = &self.large.expected;
+        self.large.fills.cancel(&mut self.token, |ticket| expected.is_preposted(ticket))?;
         self.rings.iter_mut().try_for_each(|ring| ring.close(&mut self.token))
     }
 }
@@ -567,7 +586,7 @@ impl Inside for State {
 
     #[inline]
     fn take(&mut self, work: Outgoing) {
-        if self.has_left || self.is_closed || self.broken.is_some() {
+        if self.others.has_left || self.others.is_closed || self.broken.is_some() {
             return;
         }
         if !self.has_room(&work) {
