@@ -5,7 +5,7 @@ use std::process::{ExitCode, Termination};
 
 pub use chanter;
 
-use crate::Process;
+use crate::{Launch, Process};
 
 /// A program's body, from its begin to the process's leave. The result is made into an exit code before, since errors
 /// are seldom `Send`.
@@ -39,4 +39,23 @@ where
     let value = body(here.clone()).await;
     here.leave().await;
     value
+}
+
+/// A program's body over an engine. The result is made into an exit code.
+pub fn launch_program<E: Launch, T: Termination>(
+    builder: chanter::Builder,
+    body: impl AsyncFnOnce(Process) -> T,
+) -> ExitCode {
+    match E::launch(builder, body) {
+        Ok(value) => value.report(),
+        Err(error) => {
+            eprintln!("chanter: this process is not part of its job: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Another function's body over an engine.
+pub fn launch<E: Launch, T>(builder: chanter::Builder, body: impl AsyncFnOnce(Process) -> T) -> T {
+    E::launch(builder, body).unwrap_or_else(|error| panic!("this process is not part of its job: {error}"))
 }

@@ -33,6 +33,8 @@ pub mod fuzz;
 pub mod group;
 mod inbox;
 #[cfg(unix)]
+mod launch;
+#[cfg(unix)]
 pub mod launcher;
 mod name;
 mod node;
@@ -51,6 +53,8 @@ pub use inbox::{
     ANY_TAG, ANYONE, AsBatch, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags,
     testany, waitall,
 };
+#[cfg(unix)]
+pub use launch::Launch;
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, SendEvent, Unknown, Unsent};
 pub use process::{Process, local};
@@ -67,6 +71,10 @@ pub use wire::{Buffer, Plain};
 /// The function takes its process, a [`Process`]: one of the job that `chanter launch` has started, or a process alone. It
 /// leaves the cluster when the body returns, so all that was sent arrives; unless the body panics. Everything else is as with
 /// [`#[chanter::main]`](chanter::main), and so are the arguments: `vps = 2`, `policy = ..`, `local`, `crate = path`.
+///
+/// `engines(chanter_mpi::Mpi, chanter_zenoh::Zenoh)` names engines that have launchers of their own: types that are
+/// [`Launch`]. The first one whose launcher has started the process carries its messages; if none has, it is
+/// `chanter launch`, or the process is alone. The body then stays on one OS thread, as with `local`.
 ///
 /// ```
 /// use chanter_cluster::prelude::*;

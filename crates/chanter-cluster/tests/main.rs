@@ -1,7 +1,10 @@
 //! The attribute: functions that are processes, alone.
 
+use std::error::Error;
 use std::rc::Rc;
 
+use chanter::Builder;
+use chanter_cluster::Launch;
 use chanter_cluster::prelude::*;
 
 const TAG: u32 = 1;
@@ -46,4 +49,56 @@ fn a_function_is_a_process() {
 #[should_panic(expected = "as planned")]
 fn a_panic_is_the_functions() {
     panics();
+}
+
+/// An engine whose launcher has never started the process.
+struct Never;
+
+/// An engine whose launcher has started the process, as one of a job with one process.
+struct Always;
+
+impl Launch for Never {
+    fn is_launched() -> bool {
+        false
+    }
+
+    fn launch<T>(
+        _builder: Builder,
+        _main: impl AsyncFnOnce(Process) -> T,
+    ) -> Result<T, Box<dyn Error + Send + Sync>> {
+        Err("nobody has started it".into())
+    }
+}
+
+impl Launch for Always {
+    fn is_launched() -> bool {
+        true
+    }
+
+    fn launch<T>(
+        builder: Builder,
+        main: impl AsyncFnOnce(Process) -> T,
+    ) -> Result<T, Box<dyn Error + Send + Sync>> {
+        builder.build()?.block_on_local(async {
+            let [here] = <[Process; 1]>::try_from(local(1)).expect("one process");
+            here.open("by the second engine")?;
+            Ok(main(here).await)
+        })
+    }
+}
+
+#[chanter_cluster::main(engines(Never, Always))]
+async fn is_found(here: Process) -> Result<u32, LookupError> {
+    Ok(here.lookup("by the second engine@0").await?.process.0)
+}
+
+#[chanter_cluster::main(engines(Never), vps = 1)]
+async fn is_alone(here: Process) -> u32 {
+    here.count()
+}
+
+#[test]
+fn the_first_engine_whose_launcher_has_started_the_process_is_used() {
+    assert_eq!(is_found(), Ok(0));
+    assert_eq!(is_alone(), 1);
 }

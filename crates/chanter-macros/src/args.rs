@@ -1,12 +1,18 @@
-//! The arguments of the attributes: settings of the machine, `deadlocks = bool`, `local`, `limit = N`, `crate = path`, `explore(..)`.
+//! The arguments of the attributes: settings of the machine, `deadlocks = bool`, `local`, `limit = N`, `crate = path`,
+//! `explore(..)`, `engines(..)`.
 
 use crate::explore::Explore;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
+use syn::token::Paren;
+use syn::{
+    Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, Result, Token, Type, UnOp,
+    parenthesized,
+};
 
 /// Settings that are passed on as they are: the builder's method of the same name takes the value. With an example each.
 const SETTINGS: [(&str, &str); 7] = [
@@ -35,6 +41,8 @@ pub(crate) struct Args {
     /// Whether one of the settings limits the end of the machine (`shutdown_timeout`).
     pub(crate) has_shutdown: bool,
     pub(crate) limit: Option<LitInt>,
+    /// Engines of a cluster's process.
+    pub(crate) engines: Option<Punctuated<Type, Token![,]>>,
 }
 
 impl Parse for Args {
@@ -57,6 +65,7 @@ impl Parse for Args {
                 }
                 "limit" => args.limit = Some(limit(value(input, &key, "limit = 60")?)?),
                 "explore" => args.explore = Some(Explore::parse(&key, input)?),
+                "engines" => args.engines = Some(engines(input, &key)?),
                 "local" => args.local = Some(key.span()),
                 other => {
                     let Some((_, example)) = SETTINGS.iter().find(|(name, _)| *name == other) else {
@@ -92,9 +101,19 @@ impl Parse for Args {
 fn unknown(argument: &str) -> String {
     let settings = SETTINGS.map(|(name, _)| format!("`{name}`")).join(", ");
     format!(
-        "unknown argument `{argument}`; the arguments are `vps`, `name`, {settings}, `deadlocks`, `local`, `crate` \
-         and, for tests, `limit` and `explore`"
+        "unknown argument `{argument}`; the arguments are `vps`, `name`, {settings}, `deadlocks`, `local`, `crate`, \
+         for tests `limit` and `explore`, and for processes `engines`"
     )
+}
+
+/// The types between the parentheses behind `engines`.
+fn engines(input: ParseStream<'_>, key: &Ident) -> Result<Punctuated<Type, Token![,]>> {
+    if !input.peek(Paren) {
+        return Err(Error::new(key.span(), "`engines` names types: `engines(chanter_mpi::Mpi)`"));
+    }
+    let content;
+    parenthesized!(content in input);
+    Punctuated::parse_terminated(&content)
 }
 
 /// The expression behind `key =`.

@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Item, ItemFn, LitStr, Path, Result, ReturnType, parse_quote};
+use syn::{Error, Item, ItemFn, LitStr, Path, Result, ReturnType, Type, parse_quote};
 
 /// The attribute that is expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,13 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
 
 impl Args {
     fn check(self, kind: Kind) -> Result<Self> {
+        if let (Some(engines), true) = (&self.engines, kind != Kind::ClusterMain) {
+            let message = format!(
+                "only processes have engines: `engines` belongs into `{}`",
+                Kind::ClusterMain.attribute()
+            );
+            return Err(Error::new_spanned(engines, message));
+        }
         if kind == Kind::Test {
             return match self.local {
                 Some(span) => Err(Error::new(span, "the body of a test is `local` anyway: leave it out")),
@@ -182,6 +189,26 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         }
         _ => quote!(body()),
     };
+    let builder = quote! {
+        #krate::Machine::builder()
+            #name
+            #vps
+            #reports
+            #shutdown
+            #(#settings)*
+    };
+    if let Some(engines) = &args.engines {
+        let launch = launch(&library, engines.iter(), is_program);
+        return quote! {
+            #(#attrs)*
+            #vis #sig {
+                async fn body(#inputs) #output #block
+
+                let builder = #builder;
+                #launch
+            }
+        };
+    }
     let run = if is_moved {
         quote!(#krate::__main::run(&machine, #program))
     } else {
@@ -194,16 +221,28 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
             async fn body(#inputs) #output #block
 
             #watchdog
-            let machine = #krate::Machine::builder()
-                #name
-                #vps
-                #reports
-                #shutdown
-                #(#settings)*
+            let machine = #builder
                 .build()
                 .expect("the machine of this function did not start");
             #run
         }
+    }
+}
+
+/// Runs the body over the first of the engines whose launcher has started the process.
+fn launch<'a>(library: &Path, engines: impl Iterator<Item = &'a Type>, is_program: bool) -> TokenStream {
+    let how = if is_program { quote!(launch_program) } else { quote!(launch) };
+    let main = quote!(builder, async |here: #library::Process| body(here).await);
+    let each = engines.map(|engine| {
+        quote_spanned! {engine.span()=>
+            if <#engine as #library::Launch>::is_launched() {
+                return #library::__main::#how::<#engine, _>(#main);
+            }
+        }
+    });
+    quote! {
+        #(#each)*
+        #library::__main::#how::<#library::engine::socket::Sockets, _>(#main)
     }
 }
 

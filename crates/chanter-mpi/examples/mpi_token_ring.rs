@@ -4,6 +4,9 @@
 #[path = "../../chanter-cli/examples/token_ring.rs"]
 mod program;
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    chanter_mpi::run(async |here| program::process(&here).await)?
+use chanter_cluster::Process;
+
+#[chanter_cluster::main(engines(chanter_mpi::Mpi))]
+async fn main(here: Process) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    program::process(&here).await
 }

@@ -1,12 +1,16 @@
 //! Programs that `mpirun` starts.
 
+#[cfg(unix)]
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use chanter::{Builder, Machine};
+#[cfg(unix)]
+use chanter_cluster::Launch;
 use chanter_cluster::{Process, Pump};
 
-use crate::detect::{Detected, StartError, detect};
+use crate::detect::{Detected, StartError, detect, is_launched};
 use crate::engine::Mpi;
 
 /// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
@@ -35,10 +39,24 @@ pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Resu
     if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
 }
 
+#[cfg(unix)]
+impl Launch for Mpi {
+    fn is_launched() -> bool {
+        is_launched()
+    }
+
+    fn launch<T>(
+        builder: Builder,
+        main: impl AsyncFnOnce(Process) -> T,
+    ) -> Result<T, Box<dyn Error + Send + Sync>> {
+        Ok(run_on(builder, main)?)
+    }
+}
+
 /// Detects the launcher. A program that was built without MPI runs alone, as long as `mpirun` has not started it.
 fn detect_launcher() -> Result<Detected, StartError> {
     match detect() {
-        Err(StartError::Missing(_)) if !crate::detect::is_launched() => Ok(Detected::Alone),
+        Err(StartError::Missing(_)) if !is_launched() => Ok(Detected::Alone),
         detected => detected,
     }
 }

@@ -125,6 +125,11 @@ impl Config {
         Self::read(|name| std::env::var(name).ok())
     }
 
+    /// Whether the environment names a job.
+    pub(crate) fn is_in_env() -> bool {
+        std::env::var_os("CHANTER_ZENOH_JOB").is_some()
+    }
+
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, StartError> {
         let Some(job) = variable("CHANTER_ZENOH_JOB") else { return Ok(None) };
         let number = |name: &'static str| {

@@ -1,7 +1,9 @@
 //! Programs that are processes of a job over Zenoh.
 
+use std::error::Error;
+
 use chanter::{Builder, Machine};
-use chanter_cluster::Process;
+use chanter_cluster::{Launch, Process};
 
 use crate::config::Config;
 use crate::engine::Zenoh;
@@ -40,4 +42,17 @@ pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Resu
         here.leave().await;
         Ok(value)
     })
+}
+
+impl Launch for Zenoh {
+    fn is_launched() -> bool {
+        Config::is_in_env()
+    }
+
+    fn launch<T>(
+        builder: Builder,
+        main: impl AsyncFnOnce(Process) -> T,
+    ) -> Result<T, Box<dyn Error + Send + Sync>> {
+        Ok(run_on(builder, main)?)
+    }
 }
