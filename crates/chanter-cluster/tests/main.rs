@@ -81,7 +81,7 @@ impl Launch for Always {
     ) -> Result<T, Box<dyn Error + Send + Sync>> {
         builder.build()?.block_on_local(async {
             let [here] = <[Process; 1]>::try_from(local(1)).expect("one process");
-            here.open("by the second engine")?;
+            let _named = here.open("by the second engine")?;
             Ok(main(here).await)
         })
     }
