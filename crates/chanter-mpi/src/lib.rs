@@ -55,27 +55,18 @@
 //! first of each ring, however many threads wait. Larger frames go straight from the sender's buffer into a buffer of
 //! the receiver.
 
-#[cfg(not(has_mpi))]
-#[path = "absent.rs"]
-mod engine;
-#[cfg(has_mpi)]
-mod engine;
-
 mod detect;
+mod engine;
 #[cfg(target_os = "linux")]
 mod meet;
 mod mpirun;
 #[cfg(target_os = "linux")]
 mod nodes;
 mod run;
-#[cfg(has_mpi)]
 mod shim;
 
 pub use detect::{Detected, StartError, detect};
-#[cfg(not(has_mpi))]
-pub use engine::MpiError;
 pub use engine::{Counts, Mpi};
 pub use mpirun::{mpicc, mpirun};
 pub use run::{run, run_on};
-#[cfg(has_mpi)]
 pub use shim::MpiError;

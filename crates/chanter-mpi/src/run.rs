@@ -10,7 +10,7 @@ use crate::detect::{Detected, StartError, detect};
 use crate::engine::Mpi;
 
 /// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
-/// or, if nobody has, alone. A program that was built without MPI runs too, unless `mpirun` has started it.
+/// or, if nobody has, alone. Only a program that `mpirun` has started needs an MPI.
 ///
 /// When `main` is over, this process leaves the cluster; MPI is finalized when all have left. If `main` panics, the whole job
 /// ends.
@@ -35,12 +35,9 @@ pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Resu
     if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
 }
 
-/// Detects the launcher. A program that was built without MPI runs alone, as long as `mpirun` has not started it.
+/// Detects the launcher. A program that `mpirun` has not started needs no MPI.
 fn detect_launcher() -> Result<Detected, StartError> {
-    match detect() {
-        Err(StartError::Missing(_)) if !crate::detect::is_launched() => Ok(Detected::Alone),
-        detected => detected,
-    }
+    if crate::detect::is_launched() { detect() } else { Ok(Detected::Alone) }
 }
 
 fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
