@@ -70,7 +70,8 @@ fn of_this_mpi() -> Option<PathBuf> {
 
 /// The launcher in a folder, whose name may end as that of the compiler does. If there is none, its usual name.
 fn launcher(folder: Option<&Path>, suffix: &str) -> PathBuf {
-    let names = [suffix, ""].into_iter().flat_map(|end| ["mpirun", "mpiexec"].map(|name| format!("{name}{end}")));
+    let names =
+        [suffix, ""].into_iter().flat_map(|end| ["mpirun", "mpiexec"].map(|name| format!("{name}{end}")));
     let files = names.filter_map(|name| folder.map(|folder| folder.join(name)));
     files.into_iter().find(|file| file.is_file()).unwrap_or_else(|| "mpirun".into())
 }

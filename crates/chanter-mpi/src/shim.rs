@@ -224,7 +224,7 @@ impl Requests {
         // SAFETY: this asks for a constant.
         let each = unsafe { raw::chanter_mpi_request_size() } as usize;
         let mut all = vec![0_u64; (each * count).div_ceil(8)];
-        // SAFETY: there is room for that many.
+        // SAFETY: the vector has room for this number.
         unsafe { raw::chanter_mpi_requests(all.as_mut_ptr().cast(), count as c_int) };
         Self { all, count: count as c_int }
     }
@@ -253,9 +253,8 @@ impl Requests {
     ) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array; the caller sees to the rest.
-        let code = unsafe {
-            raw::chanter_mpi_recv_init(self.raw(), at, comm as c_int, to.cast(), room as c_int)
-        };
+        let code =
+            unsafe { raw::chanter_mpi_recv_init(self.raw(), at, comm as c_int, to.cast(), room as c_int) };
         check("prepare a receive", code)
     }
 
@@ -288,15 +287,7 @@ impl Requests {
         // SAFETY: the request is one of the array. The caller guarantees that it is idle, and that `room` bytes at
         // `to` stay writable and unused until it is done.
         let code = unsafe {
-            raw::chanter_mpi_irecv(
-                self.raw(),
-                at,
-                comm as c_int,
-                to.cast(),
-                room as c_int,
-                source,
-                tag,
-            )
+            raw::chanter_mpi_irecv(self.raw(), at, comm as c_int, to.cast(), room as c_int, source, tag)
         };
         check("post a receive", code)
     }

@@ -128,11 +128,11 @@ pub(super) unsafe fn chanter_mpi_barrier() -> c_int {
 // -- texts: at most `room` bytes, the last of which is 0 --
 
 /// # Safety
-/// There is room for that.
+/// There are `room` bytes at `text`.
 unsafe fn copy(text: *mut c_char, room: c_int, from: &CStr) {
     let from = from.to_bytes();
     let length = from.len().min(room as usize - 1);
-    // SAFETY: the caller has room for that, and what is copied was made here.
+    // SAFETY: the caller has this room, and no other text leads there.
     unsafe {
         ptr::copy_nonoverlapping(from.as_ptr().cast(), text, length);
         *text.add(length) = 0;

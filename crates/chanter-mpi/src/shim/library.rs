@@ -3,6 +3,7 @@
 
 use std::env;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::error::Error;
 use std::ffi::{OsStr, OsString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -101,7 +102,10 @@ struct Opened {
 static OPENED: OnceLock<Result<Opened, String>> = OnceLock::new();
 
 fn opened() -> Result<&'static Opened, &'static str> {
-    OPENED.get_or_init(|| find(env::var_os(NAMED).filter(|name| !name.is_empty()))).as_ref().map_err(|why| &**why)
+    OPENED
+        .get_or_init(|| find(env::var_os(NAMED).filter(|name| !name.is_empty())))
+        .as_ref()
+        .map_err(|why| &**why)
 }
 
 /// Opens the library, unless that was done before.
@@ -160,17 +164,19 @@ fn file_names() -> [String; 3] {
 /// The libraries of the MPI whose launcher is found first: an MPI in a folder of its own, which no loader knows.
 fn beside_the_launcher() -> Vec<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let has_launcher = |folder: &PathBuf| ["mpirun", "mpiexec"].iter().any(|name| folder.join(name).is_file());
+    let has_launcher =
+        |folder: &PathBuf| ["mpirun", "mpiexec"].iter().any(|name| folder.join(name).is_file());
     let Some(folder) = env::split_paths(&path).find(has_launcher) else { return Vec::new() };
     let Some(prefix) = folder.parent() else { return Vec::new() };
-    let files = ["lib", "lib64"].into_iter().flat_map(|lib| file_names().map(|name| prefix.join(lib).join(name)));
+    let files =
+        ["lib", "lib64"].into_iter().flat_map(|lib| file_names().map(|name| prefix.join(lib).join(name)));
     files.filter(|file| file.is_file()).map(PathBuf::into_os_string).collect()
 }
 
 fn open_one(name: &OsStr) -> Result<Opened, String> {
     // SAFETY: a library of that name is an MPI, or the user has named it. Either may be initialized.
     let library = unsafe { libloading::Library::new(name) }.map_err(|error| {
-        let text = error.to_string();
+        let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         // Most loaders begin with the name.
         text.strip_prefix(&format!("{}: ", name.display())).unwrap_or(&text).to_owned()
     })?;
