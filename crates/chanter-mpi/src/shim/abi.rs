@@ -248,7 +248,7 @@ pub(super) unsafe fn chanter_mpi_test(
     unsafe { if *is_done != 0 { read_status(found.as_ptr(), status) } else { SUCCESS } }
 }
 
-/// The same for a send, whose status says nothing.
+/// Tests a send, whose status says nothing.
 pub(super) unsafe fn chanter_mpi_test_sent(all: *mut c_void, at: c_int, is_done: *mut c_int) -> c_int {
     call!(test(request(all, at), is_done, IGNORED))
 }
