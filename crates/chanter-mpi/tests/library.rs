@@ -15,7 +15,7 @@ fn main() {
         return report();
     }
     if mpicc().is_some() {
-        println!("skipped: this program was built with an MPI, and opens no other one (MPICC=none)");
+        println!("skipped: built with an MPI, which opens no other one; MPICC=none builds without");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
