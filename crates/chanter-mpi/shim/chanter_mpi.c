@@ -3,25 +3,16 @@
  *
  * Handles, constants and statuses differ between implementations: what is an `int` for one is a pointer for another. Here
  * communicators are numbers, requests lie in arrays that only this file looks into, and a status is three integers. Each
- * function returns what MPI has returned: 0, or an error code for `chanter_mpi_error`.
+ * function returns what MPI has returned: 0, or an error code for `chanter_mpi_error`. `src/shim/abi.rs` has the same
+ * functions for the standard ABI, which needs no compiler.
  */
 
-#define _POSIX_C_SOURCE 200809L
-#define _DEFAULT_SOURCE
-
 #include <mpi.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { COMMS = 4 };
 
 static MPI_Comm comms[COMMS];
-
-struct requests {
-    int count;
-    MPI_Request each[];
-};
 
 struct status {
     int source;
@@ -80,9 +71,6 @@ int chanter_mpi_nodes(int *nodes) {
     return MPI_Allgather(&lowest, 1, MPI_INT, nodes, 1, MPI_INT, MPI_COMM_WORLD);
 }
 
-/* Of this node, whichever of them this process may use: `mpirun` gives each process some of its own. */
-int chanter_mpi_processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
-
 /* Gives all processes the bytes of each, in the order of their numbers. */
 int chanter_mpi_exchange(const void *mine, int bytes, void *all) {
     return MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD);
@@ -115,18 +103,14 @@ void chanter_mpi_error(int code, char *text, int room) {
 
 /* -- requests -- */
 
-struct requests *chanter_mpi_requests(int count) {
-    struct requests *all = malloc(sizeof *all + count * sizeof all->each[0]);
-    if (all) {
-        all->count = count;
-        for (int at = 0; at < count; at++)
-            all->each[at] = MPI_REQUEST_NULL;
-    }
-    return all;
-}
+/* Bytes of each in an array. */
+int chanter_mpi_request_size(void) { return sizeof(MPI_Request); }
 
-/* All of them are idle. */
-void chanter_mpi_requests_free(struct requests *all) { free(all); }
+/* Makes all of an array idle. */
+void chanter_mpi_requests(MPI_Request *all, int count) {
+    for (int at = 0; at < count; at++)
+        all[at] = MPI_REQUEST_NULL;
+}
 
 static int read_status(MPI_Status *from, struct status *to) {
     /* Volatile: else both are read at once, and the processor waits until the library's two writes are done. */
@@ -135,37 +119,37 @@ static int read_status(MPI_Status *from, struct status *to) {
     return MPI_Get_count(from, MPI_BYTE, &to->bytes);
 }
 
-int chanter_mpi_recv_init(struct requests *all, int at, int comm, void *to, int room) {
-    return MPI_Recv_init(to, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comms[comm], &all->each[at]);
+int chanter_mpi_recv_init(MPI_Request *all, int at, int comm, void *to, int room) {
+    return MPI_Recv_init(to, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comms[comm], &all[at]);
 }
 
-int chanter_mpi_start(struct requests *all, int at) { return MPI_Start(&all->each[at]); }
+int chanter_mpi_start(MPI_Request *all, int at) { return MPI_Start(&all[at]); }
 
 /* `source` and `tag` may be -1: any. */
-int chanter_mpi_irecv(struct requests *all, int at, int comm, void *to, int room, int source, int tag) {
+int chanter_mpi_irecv(MPI_Request *all, int at, int comm, void *to, int room, int source, int tag) {
     return MPI_Irecv(to, room, MPI_BYTE, source < 0 ? MPI_ANY_SOURCE : source, tag < 0 ? MPI_ANY_TAG : tag, comms[comm],
-                     &all->each[at]);
+                     &all[at]);
 }
 
-int chanter_mpi_isend(struct requests *all, int at, int comm, const void *from, int bytes, int to, int tag) {
-    return MPI_Isend(from, bytes, MPI_BYTE, to, tag, comms[comm], &all->each[at]);
+int chanter_mpi_isend(MPI_Request *all, int at, int comm, const void *from, int bytes, int to, int tag) {
+    return MPI_Isend(from, bytes, MPI_BYTE, to, tag, comms[comm], &all[at]);
 }
 
-int chanter_mpi_test(struct requests *all, int at, int *is_done, struct status *status) {
+int chanter_mpi_test(MPI_Request *all, int at, int *is_done, struct status *status) {
     MPI_Status found;
-    TRY(MPI_Test(&all->each[at], is_done, &found));
+    TRY(MPI_Test(&all[at], is_done, &found));
     return *is_done ? read_status(&found, status) : MPI_SUCCESS;
 }
 
 /* The same for a send, whose status says nothing. */
-int chanter_mpi_test_sent(struct requests *all, int at, int *is_done) {
-    return MPI_Test(&all->each[at], is_done, MPI_STATUS_IGNORE);
+int chanter_mpi_test_sent(MPI_Request *all, int at, int *is_done) {
+    return MPI_Test(&all[at], is_done, MPI_STATUS_IGNORE);
 }
 
 /* `done` has room for `count` numbers, and `statuses` for as many; `found` of each are written, -1 if none is under way. */
-int chanter_mpi_test_some(struct requests *all, int count, int *found, int *done, struct status *statuses, void *space) {
+int chanter_mpi_test_some(MPI_Request *all, int count, int *found, int *done, struct status *statuses, void *space) {
     MPI_Status *full = space;
-    TRY(MPI_Testsome(count, all->each, found, done, full));
+    TRY(MPI_Testsome(count, all, found, done, full));
     if (*found == MPI_UNDEFINED)
         *found = -1;
     for (int at = 0; at < *found; at++)
@@ -174,19 +158,19 @@ int chanter_mpi_test_some(struct requests *all, int count, int *found, int *done
 }
 
 /* Bytes of a status in the `space` of `chanter_mpi_test_some`. */
-int chanter_mpi_space(void) { return sizeof(MPI_Status); }
+int chanter_mpi_status_size(void) { return sizeof(MPI_Status); }
 
 /* Takes a receive back. `was_taken`: it was not too late. */
-int chanter_mpi_cancel(struct requests *all, int at, int *was_taken, struct status *status) {
+int chanter_mpi_cancel(MPI_Request *all, int at, int *was_taken, struct status *status) {
     MPI_Status found;
-    TRY(MPI_Cancel(&all->each[at]));
-    TRY(MPI_Wait(&all->each[at], &found));
+    TRY(MPI_Cancel(&all[at]));
+    TRY(MPI_Wait(&all[at], &found));
     TRY(MPI_Test_cancelled(&found, was_taken));
     return *was_taken ? MPI_SUCCESS : read_status(&found, status);
 }
 
 /* Of an idle persistent request. */
-int chanter_mpi_request_free(struct requests *all, int at) { return MPI_Request_free(&all->each[at]); }
+int chanter_mpi_request_free(MPI_Request *all, int at) { return MPI_Request_free(&all[at]); }
 
 /* -- what MPI itself takes, to measure ours by -- */
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use chanter_cluster::Disagreement;
 
-use crate::MpiError;
+use crate::shim::{self, MpiError};
 
 /// The way in which this process was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,11 @@ pub enum Detected {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// This program was built without MPI. The text names the part that was missing then.
-    Missing(&'static str),
-    /// `mpirun` of this MPI has started the process, and the program was built with that one: each process would
-    /// believe that it is alone.
+    /// This program was built without MPI, and there is no library of the standard ABI that it can use. The text names
+    /// the libraries that were tried, and the fault of each.
+    Missing(String),
+    /// `mpirun` of one MPI has started the process, which uses the library of another one: each process would believe
+    /// that it is alone.
     Mismatch {
         /// The MPI whose `mpirun` has started it.
         launcher: &'static str,
@@ -47,13 +48,20 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(why) => write!(
-                f,
-                "this program was built without MPI ({why}): install an MPI with its compiler, or name that by MPICC, and build again"
-            ),
+            Self::Missing(why) => {
+                f.write_str("this program was built without MPI")?;
+                if let Some(compiler) = option_env!("CHANTER_MPI_MISSING") {
+                    write!(f, " ({compiler})")?;
+                }
+                write!(
+                    f,
+                    ", and finds no library of MPI's standard ABI: {why}. Install an MPI that has one, and name its \
+                     libmpi_abi by CHANTER_MPI_LIBRARY; or name the compiler of an MPI by MPICC, and build again"
+                )
+            }
             Self::Mismatch { launcher, library } => {
                 let library = library.lines().next().unwrap_or_default();
-                write!(f, "started by the mpirun of {launcher}, but built with another MPI: {library}")
+                write!(f, "started by the mpirun of {launcher}, but the library is of another MPI: {library}")
             }
             Self::NotLaunched => f.write_str("not started by mpirun"),
             Self::Twice => f.write_str("MPI was initialized before in this process"),
@@ -82,13 +90,11 @@ const LAUNCHERS: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", OPEN_MPI), ("PMI_
 /// Whether `mpirun` has started this process. MPI need not be initialized, and is not.
 ///
 /// # Errors
-/// [`Missing`](StartError::Missing): the program was built without MPI. [`Mismatch`](StartError::Mismatch): it was
-/// built with another MPI.
+/// [`Missing`](StartError::Missing): there is no MPI that the program can use. [`Mismatch`](StartError::Mismatch): its
+/// MPI is another one.
 pub fn detect() -> Result<Detected, StartError> {
-    match option_env!("CHANTER_MPI_MISSING") {
-        Some(missing) => Err(StartError::Missing(missing)),
-        None => detect_by(is_set, &crate::Mpi::library()),
-    }
+    shim::open().map_err(|why| StartError::Missing(why.to_owned()))?;
+    detect_by(is_set, &shim::library())
 }
 
 /// Whether any `mpirun` has started this process.

@@ -24,18 +24,41 @@
 //! }
 //! ```
 //!
-//! # Building
+//! # Which MPI
 //!
 //! The crate builds everywhere. It looks for the compiler `mpicc`, or for the one that the environment variable
-//! `MPICC` names. That compiler says where MPI is. Without one, [`detect`] names the missing part, and `run` runs
-//! programs that `mpirun` has not started.
+//! `MPICC` names. That compiler says where its MPI is, and the program is for this one. Without a compiler, the program
+//! opens an MPI at run time. `MPICC=none` builds such a program where a compiler is. [`detect`] names the missing part.
+//! A program that `mpirun` has not started needs no MPI.
 //!
-//! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI
-//! cannot run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses
-//! that.) MPI 5.0 defines one ABI for all, in which handles are pointers, constants are fixed, and the library is
-//! called `libmpi_abi`. This crate can load that library at run time once users have it: MPICH 5.0 and later,
-//! configured with `--enable-mpi-abi`, and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines
-//! `MPI_ABI_VERSION` as 1 or more. Open MPI 4.1 and MPICH 4.0 do not.
+//! **Built with an MPI's compiler.** Handles and constants of MPIs are different, so a program that was built with Open
+//! MPI cannot run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses
+//! that.) The program finds its library where the compiler says, by an rpath. Cargo gives that to programs of this
+//! package alone. The build script of another package passes it on:
+//!
+//! ```no_run
+//! // build.rs of a package that depends on `chanter-mpi`
+//! for folder in std::env::var("DEP_CHANTER_MPI_RPATH").unwrap_or_default().split(':') {
+//!     if !folder.is_empty() {
+//!         println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
+//!     }
+//! }
+//! ```
+//!
+//! **One program for all MPIs.** MPI 5.0 defines one ABI, in which handles are pointers and constants are fixed. Its
+//! library is called `libmpi_abi`. A program that was built without MPI runs with each MPI that has this library: MPICH
+//! from 5.0 on, where it was configured so, and Intel MPI. It tries these, and takes the first that has version 1 of the
+//! ABI and all functions:
+//!
+//! 1. the library that the variable `CHANTER_MPI_LIBRARY` names, and no other one if it is set;
+//! 2. `libmpi_abi.so.1`, `libmpi_abi.so.0` and `libmpi_abi.so`, where the loader looks (`LD_LIBRARY_PATH`, for one);
+//! 3. the same names in `../lib` and `../lib64` beside the first `mpirun` or `mpiexec` of `PATH`.
+//!
+//! ```console
+//! $ MPICC=none cargo build --release
+//! $ export CHANTER_MPI_LIBRARY=/opt/mpich/lib/libmpi_abi.so.1
+//! $ /opt/mpich/bin/mpiexec -n 4 target/release/program
+//! ```
 //!
 //! # Processes that share a node
 //!
@@ -55,29 +78,20 @@
 //! first of each ring, however many threads wait. Larger frames go straight from the sender's buffer into a buffer of
 //! the receiver.
 
-#[cfg(not(has_mpi))]
-#[path = "absent.rs"]
-mod engine;
-#[cfg(has_mpi)]
-mod engine;
-
 mod detect;
+mod engine;
 #[cfg(target_os = "linux")]
 mod meet;
 mod mpirun;
 #[cfg(target_os = "linux")]
 mod nodes;
 mod run;
-#[cfg(has_mpi)]
 mod shim;
 
 pub use detect::{Detected, StartError, detect};
-#[cfg(not(has_mpi))]
-pub use engine::MpiError;
 #[doc(hidden)]
 pub use engine::Posted;
 pub use engine::{Counts, Mpi};
 pub use mpirun::{mpicc, mpirun};
 pub use run::{run, run_on};
-#[cfg(has_mpi)]
 pub use shim::MpiError;

@@ -14,7 +14,7 @@ use chanter_cluster::engine::{Engine, ProcessId};
 use chanter_cluster::launcher::{self, Address, Launched, Secret};
 
 use crate::detect::StartError;
-use crate::engine::Mpi;
+use crate::engine::{Mpi, processors};
 use crate::nodes::Nodes;
 
 /// The variable that lets MPI carry all messages.
@@ -136,7 +136,7 @@ impl Near {
         let connected = Sockets::start(launched, Config::default()).await;
         let connected = connected.map_err(|error| sockets(error.to_string()))?;
         // `mpirun` gives each process cores of its own.
-        let near = Shm::new(slot, connected).on_cores(Mpi::processors());
+        let near = Shm::new(slot, connected).on_cores(processors());
         Ok(Nodes::new(near, ranks, Arc::clone(mpi)))
     }
 }

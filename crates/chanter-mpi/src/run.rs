@@ -14,7 +14,7 @@ use crate::detect::{Detected, StartError, detect, is_launched};
 use crate::engine::Mpi;
 
 /// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
-/// or, if nobody has, alone. A program that was built without MPI runs too, unless `mpirun` has started it.
+/// or, if nobody has, alone. Only a program that `mpirun` has started needs an MPI.
 ///
 /// When `main` is over, this process leaves the cluster; MPI is finalized when all have left. If `main` panics, the whole job
 /// ends.
@@ -53,12 +53,9 @@ impl Launch for Mpi {
     }
 }
 
-/// Detects the launcher. A program that was built without MPI runs alone, as long as `mpirun` has not started it.
+/// Detects the launcher. A program that `mpirun` has not started needs no MPI.
 fn detect_launcher() -> Result<Detected, StartError> {
-    match detect() {
-        Err(StartError::Missing(_)) if !is_launched() => Ok(Detected::Alone),
-        detected => detected,
-    }
+    if is_launched() { detect() } else { Ok(Detected::Alone) }
 }
 
 fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {

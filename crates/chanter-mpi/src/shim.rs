@@ -1,12 +1,26 @@
-//! MPI, by way of the shim in C: no function here is called by two threads at once.
+//! MPI, by way of a shim whose types are the same with every MPI: no function here is called by two threads at once.
+//!
+//! There are two shims with the same functions. One is C, compiled where an MPI's compiler was found (`compiled`). The
+//! other one opens a library of the standard ABI at run time (`abi`).
 //!
 //! A [`MpiToken`] is the right to call. There is one in a process, and it is inside a
 //! [`CombiningLock`](chanter_cluster::engine::combining_lock::CombiningLock).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(not(has_shim))]
+mod abi;
+#[cfg(has_shim)]
+mod compiled;
+#[cfg(not(has_shim))]
+pub(crate) mod library;
+
+#[cfg(not(has_shim))]
+use abi as raw;
+#[cfg(has_shim)]
+use compiled as raw;
 
 /// Error of an MPI function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,92 +50,6 @@ pub(crate) struct Status {
     pub(crate) bytes: c_int,
 }
 
-#[repr(C)]
-struct RawRequests([u8; 0]);
-
-mod raw {
-    use super::{RawRequests, Status, c_char, c_int, c_void};
-
-    unsafe extern "C" {
-        pub(super) fn chanter_mpi_initialized(is: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_finalized(is: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_init(is_serialized: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_finalize() -> c_int;
-        pub(super) fn chanter_mpi_abort(code: c_int) -> c_int;
-        pub(super) fn chanter_mpi_rank(rank: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_size(size: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_nodes(nodes: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_processors() -> c_int;
-        pub(super) fn chanter_mpi_exchange(mine: *const c_void, bytes: c_int, all: *mut c_void) -> c_int;
-        pub(super) fn chanter_mpi_barrier() -> c_int;
-        pub(super) fn chanter_mpi_library(text: *mut c_char, room: c_int) -> c_int;
-        pub(super) fn chanter_mpi_error(code: c_int, text: *mut c_char, room: c_int);
-        pub(super) fn chanter_mpi_requests(count: c_int) -> *mut RawRequests;
-        pub(super) fn chanter_mpi_requests_free(all: *mut RawRequests);
-        pub(super) fn chanter_mpi_recv_init(
-            all: *mut RawRequests,
-            at: c_int,
-            comm: c_int,
-            to: *mut c_void,
-            room: c_int,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_start(all: *mut RawRequests, at: c_int) -> c_int;
-        pub(super) fn chanter_mpi_irecv(
-            all: *mut RawRequests,
-            at: c_int,
-            comm: c_int,
-            to: *mut c_void,
-            room: c_int,
-            source: c_int,
-            tag: c_int,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_isend(
-            all: *mut RawRequests,
-            at: c_int,
-            comm: c_int,
-            from: *const c_void,
-            bytes: c_int,
-            to: c_int,
-            tag: c_int,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_test(
-            all: *mut RawRequests,
-            at: c_int,
-            is_done: *mut c_int,
-            status: *mut Status,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_test_sent(all: *mut RawRequests, at: c_int, is_done: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_test_some(
-            all: *mut RawRequests,
-            count: c_int,
-            found: *mut c_int,
-            done: *mut c_int,
-            statuses: *mut Status,
-            space: *mut c_void,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_space() -> c_int;
-        pub(super) fn chanter_mpi_cancel(
-            all: *mut RawRequests,
-            at: c_int,
-            was_taken: *mut c_int,
-            status: *mut Status,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_request_free(all: *mut RawRequests, at: c_int) -> c_int;
-        pub(super) fn chanter_mpi_round_trips(
-            comm: c_int,
-            other: c_int,
-            is_first: c_int,
-            out: *mut u8,
-            to: *mut u8,
-            bytes: c_int,
-            rounds: c_int,
-            wrong: *mut c_int,
-        ) -> c_int;
-        pub(super) fn chanter_mpi_barriers(comm: c_int, rounds: c_int) -> c_int;
-        pub(super) fn chanter_mpi_reductions(comm: c_int, rounds: c_int, wrong: *mut c_int) -> c_int;
-    }
-}
-
 fn text_of(fill: impl FnOnce(*mut c_char, c_int)) -> String {
     let mut text = [0 as c_char; 1024];
     fill(text.as_mut_ptr(), text.len() as c_int);
@@ -142,18 +70,23 @@ fn complaint(call: &'static str, code: c_int) -> MpiError {
     MpiError { call, text }
 }
 
-/// The library's description of itself.
-pub(crate) fn library() -> String {
-    text_of(|text, room| {
-        // SAFETY: the array has that room. This call is allowed before MPI is initialized.
-        unsafe { raw::chanter_mpi_library(text, room) };
-    })
+/// Makes the library ready to be called. Each process does so before all else.
+///
+/// # Errors
+/// There is no library that can be used. The text says why.
+pub(crate) fn open() -> std::result::Result<(), &'static str> {
+    raw::open()
 }
 
-/// Number of processors of this computer.
-pub(crate) fn processors() -> usize {
-    // SAFETY: this asks the system for a number.
-    usize::try_from(unsafe { raw::chanter_mpi_processors() }).unwrap_or(1)
+/// The library's description of itself; empty if there is no library.
+pub(crate) fn library() -> String {
+    if open().is_err() {
+        return String::new();
+    }
+    text_of(|text, room| {
+        // SAFETY: the library is open, and the array has that room. This call is allowed before MPI is initialized.
+        unsafe { raw::chanter_mpi_library(text, room) };
+    })
 }
 
 /// The token of the right to call MPI, which is initialized. One thread at a time has it.
@@ -280,19 +213,24 @@ impl MpiToken {
 
 /// An array of requests.
 pub(crate) struct Requests {
-    all: NonNull<RawRequests>,
+    /// The requests, as the library has them; of this type since it is aligned for all.
+    all: Vec<u64>,
     count: c_int,
 }
-
-// SAFETY: MPI's requests belong to no thread, and the owner of this value calls for them, one at a time.
-unsafe impl Send for Requests {}
 
 impl Requests {
     /// A number of requests, all idle.
     pub(crate) fn new(count: usize) -> Self {
-        // SAFETY: any count may be asked for.
-        let all = unsafe { raw::chanter_mpi_requests(count as c_int) };
-        Self { all: NonNull::new(all).expect("the memory for requests"), count: count as c_int }
+        // SAFETY: this asks for a constant.
+        let each = unsafe { raw::chanter_mpi_request_size() } as usize;
+        let mut all = vec![0_u64; (each * count).div_ceil(8)];
+        // SAFETY: the vector has room for this number.
+        unsafe { raw::chanter_mpi_requests(all.as_mut_ptr().cast(), count as c_int) };
+        Self { all, count: count as c_int }
+    }
+
+    fn raw(&mut self) -> *mut c_void {
+        self.all.as_mut_ptr().cast()
     }
 
     fn at(&self, at: usize) -> c_int {
@@ -315,9 +253,8 @@ impl Requests {
     ) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array; the caller sees to the rest.
-        let code = unsafe {
-            raw::chanter_mpi_recv_init(self.all.as_ptr(), at, comm as c_int, to.cast(), room as c_int)
-        };
+        let code =
+            unsafe { raw::chanter_mpi_recv_init(self.raw(), at, comm as c_int, to.cast(), room as c_int) };
         check("prepare a receive", code)
     }
 
@@ -325,7 +262,7 @@ impl Requests {
     pub(crate) fn start(&mut self, _: &mut MpiToken, at: usize) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array; where it writes, `recv_init`'s caller answers for.
-        check("start a receive", unsafe { raw::chanter_mpi_start(self.all.as_ptr(), at) })
+        check("start a receive", unsafe { raw::chanter_mpi_start(self.raw(), at) })
     }
 
     /// Posts a receive, from one process or any, with one tag or any.
@@ -350,15 +287,7 @@ impl Requests {
         // SAFETY: the request is one of the array. The caller guarantees that it is idle, and that `room` bytes at
         // `to` stay writable and unused until it is done.
         let code = unsafe {
-            raw::chanter_mpi_irecv(
-                self.all.as_ptr(),
-                at,
-                comm as c_int,
-                to.cast(),
-                room as c_int,
-                source,
-                tag,
-            )
+            raw::chanter_mpi_irecv(self.raw(), at, comm as c_int, to.cast(), room as c_int, source, tag)
         };
         check("post a receive", code)
     }
@@ -380,7 +309,7 @@ impl Requests {
         // SAFETY: the request is one of the array; the caller sees to the rest.
         let code = unsafe {
             raw::chanter_mpi_isend(
-                self.all.as_ptr(),
+                self.raw(),
                 at,
                 comm as c_int,
                 bytes.cast(),
@@ -399,7 +328,7 @@ impl Requests {
         let mut is_done = 0;
         let at = self.at(at);
         // SAFETY: the request is one of the array; there are places for the answers.
-        let code = unsafe { raw::chanter_mpi_test(self.all.as_ptr(), at, &mut is_done, status) };
+        let code = unsafe { raw::chanter_mpi_test(self.raw(), at, &mut is_done, status) };
         check("test a receive", code)?;
         Ok(is_done != 0)
     }
@@ -410,7 +339,7 @@ impl Requests {
         let mut is_done = 0;
         let at = self.at(at);
         // SAFETY: the request is one of the array, and there is a place for the answer.
-        check("test a send", unsafe { raw::chanter_mpi_test_sent(self.all.as_ptr(), at, &mut is_done) })?;
+        check("test a send", unsafe { raw::chanter_mpi_test_sent(self.raw(), at, &mut is_done) })?;
         Ok(is_done != 0)
     }
 
@@ -425,7 +354,7 @@ impl Requests {
         // SAFETY: `all` holds `count` requests. The assertion above gives a place for each answer.
         let code = unsafe {
             raw::chanter_mpi_test_some(
-                self.all.as_ptr(),
+                self.raw(),
                 self.count,
                 &mut many,
                 found.done.as_mut_ptr(),
@@ -443,7 +372,7 @@ impl Requests {
         let (mut was_taken, mut status) = (0, Status::default());
         let at = self.at(at);
         // SAFETY: the request is one of the array, and there are places for the answers.
-        let code = unsafe { raw::chanter_mpi_cancel(self.all.as_ptr(), at, &mut was_taken, &mut status) };
+        let code = unsafe { raw::chanter_mpi_cancel(self.raw(), at, &mut was_taken, &mut status) };
         check("take a receive back", code)?;
         Ok((was_taken == 0).then_some(status))
     }
@@ -452,14 +381,7 @@ impl Requests {
     pub(crate) fn forget(&mut self, _: &mut MpiToken, at: usize) -> Result<()> {
         let at = self.at(at);
         // SAFETY: the request is one of the array.
-        check("forget a receive", unsafe { raw::chanter_mpi_request_free(self.all.as_ptr(), at) })
-    }
-}
-
-impl Drop for Requests {
-    fn drop(&mut self) {
-        // SAFETY: nobody has the array any more. Requests that are under way are MPI's.
-        unsafe { raw::chanter_mpi_requests_free(self.all.as_ptr()) };
+        check("forget a receive", unsafe { raw::chanter_mpi_request_free(self.raw(), at) })
     }
 }
 
@@ -474,7 +396,7 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn new(count: usize) -> Self {
         // SAFETY: this asks for a constant.
-        let each = unsafe { raw::chanter_mpi_space() } as usize;
+        let each = unsafe { raw::chanter_mpi_status_size() } as usize;
         Self {
             done: vec![0; count],
             statuses: vec![Status::default(); count],

@@ -4,9 +4,9 @@
 #[path = "../../chanter-cli/examples/hello.rs"]
 mod program;
 
-use chanter_cluster::Process;
+use chanter_cluster::{ClusterError, Process};
 
 #[chanter_cluster::main(engines(chanter_zenoh::Zenoh))]
-async fn main(here: Process) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn main(here: Process) -> Result<(), ClusterError> {
     program::process(&here).await
 }

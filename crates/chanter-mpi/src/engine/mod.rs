@@ -31,7 +31,7 @@ pub use posted::Posted;
 use state::{LONGEST, State};
 
 use crate::detect::{Detected, StartError, detect};
-use crate::shim::{MpiError, MpiToken, library, processors};
+use crate::shim::{self, MpiError, MpiToken};
 
 /// Largest number of frames that are handed in while another thread is inside.
 const OUTBOX: usize = 256;
@@ -92,6 +92,19 @@ fn pretended(nodes: Vec<u32>) -> Vec<u32> {
     }
 }
 
+/// Number of processors of this computer, whichever of them this process may use: `mpirun` gives each process some of
+/// its own.
+pub(crate) fn processors() -> usize {
+    #[cfg(unix)]
+    {
+        // SAFETY: this asks the system for a number.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        usize::try_from(online).unwrap_or(1)
+    }
+    #[cfg(not(unix))]
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 impl Mpi {
     /// Initializes MPI, for the whole job at once: the OS thread is blocked until all its processes do so.
     ///
@@ -112,6 +125,7 @@ impl Mpi {
     /// # Errors
     /// The errors of `start`.
     pub fn start_anyway() -> Result<Self, StartError> {
+        shim::open().map_err(|why| StartError::Missing(why.to_owned()))?;
         let token = MpiToken::begin().ok_or(StartError::Twice)??;
         let (me, count, nodes) = (token.rank()?, token.size()?, pretended(token.nodes()?));
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
@@ -132,15 +146,9 @@ impl Mpi {
         })
     }
 
-    /// The MPI library's description of itself.
+    /// The MPI library's description of itself; empty if there is none.
     pub fn library() -> String {
-        library()
-    }
-
-    /// Number of processors of this computer, whichever of them this process may use.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only there do processes share memory"))]
-    pub(crate) fn processors() -> usize {
-        processors()
+        shim::library()
     }
 
     /// The counters of this engine.

@@ -11,6 +11,6 @@ pub(crate) fn os_threads(is_in_test: bool) -> Option<usize> {
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(super) fn os_threads(_is_in_test: bool) -> Option<usize> {
+pub(crate) fn os_threads(_is_in_test: bool) -> Option<usize> {
     None
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use polling::{Event, Events, PollMode};
+use polling::{Event, PollMode};
 
 use super::Happening;
 use crate::sched::limits::SOCKETS_AT_ONCE;
@@ -17,7 +17,7 @@ pub(in crate::sched) struct Poller {
 
 /// Results of the last wait.
 pub(in crate::sched) struct Events {
-    events: Events,
+    events: polling::Events,
 }
 
 impl Poller {
@@ -67,7 +67,7 @@ impl Poller {
 
 impl Events {
     pub(in crate::sched) fn new() -> Self {
-        Self { events: Events::with_capacity(NonZeroUsize::new(SOCKETS_AT_ONCE).expect("not zero")) }
+        Self { events: polling::Events::with_capacity(NonZeroUsize::new(SOCKETS_AT_ONCE).expect("not zero")) }
     }
 
     pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = Happening> {
