@@ -15,7 +15,6 @@ use super::arena::Missing;
 use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
 use crate::event::{Offer, Offered, Offering, WaitQueue};
-use crate::sched::WakeList;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, check_wide, needs};
