@@ -6,5 +6,5 @@ mod seconds;
 mod serve;
 
 #[cfg(unix)]
-pub use launch::{LaunchArgs, launch};
+pub use launch::{LaunchArgs, launch, launch_node};
 pub use serve::{ServeArgs, serve};

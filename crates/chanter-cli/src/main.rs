@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 #[cfg(unix)]
-use chanter_cli::{LaunchArgs, launch};
+use chanter_cli::{LaunchArgs, launch, launch_node};
 use chanter_cli::{ServeArgs, serve};
 use clap::{Args, Parser, Subcommand};
 
@@ -25,6 +25,10 @@ enum Task {
     /// Start the processes of a job, merge what they write, and wait until all have ended
     #[cfg(unix)]
     Launch(LaunchArgs),
+    /// Run processes of a job, as its launcher on another computer says on the standard input
+    #[cfg(unix)]
+    #[command(hide = true)]
+    LaunchNode,
     /// Measure the runtime, beside its peers, in one run: runs `chanter-bench`
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
@@ -42,6 +46,8 @@ fn main() -> ExitCode {
         Task::Serve(args) => serve(args),
         #[cfg(unix)]
         Task::Launch(args) => launch(args),
+        #[cfg(unix)]
+        Task::LaunchNode => launch_node(),
         Task::Bench(args) => bench(&args.args),
     }
 }

@@ -61,12 +61,24 @@ fn ring() {
     let [certificate, key, authority] = certificate(folder.path());
     let tls = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &authority];
     let named = [&tls[..], &["--tls-name", "127.0.0.1"]].concat();
-    for args in [&[][..], &["--tcp"], &tls, &named] {
+    let hosts = hosts(folder.path());
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let tls_on_hosts = [&hosts[..], &named].concat();
+    for args in [&[][..], &["--tcp"], &tls, &named, &hosts, &tls_on_hosts] {
         let output = launch("ring", args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*said), (Some(0), ""));
         assert_eq!(lines(&output), [format!("[0] {} steps", ROUNDS * u64::from(COUNT))]);
     }
+}
+
+/// Arguments of a job over two hosts, with two processes each.
+fn hosts(folder: &Path) -> Vec<String> {
+    let file = folder.join("hosts");
+    std::fs::write(&file, "127.0.0.1 slots=2\n127.0.0.2 slots=2").unwrap();
+    let file = file.into_os_string().into_string().unwrap();
+    let chanter = env!("CARGO_BIN_EXE_chanter");
+    ["--hosts", &file, "--by", "env HOST={host}", "--remote-chanter", chanter].map(str::to_owned).into()
 }
 
 /// TLS files for processes on the loopback interface: their certificate, its key, and the authority's.
@@ -99,13 +111,16 @@ fn tls() {
 
 /// One is killed; the others hear what it said before, then of its death, and go on with each other.
 fn death() {
-    for args in [&["--keep-going"][..], &["--keep-going", "--tcp"]] {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = hosts(folder.path());
+    let hosts: Vec<&str> = ["--keep-going"].into_iter().chain(hosts.iter().map(String::as_str)).collect();
+    for args in [&["--keep-going"][..], &["--keep-going", "--tcp"], &hosts] {
         let output = launch("death", args);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(
-            (output.status.code(), &*said),
-            (Some(137), "chanter: process 3 failed (signal 9 SIGKILL)\n")
-        );
+        // Without what the launcher of a node says of it.
+        let said: Vec<&str> = said.lines().filter(|line| !line.starts_with("chanter: host ")).collect();
+        let expected = ["chanter: process 3 failed (signal 9 SIGKILL)"];
+        assert_eq!((output.status.code(), &said[..]), (Some(137), &expected[..]));
         let survivor = |number, others| format!("[{number}] process 3 said 3, then died; heard {others}");
         assert_eq!(lines(&output), [survivor(0, "1, 2"), survivor(1, "0, 2"), survivor(2, "0, 1")]);
     }

@@ -2,18 +2,19 @@
 
 #![cfg(unix)]
 
+mod common;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write, pipe};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
-use nix::unistd::{Pid, mkfifo};
-use tempfile::TempDir;
+use nix::sys::signal::Signal;
+
+use common::{Job, Leash, lines, said};
 
 /// `chanter launch ARGS.. sh -c SCRIPT`
 fn launch(args: &[&str], script: &str) -> Command {
@@ -27,80 +28,9 @@ fn run(args: &[&str], script: &str) -> Output {
     launch(args, script).output().unwrap()
 }
 
-/// Lines of the output, in their order.
-fn lines(bytes: &[u8]) -> Vec<&str> {
-    assert!(bytes.is_empty() || bytes.ends_with(b"\n"));
-    std::str::from_utf8(bytes).unwrap().lines().collect()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A running job; the launcher is killed when dropped.
-struct Job {
-    launcher: Child,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Job {
-    /// Starts it, and waits until `count` lines have come.
-    fn ready(args: &[&str], script: &str, count: usize) -> Self {
-        Self::ready_as(&mut launch(args, script), count)
-    }
-
-    fn ready_as(command: &mut Command, count: usize) -> Self {
-        let mut launcher = command.spawn().unwrap();
-        let mut job = Self { stdout: BufReader::new(launcher.stdout.take().unwrap()), launcher };
-        for _ in 0..count {
-            let mut line = String::new();
-            assert!(job.stdout.read_line(&mut line).unwrap() > 0, "it has ended");
-            assert!(line.ends_with("] ready\n"), "{line:?}");
-        }
-        job
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.launcher.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    /// Its code, and what else it has written to its two streams.
-    fn ended(mut self) -> (Option<i32>, String, String) {
-        let (mut out, mut err) = (String::new(), String::new());
-        self.stdout.read_to_string(&mut out).unwrap();
-        self.launcher.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        (self.launcher.wait().unwrap().code(), out, err)
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        let _ = self.launcher.kill();
-        let _ = self.launcher.wait();
-    }
-}
-
-/// A pipe with a name. The end of the file can be read once its writer has ended, and no sooner.
-struct Leash {
-    folder: TempDir,
-}
-
-impl Leash {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        mkfifo(&folder.path().join("leash"), Mode::S_IRWXU).unwrap();
-        Self { folder }
-    }
-
-    fn path(&self) -> String {
-        self.folder.path().join("leash").display().to_string()
-    }
-
-    /// Waits for someone to hold it, then for nobody to.
-    fn is_let_go(&self) {
-        let mut said = Vec::new();
-        File::open(self.folder.path().join("leash")).unwrap().read_to_end(&mut said).unwrap();
-    }
+/// A job that has written `count` lines.
+fn ready(args: &[&str], script: &str, count: usize) -> Job {
+    Job::ready_as(&mut launch(args, script), count)
 }
 
 #[test]
@@ -213,7 +143,7 @@ fn signals_are_passed_on_and_processes_may_end_well() {
     for (signal, name) in [(Signal::SIGINT, "INT"), (Signal::SIGTERM, "TERM"), (Signal::SIGHUP, "HUP")] {
         let script =
             format!("trap 'echo told; exit 0' {name}; echo ready; while :; do sleep 100000 & wait; done");
-        let job = Job::ready(&["-n", "2", "--grace", "3600"], &script, 2);
+        let job = ready(&["-n", "2", "--grace", "3600"], &script, 2);
         job.signal(signal);
         let (code, out, err) = job.ended();
         assert_eq!((code, err.as_str()), (Some(0), ""));
@@ -226,12 +156,12 @@ fn signals_are_passed_on_and_processes_may_end_well() {
 #[test]
 fn who_does_not_listen_is_killed_after_the_grace_or_the_second_signal() {
     let script = "trap '' TERM; echo ready; while :; do sleep 100000; done";
-    let job = Job::ready(&["-n", "2", "--grace", "0.1"], script, 2);
+    let job = ready(&["-n", "2", "--grace", "0.1"], script, 2);
     job.signal(Signal::SIGTERM);
     assert_eq!(job.ended().0, Some(137));
 
     let script = "trap 'echo ready' TERM; echo ready; while :; do sleep 100000 & wait; done";
-    let mut job = Job::ready(&["--grace", "3600"], script, 1);
+    let mut job = ready(&["--grace", "3600"], script, 1);
     job.signal(Signal::SIGTERM);
     let mut line = String::new();
     job.stdout.read_line(&mut line).unwrap();
@@ -245,7 +175,8 @@ fn nobody_is_left_when_a_process_ends_before_those_that_it_started() {
     let leash = Leash::new();
     let script = format!("exec 3>{}; sleep 100000 & echo started", leash.path());
     let launcher = launch(&[], &script).spawn().unwrap();
-    leash.is_let_go();
+    // Waits for a process to hold it, then for none to.
+    File::open(leash.path()).unwrap().read_to_end(&mut Vec::new()).unwrap();
     let output = launcher.wait_with_output().unwrap();
     assert_eq!((output.status.code(), lines(&output.stdout)), (Some(0), vec!["[0] started"]));
 }
@@ -366,7 +297,7 @@ fn the_standard_input_is_process_0s() {
 #[test]
 fn it_says_who_is_there_when_asked() {
     let script = "trap 'exit 0' TERM; echo ready; while :; do sleep 100000 & wait; done";
-    let mut job = Job::ready(&["-n", "2", "--status"], script, 2);
+    let mut job = ready(&["-n", "2", "--status"], script, 2);
     job.signal(Signal::SIGUSR1);
     let mut stderr = BufReader::new(job.launcher.stderr.take().unwrap());
     let mut line = String::new();
@@ -396,7 +327,7 @@ fn it_ends_when_nobody_reads_it() {
 
 #[test]
 fn who_holds_its_output_and_does_not_read_it_does_not_keep_it() {
-    let mut job = Job::ready(&["-n", "2", "--grace", "0.1"], "while :; do echo ready; done", 1);
+    let mut job = ready(&["-n", "2", "--grace", "0.1"], "while :; do echo ready; done", 1);
     job.signal(Signal::SIGTERM);
     // All the while the pipe is full, and open.
     assert_eq!(job.launcher.wait().unwrap().code(), Some(143));

@@ -26,15 +26,20 @@ pub(super) fn forward(to: ChildStdin) -> io::Result<()> {
             }
         }
     })?;
+    pass_on(to, read);
+    Ok(())
+}
+
+/// Starts to write chunks to a process, until nobody sends more.
+pub(super) fn pass_on(to: ChildStdin, chunks: Receiver<Vec<u8>>) {
     spawn(async move {
-        while let Ok(chunk) = read.recv().await {
+        while let Ok(chunk) = chunks.recv().await {
             // The process does not want more, or has ended.
             if write_all(&to, &chunk).await.is_err() {
                 return;
             }
         }
     });
-    Ok(())
 }
 
 async fn write_all(to: &ChildStdin, mut bytes: &[u8]) -> io::Result<()> {

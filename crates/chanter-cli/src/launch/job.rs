@@ -1,46 +1,76 @@
-//! The processes of a job together: when it ends, and how.
+//! The processes of a job together: when it ends, and how. With `--hosts` the processes of the launcher's job are
+//! nodes. Each node has a job of its own: the processes of its host.
 
 use std::fmt::Write;
 use std::io;
-use std::process::{ExitStatus, Stdio};
-use std::time::Instant;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
-use anstyle::{AnsiColor, Style};
 use chanter::prelude::*;
-use chanter::{event::optional, process::Child, signal};
-use chanter_cluster::engine::shm::Protocol;
-use chanter_cluster::launcher;
+use chanter::{event::optional, process::Child};
 use nix::sys::signal::Signal;
 
-use super::LaunchArgs;
-use super::addresses::{Listeners, secret};
-use super::input;
+use super::addresses::Listeners;
 use super::lines::Lines;
-use super::output::{Output, Stream};
-use super::process::{Process, code, command, describe, signal_group};
+use super::nodes::{Answered, Expected, Nodes};
+use super::output::{Output, Source, Stream};
+use super::prefix::Prefix;
+use super::process::{Process, code, describe, signal_group};
+use super::protocol::{Word, line};
+use super::signals::Signals;
+use super::{Failure, LaunchArgs};
 
 /// The time was up, as `timeout` says it.
 const LATE: u8 = 124;
 /// Nobody reads the output any more: as a shell shows a SIGPIPE.
 const UNREAD: u8 = 128 + 13;
 
-/// Descriptors that a process costs the launcher.
-const DESCRIPTORS: usize = 8;
+/// Time beyond the grace period in which a node may tell how its processes have ended.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// The next thing to happen to a job.
 enum News {
     Ended(usize, io::Result<ExitStatus>),
     Told(Signal),
-    Asked,
+    /// The launcher of this node has told it something; or has gone.
+    Word(Option<Word>),
+    Answered(Option<Answered>),
+    Silent,
     Unread,
     Late,
     Impatient,
 }
 
+/// How a job is run.
+pub(super) struct Options {
+    pub(super) timeout: Option<Duration>,
+    pub(super) grace: Duration,
+    pub(super) keep_going: bool,
+    pub(super) status: bool,
+    pub(super) prefix: Prefix,
+    /// Name of this host, if this is one of several nodes.
+    pub(super) host: Option<String>,
+}
+
+impl Options {
+    /// The options of a launcher.
+    pub(super) fn new(args: &LaunchArgs) -> Self {
+        Self {
+            timeout: args.timeout,
+            grace: args.grace,
+            keep_going: args.keep_going,
+            status: args.status,
+            prefix: Prefix::new(args),
+            host: None,
+        }
+    }
+}
+
 /// A job under way.
 pub(super) struct Job {
-    args: LaunchArgs,
+    options: Options,
     processes: Vec<Process>,
+    ended: Sender<(usize, io::Result<ExitStatus>)>,
     ends: Receiver<(usize, io::Result<ExitStatus>)>,
     /// The threads that read and write.
     threads: Vec<Thread<()>>,
@@ -50,7 +80,11 @@ pub(super) struct Job {
     deadline: Option<Instant>,
     ending: Ending,
     failure: Option<u8>,
-    _listeners: Listeners,
+    /// Lines of the launcher of this node, until it has gone.
+    launcher: Option<Receiver<Vec<u8>>>,
+    /// The nodes, if the job has some.
+    nodes: Option<Nodes>,
+    listeners: Option<Listeners>,
 }
 
 /// Whether the processes have been told to end.
@@ -59,180 +93,123 @@ enum Ending {
     No,
     /// A process that has not ended by then is killed.
     By(Instant),
+    /// Nodes have been told to kill their processes. A node that has not ended by then is killed.
+    Killing(Instant),
     /// All have been killed.
     Killed,
 }
 
-/// Signals that the launcher listens for.
-struct Signals {
-    interrupt: signal::Signal,
-    terminate: signal::Signal,
-    /// Not there if it is ignored, as by `nohup`.
-    hangup: Option<signal::Signal>,
-    asked: signal::Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let ignored = signal::is_ignored(Signal::SIGHUP as i32)?;
-        Ok(Self {
-            interrupt: signal::interrupt()?,
-            terminate: signal::terminate()?,
-            hangup: if ignored { None } else { Some(signal::hangup()?) },
-            asked: signal::user1()?,
-        })
-    }
-}
-
-/// Whether the OS has no room for what it was asked.
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | OutOfMemory | QuotaExceeded | FileTooLarge)
-}
-
 impl Job {
-    /// Starts all processes. If one cannot be started, those before it are killed.
-    pub(super) fn start(args: LaunchArgs) -> Result<Self, (u8, String)> {
-        let cannot = |error: io::Error| (1, format!("cannot start a job: {error}"));
-        let signals = Signals::listen().map_err(cannot)?;
-        let (output, written) = Output::start().map_err(cannot)?;
-        let count = args.processes as usize;
-        // A listener, and three pipes until they have been handed over.
-        swerve::raise_descriptor_limit(DESCRIPTORS * count);
-        let mut listeners = Listeners::bind(count, args.is_tcp()).map_err(cannot)?;
-        let mut variables = vec![
-            (launcher::COUNT, count.to_string()),
-            (launcher::ADDRESSES, listeners.text()),
-            (launcher::SECRET, secret().map_err(cannot)?.to_hex()),
-        ];
-        variables.extend(args.tls().map_err(cannot)?);
-        // With TCP the processes behave as on several machines.
-        let mut warning = None;
-        let segment = if args.no_segment || args.is_tcp() || count == 1 {
-            None
-        } else {
-            let protocol = if args.push { Protocol::Push } else { Protocol::Pull };
-            match launcher::segment_of(args.processes, protocol) {
-                Ok(segment) => Some(segment),
-                Err(error) if is_full(&error) => {
-                    warning =
-                        Some(format!("{error}: the processes share no memory, and talk by sockets alone"));
-                    None
-                }
-                Err(error) => return Err(cannot(error)),
-            }
-        };
-        let mut children = Vec::with_capacity(count);
-        // From here each process keeps the only end of its own socket: when it dies, nobody can connect to it.
-        for (number, listener) in std::mem::take(&mut listeners.sockets).into_iter().enumerate() {
-            let stdin = if args.stdin && number == 0 { Stdio::piped() } else { Stdio::null() };
-            let mut command = command(&args.program, &variables, number, &listener, segment.as_ref(), stdin);
-            // Until the job has them all.
-            let child = command.kill_on_drop(true).spawn().map_err(|error| {
-                let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-                (code, format!("cannot run {}: {error}", args.program[0].display()))
-            })?;
-            children.push(child);
-        }
+    /// A job without processes.
+    ///
+    /// # Errors
+    /// Errors of the OS.
+    pub(super) fn new(options: Options) -> io::Result<Self> {
+        let signals = Signals::listen()?;
+        let (output, written) = Output::start()?;
         let (ended, ends) = mailbox();
-        let mut job = Self {
-            processes: Vec::with_capacity(count),
+        Ok(Self {
+            processes: Vec::new(),
+            ended,
             ends,
-            threads: Vec::with_capacity(3 * count),
+            threads: Vec::new(),
             output,
             written,
             signals,
-            deadline: args.timeout.map(|timeout| Instant::now() + timeout),
+            deadline: options.timeout.map(|timeout| Instant::now() + timeout),
             ending: Ending::No,
             failure: None,
-            _listeners: listeners,
-            args,
-        };
-        if let Some(warning) = warning {
-            job.complain(&warning);
-        }
-        for (number, child) in children.into_iter().enumerate() {
-            job.watch(number, child, ended.clone()).map_err(cannot)?;
-        }
-        Ok(job)
+            launcher: None,
+            nodes: None,
+            listeners: None,
+            options,
+        })
     }
 
-    /// Threads that read what the process writes, and wait for its end.
-    fn watch(
+    /// Keeps the places of the processes' sockets until the end of the job.
+    pub(super) fn keep(&mut self, listeners: Listeners) {
+        self.listeners = Some(listeners);
+    }
+
+    /// Makes this the job of a node, whose launcher says that.
+    pub(super) fn has_launcher(&mut self, lines: Receiver<Vec<u8>>) {
+        self.launcher = Some(lines);
+    }
+
+    /// Makes this a job of nodes.
+    pub(super) fn has_nodes(&mut self, nodes: Nodes) {
+        self.nodes = Some(nodes);
+    }
+
+    /// Adds a process, with threads that read what it writes and wait for its end. A node's first line is `expected`.
+    ///
+    /// # Errors
+    /// Errors of the OS.
+    pub(super) fn watch(
         &mut self,
-        number: usize,
+        process: Process,
         mut child: Child,
-        ended: Sender<(usize, io::Result<ExitStatus>)>,
+        expected: Option<Expected>,
     ) -> io::Result<()> {
-        self.processes.push(Process::new(number, &child));
+        let index = self.processes.len();
         if let Some(stdin) = child.stdin.take() {
-            input::forward(stdin)?;
+            super::input::forward(stdin)?;
         }
-        let over = IVar::new();
-        for (stream, from) in [(Stream::Out, child.stdout.take()), (Stream::Err, child.stderr.take())] {
-            if let Some(from) = from {
-                let lines = Lines::new(self.prefix(number, stream));
-                let over = over.get().wrap(|()| ());
-                self.threads.push(spawn(self.output.clone().forward(from, stream, lines, over)));
-            }
+        let (over, heard) = (IVar::new(), IVar::new());
+        let prefix = |stream| match expected {
+            // A node's lines have their prefixes.
+            Some(_) => Vec::new(),
+            None => self.options.prefix.of(process.number(), stream),
+        };
+        let lines = [Stream::Out, Stream::Err].map(|stream| Lines::new(prefix(stream)));
+        let [out_lines, err_lines] = lines;
+        let source = |from| Source::new(from, over.get().wrap(|()| ()));
+        if let Some(from) = child.stderr.take() {
+            let output = self.output.clone();
+            self.threads.push(spawn(output.forward(source(from), Stream::Err, err_lines)));
         }
+        if let Some(from) = child.stdout.take() {
+            let (output, from) = (self.output.clone(), source(from));
+            self.threads.push(match expected {
+                Some(expected) => spawn(expected.forward(from, output, heard.clone())),
+                None => {
+                    let _ = heard.put(());
+                    spawn(output.forward(from, Stream::Out, out_lines))
+                }
+            });
+        }
+        self.processes.push(process);
+        let ended = self.ended.clone();
         self.threads.push(spawn(async move {
             let status = child.exit().await;
             // Processes that it has started end with it.
             signal_group(child.id(), Signal::SIGKILL);
             let _ = over.put(());
-            let _ = ended.send((number, status)).await;
+            // Its answer comes before its end.
+            heard.get().await;
+            let _ = ended.send((index, status)).await;
         }));
         Ok(())
     }
 
-    fn prefix(&self, number: usize, stream: Stream) -> Vec<u8> {
-        const COLORS: [AnsiColor; 6] = [
-            AnsiColor::Cyan,
-            AnsiColor::Yellow,
-            AnsiColor::Green,
-            AnsiColor::Magenta,
-            AnsiColor::Blue,
-            AnsiColor::Red,
-        ];
-        let colored = match stream {
-            Stream::Out => self.args.color.is_wanted(&io::stdout()),
-            Stream::Err => self.args.color.is_wanted(&io::stderr()),
-        };
-        if self.args.no_prefix {
-            Vec::new()
-        } else if colored {
-            let style = Style::new().fg_color(Some(COLORS[number % COLORS.len()].into()));
-            format!("{style}[{number}]{style:#} ").into()
-        } else {
-            format!("[{number}] ").into()
-        }
-    }
-
     /// Sees the job to its end. The answer is the code to exit with.
-    pub(super) async fn run(mut self) -> Result<u8, (u8, String)> {
+    pub(super) async fn run(mut self) -> Result<u8, Failure> {
         while self.processes.iter().any(Process::is_running) {
             match self.news().await {
-                News::Ended(number, status) => {
-                    let status =
-                        status.map_err(|error| (1, format!("cannot wait for process {number}: {error}")))?;
-                    self.processes[number].has_ended(status);
-                    if !status.success() {
-                        self.failed(number, status);
-                    }
+                News::Ended(index, status) => self.ended(index, status)?,
+                News::Told(signal) => self.told(signal),
+                News::Word(word) => self.ordered(word),
+                News::Answered(Some((node, Ok(addresses)))) => self.answered(node, addresses),
+                News::Answered(Some((node, Err(why)))) => self.failed(node, 1, &format!(": {why}")),
+                News::Answered(None) | News::Impatient => self.kill(),
+                News::Silent => {
+                    let silent = self.nodes.as_ref().map(|nodes| nodes.silent(&self.processes));
+                    self.stop(1, silent.as_deref());
                 }
-                News::Told(signal) if self.ending == Ending::No => self.end(signal),
-                News::Told(_) | News::Impatient => self.kill(),
-                News::Asked => self.say(self.table()),
-                News::Unread => {
-                    self.failure.get_or_insert(UNREAD);
-                    self.end(Signal::SIGTERM);
-                }
+                News::Unread => self.stop(UNREAD, None),
                 News::Late => {
                     self.deadline = None;
-                    self.failure.get_or_insert(LATE);
-                    self.complain("the time is up");
-                    self.end(Signal::SIGTERM);
+                    self.stop(LATE, Some("the time is up"));
                 }
             }
         }
@@ -240,68 +217,146 @@ impl Job {
     }
 
     async fn news(&self) -> News {
-        let signals = &self.signals;
-        let kill_at = if let Ending::By(time) = self.ending { Some(time) } else { None };
+        let kill_at = match self.ending {
+            Ending::By(time) | Ending::Killing(time) => Some(time),
+            Ending::No | Ending::Killed => None,
+        };
+        let is_going_on = self.ending == Ending::No;
+        let answering = self.nodes.as_ref().filter(|nodes| is_going_on && nodes.is_waiting());
         choose((
-            // Never closed: a process that runs has a thread that holds the other end.
+            // Never closed: the job holds the other end.
             self.ends.recv().wrap(|end| match end {
-                Ok((number, status)) => News::Ended(number, status),
+                Ok((index, status)) => News::Ended(index, status),
                 Err(_) => News::Impatient,
             }),
-            signals.interrupt.recv().wrap(|()| News::Told(Signal::SIGINT)),
-            signals.terminate.recv().wrap(|()| News::Told(Signal::SIGTERM)),
-            optional(signals.hangup.as_ref().map(signal::Signal::recv)).wrap(|()| News::Told(Signal::SIGHUP)),
-            signals.asked.recv().wrap(|()| News::Asked),
-            optional((self.ending == Ending::No).then(|| self.written.recv())).wrap(|_| News::Unread),
+            self.signals.next().wrap(News::Told),
+            optional(self.launcher.as_ref().map(Receiver::recv))
+                .wrap(|line| News::Word(line.ok().and_then(|line| serde_json::from_slice(&line).ok()))),
+            optional(answering.map(Nodes::answer)).wrap(News::Answered),
+            optional(answering.and_then(Nodes::until).map(at)).wrap(|()| News::Silent),
+            optional(is_going_on.then(|| self.written.recv())).wrap(|_| News::Unread),
             optional(self.deadline.map(at)).wrap(|()| News::Late),
             optional(kill_at.map(at)).wrap(|()| News::Impatient),
         ))
         .await
     }
 
+    fn ended(&mut self, index: usize, status: io::Result<ExitStatus>) -> Result<(), Failure> {
+        let name = self.processes[index].name();
+        let status = status.map_err(|error| (1, format!("cannot wait for {name}: {error}")))?;
+        self.processes[index].has_ended(status);
+        if self.is_waiting() {
+            let how = format!(" has ended before the job began ({})", describe(status));
+            self.failed(index, code(status).max(1), &how);
+        } else if !status.success() {
+            self.failed(index, code(status), &format!(" failed ({})", describe(status)));
+        }
+        Ok(())
+    }
+
+    /// Acts on a signal to this process.
+    fn told(&mut self, signal: Signal) {
+        match self.ending {
+            _ if signal == Signal::SIGUSR1 => self.show(),
+            Ending::No => self.end(signal),
+            // Its launcher says when it is impatient.
+            _ if self.options.host.is_some() => {}
+            Ending::By(_) if self.nodes.is_some() && !self.is_waiting() => {
+                self.ending = Ending::Killing(Instant::now() + MARGIN);
+                self.signal(Signal::SIGKILL);
+            }
+            _ => self.kill(),
+        }
+    }
+
+    /// Does what the launcher of this node says.
+    fn ordered(&mut self, word: Option<Word>) {
+        match word {
+            Some(Word::Signal(signal)) => match Signal::try_from(signal) {
+                Ok(Signal::SIGUSR1) => self.show(),
+                Ok(signal) if signal != Signal::SIGKILL && self.ending == Ending::No => self.end(signal),
+                _ => self.kill(),
+            },
+            // It has gone, or says what no launcher says.
+            Some(Word::Start(_)) | None => {
+                self.launcher = None;
+                self.end(Signal::SIGTERM);
+            }
+        }
+    }
+
+    /// Notes that the processes of a node listen. The last such answer begins the job.
+    fn answered(&mut self, node: usize, addresses: Vec<std::net::SocketAddr>) {
+        if let Some(start) = self.nodes.as_mut().and_then(|nodes| nodes.note(node, addresses)) {
+            let start = line(&Word::Start(start));
+            self.processes.iter().for_each(|node| node.tell(&start));
+        }
+    }
+
+    /// Whether nodes have not begun yet.
+    fn is_waiting(&self) -> bool {
+        self.nodes.as_ref().is_some_and(Nodes::is_waiting)
+    }
+
     /// Notes a failure. The first one decides the code, and ends the job unless it keeps going.
-    fn failed(&mut self, number: usize, status: ExitStatus) {
+    fn failed(&mut self, index: usize, code: u8, how: &str) {
         if self.failure.is_some() {
             return;
         }
-        self.failure = Some(code(status));
+        self.failure = Some(code);
         if self.ending != Ending::No {
             return;
         }
+        let is_end = !self.options.keep_going || self.is_waiting();
         let others = self.processes.iter().any(Process::is_running);
-        let fate = if others && !self.args.keep_going { ": ending the others" } else { "" };
-        self.complain(&format!("process {number} failed ({}){fate}", describe(status)));
-        if !self.args.keep_going {
+        let fate = if others && is_end { ": ending the others" } else { "" };
+        let name = self.processes[index].name();
+        self.complain(&format!("{name}{how}{fate}"));
+        if is_end {
             self.end(Signal::SIGTERM);
         }
+    }
+
+    /// Ends the job with that code, unless it has failed before.
+    fn stop(&mut self, code: u8, why: Option<&str>) {
+        self.failure.get_or_insert(code);
+        if let Some(why) = why {
+            self.complain(why);
+        }
+        self.end(Signal::SIGTERM);
     }
 
     /// Tells all who run to end, within the grace period.
     fn end(&mut self, signal: Signal) {
         if self.ending == Ending::No {
-            self.ending = Ending::By(Instant::now() + self.args.grace);
+            let margin = if self.nodes.is_some() && !self.is_waiting() { MARGIN } else { Duration::ZERO };
+            self.ending = Ending::By(Instant::now() + self.options.grace + margin);
             self.signal(signal);
         }
     }
 
     fn kill(&mut self) {
         self.ending = Ending::Killed;
-        self.signal(Signal::SIGKILL);
+        self.processes.iter().for_each(|process| process.signal(Signal::SIGKILL));
     }
 
+    /// Sends the signal to the processes. Nodes that run some get it as a line: a signal to the command that has started
+    /// a node would not reach it.
     fn signal(&self, signal: Signal) {
-        for process in &self.processes {
-            process.signal(signal);
+        if self.nodes.is_some() && !self.is_waiting() {
+            let word = line(&Word::Signal(signal as i32));
+            self.processes.iter().for_each(|node| node.tell(&word));
+        } else {
+            self.processes.iter().for_each(|process| process.signal(signal));
         }
     }
 
     /// Output that is still to be read and written. A job that was told to end does not wait longer than the grace
-    /// period for
-    /// who reads its output.
+    /// period for a reader of its output.
     async fn finish(mut self) -> u8 {
         let code = self.failure.unwrap_or(0);
-        let until = (self.ending != Ending::No).then(|| Instant::now() + self.args.grace);
-        let status = self.args.status.then(|| self.table());
+        let until = (self.ending != Ending::No).then(|| Instant::now() + self.options.grace);
+        let status = (self.options.status && self.nodes.is_none()).then(|| self.table());
         let threads = std::mem::take(&mut self.threads);
         let Self { output, written, .. } = self;
         spawn(async move {
@@ -318,7 +373,7 @@ impl Job {
         code
     }
 
-    fn complain(&mut self, what: &str) {
+    pub(super) fn complain(&mut self, what: &str) {
         self.say(format!("chanter: {what}\n"));
     }
 
@@ -328,10 +383,20 @@ impl Job {
         self.threads.push(spawn(async move { output.say(Stream::Err, lines.into()).await }));
     }
 
+    /// Lists the processes. Nodes list their own.
+    fn show(&mut self) {
+        match &self.nodes {
+            None => self.say(self.table()),
+            Some(nodes) if nodes.is_waiting() => self.complain(&nodes.silent(&self.processes)),
+            Some(_) => self.signal(Signal::SIGUSR1),
+        }
+    }
+
     fn table(&self) -> String {
-        let mut table = format!("{:<6} {:<9} {:<22} time\n", "number", "pid", "state");
+        let mut table = self.options.host.as_ref().map_or(String::new(), |host| format!("host {host}\n"));
+        // Writing to a string does not fail.
+        let _ = writeln!(table, "{:<6} {:<9} {:<22} time", "number", "pid", "state");
         for process in &self.processes {
-            // Writing to a string does not fail.
             let _ = writeln!(table, "{process}");
         }
         table

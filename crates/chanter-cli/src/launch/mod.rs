@@ -1,16 +1,24 @@
-//! `chanter launch`: starts the processes of a job, and waits until all have ended.
+//! `chanter launch`: starts the processes of a job, and waits until all have ended. With `--hosts` they run on several
+//! computers; there `chanter launch-node` starts them.
 
 mod addresses;
+mod hosts;
 mod input;
 mod job;
 mod lines;
+mod local;
+mod node;
+mod nodes;
 mod output;
+mod prefix;
 mod process;
+mod protocol;
+mod signals;
 mod streams;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,15 +27,27 @@ use chanter_cluster::launcher;
 use clap::{Args, ValueEnum};
 
 use crate::seconds::{seconds, some_seconds};
-use job::Job;
 
 /// The options of `chanter launch`.
 #[derive(Args, Debug)]
 pub struct LaunchArgs {
-    /// How many processes
-    #[arg(short = 'n', long = "processes", value_name = "N", default_value_t = 1,
+    /// How many processes: by default 1, or as many as the hosts have slots
+    #[arg(short = 'n', long = "processes", value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(launcher::MOST)))]
-    processes: u32,
+    processes: Option<u32>,
+    /// Start the processes on the computers of this file, one a line: NAME [slots=N] [address=IP]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "tcp"])]
+    hosts: Option<PathBuf>,
+    /// The command that runs a command on a computer, without quotes; {host} stands for its name
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -T -o BatchMode=yes {host}", requires = "hosts",
+        value_parser = names_a_host)]
+    by: String,
+    /// The command `chanter` on the computers
+    #[arg(long, value_name = "PATH", default_value = "chanter", requires = "hosts")]
+    remote_chanter: String,
+    /// Within what time all computers must answer
+    #[arg(long, value_name = "SECONDS", default_value = "30", requires = "hosts", value_parser = some_seconds)]
+    connect_timeout: Duration,
     /// End the job after so long, with code 124
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     timeout: Option<Duration>,
@@ -40,7 +60,7 @@ pub struct LaunchArgs {
     /// Pass the standard input on to process 0; the others have none
     #[arg(long)]
     stdin: bool,
-    /// At the end, list the processes and how each has ended
+    /// At the end, list the processes and how each has ended: on several computers, a list for each
     #[arg(long)]
     status: bool,
     /// Lines without the number of their process
@@ -52,7 +72,8 @@ pub struct LaunchArgs {
     /// Let the processes talk by TCP on the loopback interface, not by Unix sockets
     #[arg(long)]
     tcp: bool,
-    /// The processes' certificate, in PEM: they talk by TLS over TCP (they need the feature `tls` of chanter-cluster)
+    /// The processes' certificate, in PEM: they talk by TLS over TCP (they need the feature `tls` of chanter-cluster). The
+    /// paths are the same on all computers
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate
@@ -68,7 +89,7 @@ pub struct LaunchArgs {
     #[arg(long)]
     no_segment: bool,
     /// Push messages into shared memory of their receivers, in place of pulling them: for comparisons
-    #[arg(long, hide = true, conflicts_with_all = ["no_segment", "tcp", "tls_cert"])]
+    #[arg(long, hide = true, conflicts_with_all = ["no_segment", "tcp", "tls_cert", "hosts"])]
     push: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
@@ -83,6 +104,19 @@ enum Color {
     Never,
 }
 
+/// A failure of the command: its exit code, and why.
+type Failure = (u8, String);
+
+/// The failure of a job that an error of the OS keeps from its start.
+fn cannot(error: io::Error) -> Failure {
+    (1, format!("cannot start a job: {error}"))
+}
+
+/// A command line with a place for a host's name.
+fn names_a_host(command: &str) -> Result<String, String> {
+    if command.contains("{host}") { Ok(command.to_owned()) } else { Err("there is no {host} in it".into()) }
+}
+
 impl LaunchArgs {
     /// Whether the processes talk by TCP.
     fn is_tcp(&self) -> bool {
@@ -92,8 +126,25 @@ impl LaunchArgs {
     /// TLS settings for the processes.
     ///
     /// # Errors
-    /// A file has no absolute path, or its path is no text. The processes may need the path.
+    /// A file is not there, or its path is no text.
     fn tls(&self) -> io::Result<Vec<(&'static str, String)>> {
+        self.tls_by(|file| std::fs::canonicalize(file))
+    }
+
+    /// TLS settings for processes on other computers, whose files are looked for there.
+    ///
+    /// # Errors
+    /// The path of a file is no text.
+    fn tls_there(&self) -> io::Result<Vec<(String, String)>> {
+        let tls = self.tls_by(|file| std::path::absolute(file))?;
+        Ok(tls.into_iter().map(|(variable, value)| (variable.to_owned(), value)).collect())
+    }
+
+    /// TLS settings, with absolute paths: a process may have another working folder.
+    fn tls_by(
+        &self,
+        absolute: impl Fn(&Path) -> io::Result<PathBuf>,
+    ) -> io::Result<Vec<(&'static str, String)>> {
         let files = [
             (launcher::TLS_CERT, &self.tls_cert),
             (launcher::TLS_KEY, &self.tls_key),
@@ -104,7 +155,7 @@ impl LaunchArgs {
             let Some(file) = file else { continue };
             let cannot =
                 |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
-            let path = std::fs::canonicalize(file).map_err(|error| cannot(&error))?;
+            let path = absolute(file).map_err(|error| cannot(&error))?;
             let path = path.into_os_string().into_string().map_err(|_| cannot(&"the path is no text"))?;
             said.push((variable, path));
         }
@@ -129,22 +180,33 @@ impl Color {
 /// up. It is 126 or 127 if the program cannot be run, and 1 if the job cannot be started. Otherwise it is the code of
 /// the first process that failed, or 128 plus the number of its signal.
 pub fn launch(args: LaunchArgs) -> ExitCode {
-    let code = try_launch(args).unwrap_or_else(|(code, message)| {
+    run(async move {
+        let job = match &args.hosts {
+            Some(file) => nodes::start(&args, file)?,
+            None => local::start(&args)?,
+        };
+        job.run().await
+    })
+}
+
+/// Runs the processes of a job on one of its computers, as the launcher of the job says on the standard input. The exit code is
+/// that of [`launch`], for these processes; and 2 if no launcher of this version is there.
+pub fn launch_node() -> ExitCode {
+    run(async { node::start().await?.run().await })
+}
+
+fn run(job: impl Future<Output = Result<u8, Failure>> + Send) -> ExitCode {
+    // One virtual processor, which this OS thread drives from beginning to end: the processes are its children, and
+    // die with it.
+    let machine = Machine::builder().vps(1).hand_off_after(None).name("launch").build();
+    let code = match machine {
+        Ok(machine) => machine.block_on(job),
+        Err(error) => Err((1, format!("cannot start a machine: {error}"))),
+    };
+    let code = code.unwrap_or_else(|(code, message)| {
         // If standard error is closed, nobody reads the message.
         let _ = streams::write_all(io::stderr(), format!("chanter: {message}\n").as_bytes());
         code
     });
     ExitCode::from(code)
-}
-
-fn try_launch(args: LaunchArgs) -> Result<u8, (u8, String)> {
-    // One virtual processor, which this OS thread drives from beginning to end: the processes are its children, and
-    // die with it.
-    let machine = Machine::builder()
-        .vps(1)
-        .hand_off_after(None)
-        .name("launch")
-        .build()
-        .map_err(|error| (1, format!("cannot start a machine: {error}")))?;
-    machine.block_on(async { Job::start(args)?.run().await })
 }

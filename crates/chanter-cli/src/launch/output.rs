@@ -62,31 +62,74 @@ impl Output {
         }
     }
 
-    /// Passes on one stream of a process, until the stream ends or, once the process is `over`, is empty. A
-    /// descendant that has escaped may hold it open for ever.
-    pub(super) async fn forward(
+    /// Passes on one stream of a process, until it ends.
+    pub(super) async fn forward<E: Event<Output = ()> + Clone>(
         self,
-        from: ChildOutput,
+        mut from: Source<E>,
         stream: Stream,
         mut lines: Lines,
-        over: impl Event<Output = ()> + Clone,
     ) {
-        let mut buffer = vec![0; AT_ONCE];
-        let mut is_over = false;
-        loop {
-            match from.try_read(&mut buffer) {
-                Ok(0) => break,
-                Ok(read) => self.say(stream, lines.feed(&buffer[..read])).await,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over => {
-                    is_over = choose((from.readable().wrap(|_| false), over.clone().wrap(|()| true))).await;
-                }
-                Err(_) => break,
-            }
+        while let Some(bytes) = from.read().await {
+            self.say(stream, lines.feed(bytes)).await;
             if self.blocks.is_closed() {
                 return;
             }
         }
         self.say(stream, lines.end()).await;
+    }
+}
+
+/// One stream of a process. It ends where the stream ends or, once the process is `over`, is empty. A descendant that
+/// has escaped may hold it open for ever.
+pub(super) struct Source<E> {
+    from: ChildOutput,
+    over: E,
+    is_over: bool,
+    buffer: Vec<u8>,
+    /// Number of bytes at the start of the buffer that were read too early.
+    kept: usize,
+}
+
+impl<E: Event<Output = ()> + Clone> Source<E> {
+    pub(super) fn new(from: ChildOutput, over: E) -> Self {
+        Self { from, over, is_over: false, buffer: vec![0; AT_ONCE], kept: 0 }
+    }
+
+    /// The next bytes; `None` at the end.
+    async fn read(&mut self) -> Option<&[u8]> {
+        let kept = std::mem::take(&mut self.kept);
+        if kept > 0 {
+            return Some(&self.buffer[..kept]);
+        }
+        loop {
+            match self.from.try_read(&mut self.buffer) {
+                Ok(0) => return None,
+                Ok(read) => return Some(&self.buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.is_over => {
+                    let readable = self.from.readable().wrap(|_| false);
+                    self.is_over = choose((readable, self.over.clone().wrap(|()| true))).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The first line, with its end; or its beginning, if it is longer than `longest` bytes or the stream ends within
+    /// it. Bytes after it are read next.
+    pub(super) async fn first_line(&mut self, longest: usize) -> Vec<u8> {
+        let mut line = Vec::new();
+        while line.len() <= longest {
+            let Some(bytes) = self.read().await else { break };
+            let end = bytes.iter().position(|&byte| byte == b'\n').map(|end| end + 1);
+            line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            if let Some(end) = end {
+                let read = bytes.len();
+                self.buffer.copy_within(end..read, 0);
+                self.kept = read - end;
+                break;
+            }
+        }
+        line
     }
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use chanter::prelude::*;
 use chanter::process::{Child, Command};
 use chanter_cluster::launcher;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -21,17 +22,37 @@ enum State {
     Ended(ExitStatus, Duration),
 }
 
-/// A process that was started, the leader of its own process group.
+/// A process that was started, the leader of its own process group: one of the job's, or the command that has started a
+/// node of the job.
 pub(super) struct Process {
+    /// As messages call it.
+    name: String,
     number: usize,
     pid: u32,
     started: Instant,
     state: State,
+    /// A node's standard input.
+    node: Option<Sender<Vec<u8>>>,
 }
 
 impl Process {
+    /// The process of a job with that number.
     pub(super) fn new(number: usize, child: &Child) -> Self {
-        Self { number, pid: child.id(), started: Instant::now(), state: State::Running }
+        let name = format!("process {number}");
+        Self { name, number, pid: child.id(), started: Instant::now(), state: State::Running, node: None }
+    }
+
+    /// The command that has started a node on `host`, and takes lines.
+    pub(super) fn node(number: usize, host: &str, child: &Child, lines: Sender<Vec<u8>>) -> Self {
+        Self { name: format!("host {host}"), node: Some(lines), ..Self::new(number, child) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -46,6 +67,13 @@ impl Process {
     pub(super) fn signal(&self, signal: Signal) {
         if self.is_running() {
             signal_group(self.pid, signal);
+        }
+    }
+
+    /// Sends a line to the node. A node that has ended does not get it.
+    pub(super) fn tell(&self, line: &[u8]) {
+        if let Some(node) = &self.node {
+            let _ = node.try_send(line.to_vec());
         }
     }
 }
@@ -87,7 +115,8 @@ pub(super) fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The command of the process with that number, which gets `listener`, and `segment`, if there is one. It dies with the OS thread that starts it.
+/// The command of the process with that number, which gets `listener`, and `segment`, if there is one. It dies with the
+/// OS thread that starts it.
 pub(super) fn command(
     program: &[OsString],
     variables: &[(&str, String)],
@@ -116,7 +145,7 @@ pub(super) fn command(
     };
     let launcher = nix::unistd::getpid();
     let prepare = move || {
-        die_with_parent(launcher)?;
+        die_with_parent(launcher, Signal::SIGKILL)?;
         for inherited in [Some(listener), segment].into_iter().flatten() {
             // SAFETY: the parent holds it open at least until this process runs its program.
             let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
@@ -129,16 +158,29 @@ pub(super) fn command(
     command.into()
 }
 
-/// Asks the OS to kill this process when the one that has forked it ends.
+/// The command that starts a node: `words`, and what is run there. It is told when the OS thread that starts it ends.
+pub(super) fn node_command(words: &[String]) -> Command {
+    let mut command = std::process::Command::new(&words[0]);
+    command.args(&words[1..]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let launcher = nix::unistd::getpid();
+    // A node ends its processes first.
+    let prepare = move || die_with_parent(launcher, Signal::SIGTERM);
+    // SAFETY: `prepare` makes system calls that are safe between fork and exec, and neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) };
+    command.into()
+}
+
+/// Asks the OS to send this process a signal when the one that has forked it ends.
 #[cfg(target_os = "linux")]
-fn die_with_parent(parent: Pid) -> io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+fn die_with_parent(parent: Pid, signal: Signal) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(signal)?;
     // It may have ended already.
     if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH.into()) }
 }
 
 /// Other systems cannot be asked.
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent(_parent: Pid) -> io::Result<()> {
+fn die_with_parent(_parent: Pid, _signal: Signal) -> io::Result<()> {
     Ok(())
 }

@@ -71,7 +71,7 @@ struct Place {
 }
 
 impl Place {
-    fn slot<'a>(self, memory: &'a impl Memory, receiver: usize) -> &'a Slot {
+    fn slot(self, memory: &impl Memory, receiver: usize) -> &Slot {
         let (first, length) = ring(memory.slots(), self.lane);
         memory.slot(receiver, first + (self.position % length as u64) as usize)
     }
