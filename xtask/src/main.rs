@@ -31,6 +31,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
   cargo xtask zenoh [ARGS]    the engine of Zenoh, a workspace of its own with 280 crates; ARGS go to its
                               `cargo test`
+  cargo xtask zenoh-demo      three processes that meet by Zenoh and talk by TLS
   cargo xtask stress          longer: more preemptions, Miri, and the tests again and again
   cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter-bench`
 
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     }
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
-        Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => {
+        Some(task @ ("test" | "loom" | "miri" | "zenoh" | "zenoh-demo" | "stress" | "bench")) => {
             Ok(vec![Step::new(task, rest)])
         }
         None | Some("help" | "-h" | "--help") => {
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_step_is_an_executable_script() {
-        for step in CI.into_iter().chain(["miri", "zenoh", "stress", "bench"]) {
+        for step in CI.into_iter().chain(["miri", "zenoh", "zenoh-demo", "stress", "bench"]) {
             let script = Step::new(step, Vec::new()).script();
             assert!(script.is_file(), "{} is missing", script.display());
         }

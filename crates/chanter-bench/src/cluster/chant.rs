@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Tests for all threads of the waiting queue, and takes the first one that is ready.
-    fn from_queue(&mut self) -> Option<Ready> {
+    fn take_queued(&mut self) -> Option<Ready> {
         for _ in 0..LOOKS {
             if self.form == Who::QueueAny {
                 self.test_any();
@@ -196,7 +196,7 @@ impl Policy for Scheduler {
         state.counts.waiting += state.waits.iter().filter(|waits| **waits).count() as u64;
         let thread = match state.form {
             Who::PartialSwitch => state.partial_switch(),
-            Who::QueueEach | Who::QueueAny => state.from_queue(),
+            Who::QueueEach | Who::QueueAny => state.take_queued(),
             Who::ThreadPolls | Who::Ring => state.ready.pop_front(),
         }?;
         if let Some(number) = number(&thread) {

@@ -146,12 +146,7 @@ async fn thread(inbox: Inbox, partner: ThreadName, alpha: u32, beta: u32) -> Res
 }
 
 /// The median of a cell.
-pub(super) fn cell(
-    rounds: &[Round],
-    who: Who,
-    (alpha, beta): (u32, u32),
-    value: fn(&Round) -> Option<f64>,
-) -> Option<f64> {
+pub(super) fn cell(rounds: &[Round], who: Who, (alpha, beta): (u32, u32), value: Value) -> Option<f64> {
     let of_cell = |round: &&Round| (round.who, round.alpha, round.beta) == (who, alpha, beta);
     median(&rounds.iter().filter(of_cell).filter_map(value).collect::<Vec<f64>>())
 }
@@ -160,8 +155,11 @@ pub(super) fn ms(round: &Round) -> Option<f64> {
     Some(round.ms)
 }
 
+/// A value of a round, if it was measured.
+pub(super) type Value = fn(&Round) -> Option<f64>;
+
 /// The values that the tables and the figures show, with the figures' numbers.
-pub(super) const VALUES: [(u32, &str, fn(&Round) -> Option<f64>); 4] = [
+pub(super) const VALUES: [(u32, &str, Value); 4] = [
     (10, "ms", ms),
     (11, "switches", |round| Some(round.switches)),
     (12, "tests", |round| Some(round.tests)),

@@ -123,11 +123,7 @@ const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [
 ];
 
 /// A line for each form of polling that was measured.
-fn of_exercises(
-    rounds: &[exercise::Round],
-    beta: u32,
-    value: fn(&exercise::Round) -> Option<f64>,
-) -> Vec<Line<'static>> {
+fn of_exercises(rounds: &[exercise::Round], beta: u32, value: exercise::Value) -> Vec<Line<'static>> {
     let lines = exercise::ALL.into_iter().zip(COLOURS).filter_map(|(who, colour)| {
         let point = |alpha| Some((f64::from(alpha), exercise::cell(rounds, who, (alpha, beta), value)?));
         let points: Option<Vec<_>> = exercise::ALPHAS.into_iter().map(point).collect();
