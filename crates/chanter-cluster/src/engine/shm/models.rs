@@ -42,30 +42,15 @@ impl Memory for Node {
 }
 
 pub(super) fn check(model: impl Fn() + Sync + Send + 'static) {
-    check_with(2, model);
-}
-
-/// With at least so many preemptions.
-fn check_with(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(0).max(preemptions));
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.max_branches = builder.max_branches.max(10_000);
     builder.check(model);
 }
 
 /// Asserts that `model` fails once the ordering `name` is no more than `weaker`.
 pub(super) fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
-    needs_with(2, name, weaker, model);
-}
-
-/// The same assertion, with at least so many preemptions.
-pub(super) fn needs_with(
-    preemptions: usize,
-    name: &'static str,
-    weaker: Ordering,
-    model: impl Fn() + Sync + Send + 'static,
-) {
-    let noticed = weakened::is_noticed(name, weaker, || check_with(preemptions, model));
+    let noticed = weakened::is_noticed(name, weaker, || check(model));
     assert!(noticed, "the model does not need {name} to be more than {weaker:?}");
 }
 

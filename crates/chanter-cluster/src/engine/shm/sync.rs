@@ -277,8 +277,13 @@ pub(super) fn point(name: &'static str) -> bool {
     #[cfg(all(test, not(loom)))]
     crash::point(name);
     #[cfg(all(test, loom))]
-    if ENDS_AT.with(|at| at.get() == Some(name)) {
-        return true;
+    {
+        if YIELDS.with(|yields| yields.get()) {
+            loom::thread::yield_now();
+        }
+        if ENDS_AT.with(|at| at.get() == Some(name)) {
+            return true;
+        }
     }
     let _ = name;
     false
@@ -288,6 +293,8 @@ pub(super) fn point(name: &'static str) -> bool {
 loom::thread_local! {
     /// Point at which this modelled process ends.
     pub(super) static ENDS_AT: std::cell::Cell<Option<&'static str>> = std::cell::Cell::new(None);
+    /// Whether this modelled process lets others run at each point.
+    pub(super) static YIELDS: std::cell::Cell<bool> = std::cell::Cell::new(false);
 }
 
 #[cfg(all(test, not(loom)))]
