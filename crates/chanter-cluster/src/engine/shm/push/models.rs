@@ -281,6 +281,6 @@ fn what_is_pushed_needs_its_orderings() {
         needs(fence, Ordering::AcqRel, woken);
         needs(fence, Ordering::AcqRel, told_of_room);
     }
-    // `push_claim` is not among them: to loom, a sequentially consistent load sees each such store before it, so the look at
-    // a passed claim finds the publication without that ordering.
+    // `push_claim` is not among them. To loom, a sequentially consistent load sees each such store before it. So the
+    // look at a passed claim finds the publication without that ordering.
 }
