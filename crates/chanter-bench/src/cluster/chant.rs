@@ -27,9 +27,7 @@ struct Chant(Mutex<State>);
 struct State {
     form: Who,
     posted: Posted,
-    /// The thread that runs.
-    running: usize,
-    /// New threads that still get a number.
+    /// New threads that still get a number. They are spawned in the order of their numbers.
     expected: u64,
     /// Whether each thread waits for its message.
     waits: [bool; THREADS as usize],
@@ -150,8 +148,7 @@ impl Chant {
     }
 
     /// The exercise's thread (figure 9).
-    fn thread(&self, other: ProcessId, alpha: u32, beta: u32) -> Result<(), Failure> {
-        let me = self.state().running;
+    fn thread(&self, me: usize, other: ProcessId, alpha: u32, beta: u32) -> Result<(), Failure> {
         for iteration in 0..ITERATIONS {
             compute(alpha);
             self.state().posted.send(other, me as u16, &iteration.to_le_bytes())?;
@@ -177,9 +174,10 @@ struct Scheduler(Arc<Chant>);
 impl Policy for Scheduler {
     fn enqueue(&self, mut thread: Ready, reason: Reason) -> Option<Ready> {
         let mut state = self.0.state();
-        if matches!(reason, Reason::New) && state.expected > 0 {
-            thread.set_tag(u64::from(THREADS) - state.expected + 1);
-            state.expected -= 1;
+        if matches!(reason, Reason::New) {
+            let tag = if state.expected > 0 { u64::from(THREADS) - state.expected + 1 } else { 0 };
+            thread.set_tag(tag);
+            state.expected = state.expected.saturating_sub(1);
         }
         let queues = matches!(state.form, Who::QueueEach | Who::QueueAny);
         if queues && state.has_to_wait(&thread) {
@@ -199,10 +197,7 @@ impl Policy for Scheduler {
             Who::QueueEach | Who::QueueAny => state.take_queued(),
             Who::ThreadPolls | Who::Ring => state.ready.pop_front(),
         }?;
-        if let Some(number) = number(&thread) {
-            state.running = number;
-            state.counts.switches += 1;
-        }
+        state.counts.switches += u64::from(number(&thread).is_some());
         Some(thread)
     }
 
@@ -217,7 +212,6 @@ pub(super) fn run(engine: &Arc<Mpi>, rounds: u32) -> Result<(), Stop> {
     let chant = Arc::new(Chant(Mutex::new(State {
         form: Who::ThreadPolls,
         posted: Posted::new(Arc::clone(engine), THREADS as usize, size_of::<u32>()),
-        running: 0,
         expected: 0,
         waits: [false; THREADS as usize],
         ready: VecDeque::new(),
@@ -257,9 +251,9 @@ async fn round(
     chant.begin(form);
     let clock = Instant::now();
     let threads: Vec<_> = (0..THREADS)
-        .map(|_| {
+        .map(|me| {
             let chant = Arc::clone(chant);
-            spawn_fiber(move || chant.thread(other, alpha, beta))
+            spawn_fiber(move || chant.thread(me as usize, other, alpha, beta))
         })
         .collect();
     for thread in threads {
