@@ -199,10 +199,9 @@ fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
         eprintln!("chanter-bench: no rows over MPI: {why}");
         return Ok(Vec::new());
     };
-    lines.extend(
-        job::lines(By::Mpi, 2, &["cluster-process", "--chant", "--trips", "0", "--rounds", rounds])?
-            .unwrap_or_default(),
-    );
+    let rounds = if quick { "1" } else { rounds };
+    let args = ["cluster-process", "--chant", "--trips", "0", "--rounds", rounds];
+    lines.extend(job::lines(By::Mpi, 2, &args)?.unwrap_or_default());
     Ok(lines)
 }
 
@@ -238,14 +237,15 @@ fn patterns(quick: bool) -> Result<Vec<Line>, Stop> {
 
 /// Figure 10 with slow receivers: push and pull in the same memory, in turns.
 fn pressed(quick: bool) -> Result<Vec<Line>, Stop> {
-    let turns = if quick { 1 } else { 3 };
+    let (turns, rounds) = if quick { (1, "1") } else { (3, "3") };
     let mut lines = Vec::new();
     for _ in 0..turns {
         for processes in pressed::PROCESSES {
             for burst in pressed::BURSTS {
                 for by in pressed::ALL {
                     let burst = burst.to_string();
-                    let args = ["cluster-member", "pressed", by.word(), "--trips", &burst, "--rounds", "3"];
+                    let args =
+                        ["cluster-member", "pressed", by.word(), "--trips", &burst, "--rounds", rounds];
                     lines.extend(job::lines(by, processes, &args)?.unwrap_or_default());
                 }
             }
