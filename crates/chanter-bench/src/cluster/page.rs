@@ -154,6 +154,7 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
         let mut chart = ChartBuilder::on(&root)
             .caption(title, ("sans-serif", 15))
             .margin(12)
+            .margin_right(32)
             .x_label_area_size(34)
             .y_label_area_size(64)
             .build_cartesian_2d((least..most).log_scale(), 0.0..highest * 1.1)?;
