@@ -196,6 +196,15 @@ pub fn segment_of(processes: u32, protocol: Protocol) -> std::io::Result<OwnedFd
     crate::engine::shm::create(processes, protocol)
 }
 
+/// Whether a descriptor is a socket that listens. Elsewhere than on Linux, any bound socket is taken for one.
+fn is_listener(descriptor: &OwnedFd) -> bool {
+    let socket = socket2::SockRef::from(descriptor);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return socket.is_listener().unwrap_or(false);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    socket.local_addr().is_ok()
+}
+
 impl Launched {
     /// The data that a launcher has given; `None` if none has started this process, or if the answer was already
     /// given: the
@@ -216,12 +225,9 @@ impl Launched {
         // this process: nothing in it has opened it, and `GIVEN` hands it out once. A descriptor that is no listening
         // socket is no such gift, and is forgotten, not closed.
         let listener = unsafe { OwnedFd::from_raw_fd(said.listener) };
-        match socket2::SockRef::from(&listener).is_listener() {
-            Ok(true) => {}
-            Ok(false) | Err(_) => {
-                std::mem::forget(listener);
-                return Err(bad);
-            }
+        if !is_listener(&listener) {
+            std::mem::forget(listener);
+            return Err(bad);
         }
         // Programs that this one starts shall not have it.
         socket2::SockRef::from(&listener).set_cloexec(true).map_err(|_| bad)?;

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use chanter_mpi::detect;
 use clap::Args;
 use comfy_table::{Table, presets};
+use serde::Serialize;
 
 use job::By;
 pub(crate) use member::{MemberArgs, run as run_member};
@@ -66,108 +67,63 @@ pub(crate) struct ClusterArgs {
 const LARGE: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
+    let json = json_out(args.json.as_deref())?;
+    let (mut rows, mut sockets, mut services) = (Rows::default(), Vec::new(), Vec::new());
+    let (findings, tables);
     if args.services {
-        return only_services(args);
+        services = services::measure(services::Size::of(args.quick))?;
+        findings = services::findings(&services);
+        tables = vec![services::table(&services)];
+    } else if args.push_and_pull {
+        let mut lines = patterns(args.quick)?;
+        lines.extend(pressed(args.quick)?);
+        rows = Rows::of(&lines);
+        findings = findings::push_and_pull(&rows);
+        tables = concerts_tables(&rows).into();
+    } else {
+        rows = measure(args.quick)?;
+        sockets = measure_all(micro_cases(args.quick), if args.quick { 3 } else { 7 })?;
+        services = services::measure(services::Size::of(args.quick))?;
+        let all = findings::findings(&rows, &sockets).into_iter().chain(services::findings(&services));
+        findings = all.collect();
+        let chants = [
+            table_2(&rows),
+            exercise::tables(&rows.exercises),
+            findings::verdict(&rows).unwrap_or_default(),
+            others(&rows),
+        ];
+        let others = [report::table(&sockets), services::table(&services)];
+        tables = [&chants[..], &concerts_tables(&rows), &others].concat();
     }
-    let json = json_out(args.json.as_deref())?;
-    let rounds = if args.quick { 3 } else { 7 };
-    if args.push_and_pull {
-        return only_push_and_pull(args);
-    }
-    let rows = measure(args.quick)?;
-    let sockets = measure_all(micro_cases(args.quick), rounds)?;
-    let services = services::measure(services::Size::of(args.quick))?;
-    let mut findings = findings::findings(&rows, &sockets);
-    findings.extend(services::findings(&services));
     if let Some(mut out) = json {
-        for row in &rows.rows {
-            report::json_line(&mut out, row)?;
-        }
-        for round in &rows.exercises {
-            report::json_line(&mut out, round)?;
-        }
-        for round in &rows.patterns {
-            report::json_line(&mut out, round)?;
-        }
-        for round in &rows.pressed {
-            report::json_line(&mut out, round)?;
-        }
-        report::json_lines(&mut out, &sockets)?;
-        for row in &services {
-            report::json_line(&mut out, row)?;
-        }
-        for finding in &findings {
-            report::json_line(&mut out, finding)?;
-        }
+        json_rows(&mut *out, &rows)?;
+        report::json_lines(&mut *out, &sockets)?;
+        all_lines(&mut *out, &services)?;
+        all_lines(&mut *out, &findings)?;
         out.flush()?;
     }
     if let Some(path) = &args.html {
         let page = page::html(&rows, &chanter_mpi::Mpi::library())?;
         std::fs::write(path, page).map_err(|error| Stop(2, format!("{}: {error}", path.display())))?;
     }
-    let tables = [
-        table_2(&rows),
-        exercise::tables(&rows.exercises),
-        findings::verdict(&rows).unwrap_or_default(),
-        others(&rows),
-        figure10::table(&rows),
-        figure10::table_5(&rows),
-        pressed::table(&rows.pressed),
-        report::table(&sockets),
-        services::table(&services),
-        table_of(&findings),
-    ];
-    show(args.json.as_deref(), &tables.join("\n\n"))?;
+    show(args.json.as_deref(), &[tables, vec![table_of(&findings)]].concat().join("\n\n"))?;
     strictly(args.strict, &findings)
 }
 
-fn only_push_and_pull(args: &ClusterArgs) -> Result<(), Stop> {
-    let json = json_out(args.json.as_deref())?;
-    let mut lines = patterns(args.quick)?;
-    lines.extend(pressed(args.quick)?);
-    let rows = Rows::of(&lines);
-    let findings = findings::push_and_pull(&rows);
-    if let Some(mut out) = json {
-        for round in &rows.patterns {
-            report::json_line(&mut out, round)?;
-        }
-        for round in &rows.pressed {
-            report::json_line(&mut out, round)?;
-        }
-        for finding in &findings {
-            report::json_line(&mut out, finding)?;
-        }
-        out.flush()?;
-    }
-    if let Some(path) = &args.html {
-        let page = page::html(&rows, &chanter_mpi::Mpi::library())?;
-        std::fs::write(path, page).map_err(|error| Stop(2, format!("{}: {error}", path.display())))?;
-    }
-    let tables = [
-        figure10::table(&rows),
-        figure10::table_5(&rows),
-        pressed::table(&rows.pressed),
-        table_of(&findings),
-    ];
-    show(args.json.as_deref(), &tables.join("\n\n"))?;
-    strictly(args.strict, &findings)
+fn json_rows(out: &mut dyn Write, rows: &Rows) -> std::io::Result<()> {
+    all_lines(out, &rows.rows)?;
+    all_lines(out, &rows.exercises)?;
+    all_lines(out, &rows.patterns)?;
+    all_lines(out, &rows.pressed)
 }
 
-fn only_services(args: &ClusterArgs) -> Result<(), Stop> {
-    let json = json_out(args.json.as_deref())?;
-    let rows = services::measure(services::Size::of(args.quick))?;
-    let findings = services::findings(&rows);
-    if let Some(mut out) = json {
-        for row in &rows {
-            report::json_line(&mut out, row)?;
-        }
-        for finding in &findings {
-            report::json_line(&mut out, finding)?;
-        }
-        out.flush()?;
-    }
-    show(args.json.as_deref(), &[services::table(&rows), table_of(&findings)].join("\n\n"))?;
-    strictly(args.strict, &findings)
+fn all_lines(out: &mut dyn Write, records: &[impl Serialize]) -> std::io::Result<()> {
+    records.iter().try_for_each(|record| report::json_line(out, record))
+}
+
+/// Figure 10 and table 5 of Concert, and the same with slow receivers.
+fn concerts_tables(rows: &Rows) -> [String; 3] {
+    [figure10::table(rows), figure10::table_5(rows), pressed::table(&rows.pressed)]
 }
 
 /// The cases of single operations that belong here.

@@ -15,7 +15,8 @@ use crate::error::RecvError;
 /// A way to look for a message while a thread waits for it; see [`Recv::polling`]. The names are the paper's.
 ///
 /// The engine's test is a single one for all messages of the process, in either way. The paper's other forms test each
-/// of many receives. They only cost time here. They are a policy of 60 lines, as the benchmark `cluster` shows.
+/// of many receives. They only cost time here. The benchmark `cluster` has them, as a
+/// scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[doc(alias = "Form")]
