@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 #[cfg(unix)]
-use chanter_cli::{LaunchArgs, launch, launch_node};
+use chanter_cli::{JoinArgs, LaunchArgs, join, launch, launch_node};
 use chanter_cli::{ServeArgs, serve};
 use clap::{Args, Parser, Subcommand};
 
@@ -25,6 +25,9 @@ enum Task {
     /// Start the processes of a job, merge what they write, and wait until all have ended
     #[cfg(unix)]
     Launch(LaunchArgs),
+    /// Run a program as a process that joins a running cluster, or begins one
+    #[cfg(unix)]
+    Join(JoinArgs),
     /// Run processes of a job, as its launcher on another computer says on the standard input
     #[cfg(unix)]
     #[command(hide = true)]
@@ -46,6 +49,8 @@ fn main() -> ExitCode {
         Task::Serve(args) => serve(args),
         #[cfg(unix)]
         Task::Launch(args) => launch(args),
+        #[cfg(unix)]
+        Task::Join(args) => join(args),
         #[cfg(unix)]
         Task::LaunchNode => launch_node(),
         Task::Bench(args) => bench(&args.args),

@@ -6,14 +6,14 @@ use chanter::Builder;
 
 use crate::Process;
 use crate::engine::socket::Sockets;
-use crate::launcher;
+use crate::{join, launcher};
 
 /// An engine whose processes are started by a launcher of its own: `chanter launch`, `mpirun`, or the environment that a
 /// service manager sets. [`#[main(engines(..))]`](crate::main) takes such engines.
 ///
 /// | type | the launcher |
 /// |---|---|
-/// | [`Sockets`], with the memory of a node | `chanter launch` |
+/// | [`Sockets`], with the memory of a node | `chanter launch`, or the variables of [`join`](crate::join#environment) |
 /// | `chanter_mpi::Mpi` | `mpirun` |
 /// | `chanter_zenoh::Zenoh` | the variables `CHANTER_ZENOH_..` |
 pub trait Launch {
@@ -38,7 +38,7 @@ pub trait Launch {
 /// Started by no launcher, the process is alone.
 impl Launch for Sockets {
     fn is_launched() -> bool {
-        std::env::var_os(launcher::NUMBER).is_some()
+        [launcher::NUMBER, join::SEEDS].iter().any(|variable| std::env::var_os(variable).is_some())
     }
 
     fn launch<T>(

@@ -8,6 +8,7 @@
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
+//! | `CHANTER_OPEN` | `1`: processes may join the job while it runs |
 //! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and
 //! the certificates of the job's authorities; without them there is no TLS |
 //! | `CHANTER_TLS_NAME` | the name for which the certificates are; without it, they are for the processes' addresses
@@ -40,6 +41,9 @@ pub const LISTENER: &str = "CHANTER_LISTENER";
 pub const SEGMENT: &str = "CHANTER_SEGMENT";
 /// Name of the variable with the job's secret.
 pub const SECRET: &str = "CHANTER_SECRET";
+
+/// Name of the variable by which processes may join the job.
+pub const OPEN: &str = "CHANTER_OPEN";
 
 /// Name of the variable with the file of this process's certificate.
 pub const TLS_CERT: &str = "CHANTER_TLS_CERT";
@@ -105,7 +109,7 @@ impl Secret {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn from_hex(text: &str) -> Option<Self> {
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let digits: Vec<u8> =
             text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
@@ -167,6 +171,8 @@ pub struct Launched {
     pub segment: Option<OwnedFd>,
     /// The data for TLS, if the process uses it over TCP.
     pub tls: Option<TlsFiles>,
+    /// Whether processes may [join](crate::join) the job while it runs.
+    pub is_open: bool,
 }
 
 /// Makes the memory that the processes of a node share, for [`SEGMENT`]. It has no name, and is gone with the last of
@@ -239,6 +245,7 @@ impl Launched {
             secret: said.secret,
             segment,
             tls: said.tls,
+            is_open: said.is_open,
         }))
     }
 }
@@ -263,6 +270,20 @@ struct Said {
     secret: Secret,
     segment: Option<RawFd>,
     tls: Option<TlsFiles>,
+    is_open: bool,
+}
+
+/// The files for TLS, if there is a variable for one of them.
+pub(crate) fn tls_files(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<TlsFiles>, BadEnvironment> {
+    if [TLS_CERT, TLS_KEY, TLS_CA].iter().all(|name| variable(name).is_none()) {
+        return Ok(None);
+    }
+    let file = |name| variable(name).map(PathBuf::from).ok_or(BadEnvironment { variable: name });
+    let name = variable(TLS_NAME).map(OsString::into_string).transpose();
+    let name = name.map_err(|_| BadEnvironment { variable: TLS_NAME })?;
+    Ok(Some(TlsFiles { certificate: file(TLS_CERT)?, key: file(TLS_KEY)?, authority: file(TLS_CA)?, name }))
 }
 
 impl Said {
@@ -299,13 +320,13 @@ impl Said {
                 _ => return Err(BadEnvironment { variable: SEGMENT }),
             },
         };
-        let tls = [TLS_CERT, TLS_KEY, TLS_CA].iter().any(|name| variable(name).is_some()).then(|| {
-            let file = |name| variable(name).map(PathBuf::from).ok_or(BadEnvironment { variable: name });
-            let name = variable(TLS_NAME).is_some().then(|| text(TLS_NAME)).transpose()?;
-            Ok(TlsFiles { certificate: file(TLS_CERT)?, key: file(TLS_KEY)?, authority: file(TLS_CA)?, name })
-        });
-        let tls = tls.transpose()?;
-        Ok(Some(Self { number, addresses, listener, secret, segment, tls }))
+        let is_open = match variable(OPEN) {
+            None => false,
+            Some(value) if value == "1" => true,
+            Some(_) => return Err(BadEnvironment { variable: OPEN }),
+        };
+        let tls = tls_files(&variable)?;
+        Ok(Some(Self { number, addresses, listener, secret, segment, tls, is_open }))
     }
 }
 
@@ -325,6 +346,7 @@ mod tests {
                     ADDRESSES => "unix:/tmp/a b/0,tcp:[::1]:80",
                     LISTENER => "7",
                     SEGMENT => "8",
+                    OPEN => "1",
                     TLS_CERT | TLS_KEY | TLS_CA => "file",
                     TLS_NAME => "job",
                     _ => &secret,
@@ -338,6 +360,7 @@ mod tests {
     fn a_launchers_environment_is_read() {
         let read = said("", None).unwrap().unwrap();
         assert_eq!((read.number, read.listener, read.segment), (1, 7, Some(8)));
+        assert!(read.is_open && !said(OPEN, None).unwrap().unwrap().is_open);
         assert_eq!(said(SEGMENT, None).unwrap().unwrap().segment, None);
         assert_eq!(read.tls.as_ref().unwrap().name.as_deref(), Some("job"));
         assert_eq!(said(TLS_NAME, None).unwrap().unwrap().tls.unwrap().name, None);
@@ -358,7 +381,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        let wrong: [(&'static str, &[&str]); 6] = [
+        let wrong: [(&'static str, &[&str]); 7] = [
+            (OPEN, &["", "0", "yes"]),
             (SEGMENT, &["", "-1", "2", "7", "x"]),
             (NUMBER, &["2", "-1", "", "x"]),
             (COUNT, &["0", "1", "4097", "3", ""]),
@@ -367,7 +391,7 @@ mod tests {
             (SECRET, &["", "ab", "zz", &"abc".repeat(22)]),
         ];
         for (variable, values) in wrong {
-            if variable != NUMBER && variable != SEGMENT {
+            if ![NUMBER, SEGMENT, OPEN].contains(&variable) {
                 assert_eq!(said(variable, None), Err(BadEnvironment { variable }));
             }
             for value in values {

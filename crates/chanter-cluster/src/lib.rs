@@ -33,6 +33,8 @@ pub mod fuzz;
 pub mod group;
 mod inbox;
 #[cfg(unix)]
+pub mod join;
+#[cfg(unix)]
 mod launch;
 #[cfg(unix)]
 pub mod launcher;
@@ -43,6 +45,7 @@ mod process;
 mod program;
 mod pump;
 pub mod remote;
+mod roster;
 pub mod service;
 pub mod supervise;
 pub mod wire;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
+use chanter::sync::Watcher;
 #[cfg(unix)]
 use chanter::event::from_cancel_safe;
 
@@ -14,6 +15,8 @@ use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, ProcessId, Why, reliable};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
+#[cfg(unix)]
+use crate::join::{self, Join};
 #[cfg(unix)]
 use crate::launcher::Launched;
 use crate::name::{MAIN, ThreadName};
@@ -94,7 +97,8 @@ impl Process {
         Self { node }
     }
 
-    /// Makes this process of the job that `chanter launch` has started. Without a launcher, it is alone in its job.
+    /// Makes this process of the job that `chanter launch` has started. Without a launcher, it joins the cluster that
+    /// [the environment](crate::join#environment) names. Without that, it is alone in its job.
     ///
     /// # Errors
     /// The environment is not what a launcher sets, or the processes have not found each other: see
@@ -118,7 +122,12 @@ impl Process {
     /// In the cases of [`local`].
     #[cfg(unix)]
     pub async fn launched_with(config: Config) -> Result<Self, StartError> {
-        let Some(launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
+        let Some(launched) = Launched::from_env()? else {
+            return match Join::from_env()? {
+                Some(join) => Self::join(join.with_limits_of(config)).await,
+                None => Ok(Self::start(Local::alone())),
+            };
+        };
         let limit = config.start;
         let here = Self::connected(launched, config).await?;
         match from_cancel_safe(here.agree()).timeout(limit).await {
@@ -134,17 +143,29 @@ impl Process {
     #[cfg(unix)]
     async fn connected(mut launched: Launched, config: Config) -> Result<Self, StartError> {
         let Some(segment) = launched.segment.take() else {
-            return Ok(Self::start(Sockets::start(launched, config).await?));
+            return Ok(Self::open_to(Sockets::start(launched, config).await?));
         };
         // The slot is taken before this process connects, so the others know it.
         let shm_slot = ShmSlot::take(segment, ProcessId(launched.number), launched.addresses.len() as u32)?;
         let sockets = Sockets::start(launched, config).await?;
+        let door = sockets.door();
         let shm = reliable(Shm::new(shm_slot, sockets));
         // A worker without other work polls for messages while it spins.
-        Ok(match Pump::here() {
+        let here = match Pump::here() {
             Some(pump) => Self::polled(shm, &pump),
             None => Self { node: Node::start(shm, false) },
-        })
+        };
+        door.into_iter().for_each(|door| join::serve(&here, door));
+        Ok(here)
+    }
+
+    /// Makes a process that talks by sockets alone, and lets others join if the engine does.
+    #[cfg(unix)]
+    pub(crate) fn open_to(sockets: Sockets) -> Self {
+        let door = sockets.door();
+        let here = Self { node: Node::start(reliable(sockets), false) };
+        door.into_iter().for_each(|door| join::serve(&here, door));
+        here
     }
 
     /// Compares which methods of objects, services and functions the programs of all processes have. All processes of a
@@ -165,13 +186,37 @@ impl Process {
         self.node.me().0
     }
 
-    /// Number of processes at the start.
+    /// Number of processes that the cluster has had: their numbers are below it. Unless processes
+    /// [join](Self::join) a running cluster, it is the number of processes at the start.
     pub fn count(&self) -> u32 {
-        self.node.peers().count() as u32
+        self.node.process_count()
     }
 
-    /// The reason why a process has gone, if it is known to have gone. For a number without a process it is `None`,
-    /// too.
+    /// The numbers of the processes that are there, this one among them, in ascending order, as a value that can be
+    /// [watched](Watcher::changed). A process is there as soon as messages can be sent to it.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter_cluster::local;
+    ///
+    /// # let machine = Machine::new()?;
+    /// # machine.block_on(async {
+    /// let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
+    /// let members = first.members();
+    /// assert_eq!(members.get(), [0, 1]);
+    /// second.leave().await;
+    /// while members.get() != [0] {
+    ///     members.changed().await.unwrap();
+    /// }
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn members(&self) -> Watcher<Vec<u32>> {
+        self.node.members()
+    }
+
+    /// The reason why a process has gone, if it is known to have gone. For a number that no process has had it is `None`,
+    /// too. A process that had gone before this one joined has [left](Why::Left).
     pub fn down(&self, process: u32) -> Option<Why> {
         self.node.down(ProcessId(process))
     }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! If they differ, neither joins. The first has joined when it has heard from all others, or that they have gone. A
-//! process that agrees with the first agrees with all.
+//! process that agrees with the first agrees with all. If the first has gone, the next living process is asked; so a process that
+//! [joins](crate::join) later asks the leader.
 //!
 //! A job may be made of several programs. So a path (of a type, or a module) that only one of the two knows is no
 //! difference. Names under a path that both know must be the same in both.
@@ -23,7 +24,7 @@ use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::ProcessId;
-use crate::service::{Caller, Service};
+use crate::service::{CallError, Caller, Service};
 use crate::wire::Number;
 use crate::{__table, Process, Serving};
 
@@ -161,8 +162,8 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     let program = &here.node().program;
     if here.number() != FIRST {
         return match ask(here, program).await {
-            Some(Difference { what, first, other }) => {
-                Err(Disagreement { process: FIRST, what, here: other, there: first })
+            Some((process, Difference { what, first, other })) => {
+                Err(Disagreement { process, what, here: other, there: first })
             }
             None => Ok(()),
         };
@@ -190,16 +191,21 @@ pub(crate) fn unheard(here: &Process) -> Vec<ProcessId> {
     heard.filter(|(_, heard)| heard.try_get().is_none()).map(|(peer, _)| *peer).collect()
 }
 
-/// `None`: they agree; or the first process has gone, which other code notices.
-async fn ask(here: &Process, program: &Program) -> Option<Difference> {
-    let first = here.at(FIRST);
+/// Asks the leader. `None`: they agree; or there is none before this process.
+async fn ask(here: &Process, program: &Program) -> Option<(u32, Difference)> {
     let mut asked = Asked::Hash(program.hash());
     loop {
-        match first.call(COMPARE.ask(&asked)).await {
-            Ok(Verdict::Differs(difference)) => return Some(difference),
+        let leader = here.leader();
+        if leader == here.number() {
+            return None;
+        }
+        match here.at(leader).call(COMPARE.ask(&asked)).await {
+            Ok(Verdict::Differs(difference)) => return Some((leader, difference)),
             Ok(Verdict::Say) if matches!(asked, Asked::Hash(_)) => {
                 asked = Asked::Names(program.names.iter().cloned().collect());
             }
+            // The next one is asked.
+            Err(CallError::Lost { .. }) => {}
             Ok(Verdict::Say | Verdict::Same) | Err(_) => return None,
         }
     }

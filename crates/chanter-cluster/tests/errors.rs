@@ -212,6 +212,7 @@ fn alone(count: u32) -> (Launched, tempfile::TempDir) {
         secret: Secret::new([1; 32]),
         segment: None,
         tls: None,
+        is_open: false,
     };
     (launched, folder)
 }

@@ -96,6 +96,7 @@ pub(crate) fn meet(mpi: &Mpi) -> Result<Option<Near>, StartError> {
         secret: Secret::new(cards[0].secret),
         segment,
         tls: None,
+        is_open: false,
     };
     Ok(Some(Near { ranks, launched }))
 }

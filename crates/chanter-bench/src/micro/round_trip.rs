@@ -228,6 +228,7 @@ fn round_trips<E: Engine>(
         secret: Secret::new([1; 32]),
         segment: None,
         tls: None,
+        is_open: false,
     };
     let (caller, echo) = (launched(0, zero.1), launched(1, one.1));
     let trips = load.n;

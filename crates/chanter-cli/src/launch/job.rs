@@ -287,9 +287,13 @@ impl Job {
 
     /// Notes that the processes of a node listen. The last such answer begins the job.
     fn answered(&mut self, node: usize, addresses: Vec<std::net::SocketAddr>) {
-        if let Some(start) = self.nodes.as_mut().and_then(|nodes| nodes.note(node, addresses)) {
-            let start = line(&Word::Start(start));
-            self.processes.iter().for_each(|node| node.tell(&start));
+        match self.nodes.as_mut().map(|nodes| nodes.note(node, addresses)) {
+            Some(Ok(Some(start))) => {
+                let start = line(&Word::Start(start));
+                self.processes.iter().for_each(|node| node.tell(&start));
+            }
+            Some(Err(error)) => self.failed(node, 1, &format!(" is not begun: {error}")),
+            Some(Ok(None)) | None => {}
         }
     }
 

@@ -12,7 +12,7 @@ use chanter_cluster::launcher;
 use super::addresses::{Listeners, secret};
 use super::job::{Job, Options};
 use super::process::{Process, command};
-use super::{Failure, LaunchArgs, cannot};
+use super::{Failure, LaunchArgs, cannot, open};
 
 /// Descriptors that a process costs the launcher: a listener, and three pipes until they have been handed over.
 const DESCRIPTORS: usize = 8;
@@ -88,11 +88,16 @@ pub(super) fn start(args: &LaunchArgs) -> Result<Job, Failure> {
     let count = args.processes.unwrap_or(1);
     make_room(count);
     let mut listeners = Listeners::bind(count as usize, args.is_tcp()).map_err(cannot)?;
+    let secret = secret().map_err(cannot)?.to_hex();
+    if let Some(file) = &args.open {
+        open::write(file, &listeners.text(), &secret).map_err(cannot)?;
+    }
     let mut variables = vec![
         (launcher::COUNT, count.to_string()),
         (launcher::ADDRESSES, listeners.text()),
-        (launcher::SECRET, secret().map_err(cannot)?.to_hex()),
+        (launcher::SECRET, secret),
     ];
+    variables.extend(args.open.as_ref().map(|_| (launcher::OPEN, "1".to_owned())));
     variables.extend(args.tls().map_err(cannot)?);
     // With TCP the processes behave as on several machines.
     let (segment, warning) = if args.no_segment || args.is_tcp() || count == 1 {

@@ -9,6 +9,7 @@ mod lines;
 mod local;
 mod node;
 mod nodes;
+mod open;
 mod output;
 mod prefix;
 mod process;
@@ -85,6 +86,10 @@ pub struct LaunchArgs {
     /// Name for which the certificate is, if it is not for the address of each process
     #[arg(long, value_name = "NAME", requires = "tls_cert")]
     tls_name: Option<String>,
+    /// Let processes join the job while it runs, by `chanter join --file FILE`: the addresses and the secret are written
+    /// there, for this user alone
+    #[arg(long, value_name = "FILE")]
+    open: Option<PathBuf>,
     /// Let the processes share no memory, but talk by sockets alone
     #[arg(long)]
     no_segment: bool,

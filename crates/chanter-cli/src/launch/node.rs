@@ -88,7 +88,7 @@ fn begin(
         (launcher::ADDRESSES, addresses.join(",")),
         (launcher::SECRET, start.secret.clone()),
     ];
-    variables.extend(start.tls.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    variables.extend(start.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
     // It is for all processes of the job: those of other hosts leave their parts alone.
     let (segment, warning) =
         if order.segment && order.here > 1 { segment(order.count, Protocol::Pull)? } else { (None, None) };

@@ -1,12 +1,14 @@
 //! The nodes of a job on several computers, as their launcher sees them.
 
 use std::fmt::Write;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter::process::Child;
+use chanter_cluster::launcher::{self, Address};
 
 use super::addresses::secret;
 use super::hosts::{self, Share};
@@ -18,7 +20,7 @@ use super::output::{Output, Source, Stream};
 use super::prefix::Prefix;
 use super::process::{Process, node_command};
 use super::protocol::{Answer, Order, Start, VERSION, line};
-use super::{Failure, LaunchArgs, cannot};
+use super::{Failure, LaunchArgs, cannot, open};
 
 /// A node's number, and its answer; or the reason why it is none.
 pub(super) type Answered = (usize, Result<Vec<SocketAddr>, String>);
@@ -36,7 +38,10 @@ struct Waiting {
     /// The addresses of each node's processes, once it has answered.
     addresses: Vec<Option<Vec<SocketAddr>>>,
     secret: String,
-    tls: Vec<(String, String)>,
+    /// Further variables of the processes.
+    variables: Vec<(String, String)>,
+    /// The file by which processes join the job, if they may.
+    open: Option<PathBuf>,
 }
 
 impl Nodes {
@@ -56,14 +61,22 @@ impl Nodes {
     }
 
     /// Notes an answer. If it was the last one, the answer is what all nodes are told.
-    pub(super) fn note(&mut self, node: usize, addresses: Vec<SocketAddr>) -> Option<Start> {
-        let waiting = self.waiting.as_mut()?;
+    ///
+    /// # Errors
+    /// The file by which processes join cannot be written. Then the job has not begun.
+    pub(super) fn note(&mut self, node: usize, addresses: Vec<SocketAddr>) -> io::Result<Option<Start>> {
+        let Some(waiting) = &mut self.waiting else { return Ok(None) };
         waiting.addresses[node] = Some(addresses);
         if waiting.addresses.iter().any(Option::is_none) {
-            return None;
+            return Ok(None);
         }
-        let Waiting { addresses, secret, tls, .. } = self.waiting.take()?;
-        Some(Start { addresses: addresses.into_iter().flatten().flatten().collect(), secret, tls })
+        let addresses: Vec<SocketAddr> = waiting.addresses.iter().flatten().flatten().copied().collect();
+        if let Some(file) = &waiting.open {
+            let text: Vec<String> =
+                addresses.iter().map(|address| Address::Tcp(*address).to_string()).collect();
+            open::write(file, &text.join(","), &waiting.secret)?;
+        }
+        Ok(self.waiting.take().map(|Waiting { secret, variables, .. }| Start { addresses, secret, variables }))
     }
 
     /// The nodes that have not answered, in words.
@@ -115,7 +128,8 @@ pub(super) fn start(args: &LaunchArgs, file: &Path) -> Result<Job, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let hosts = hosts::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let shares = hosts::share(&hosts, args.processes).map_err(wrong)?;
-    let tls = args.tls_there().map_err(cannot)?;
+    let mut variables = args.tls_there().map_err(cannot)?;
+    variables.extend(args.open.as_ref().map(|_| (launcher::OPEN.to_owned(), "1".to_owned())));
     let secret = secret().map_err(cannot)?.to_hex();
     let mut job = Job::new(Options::new(args)).map_err(cannot)?;
     make_room(shares.len() as u32);
@@ -126,7 +140,8 @@ pub(super) fn start(args: &LaunchArgs, file: &Path) -> Result<Job, Failure> {
         until: Instant::now() + args.connect_timeout,
         addresses: vec![None; shares.len()],
         secret,
-        tls,
+        variables,
+        open: args.open.clone(),
     };
     job.has_nodes(Nodes { answers, waiting: Some(waiting) });
     let count = shares.iter().map(|share| share.count).sum();

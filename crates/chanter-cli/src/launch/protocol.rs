@@ -81,7 +81,7 @@ pub(super) struct Start {
     /// In hexadecimal.
     pub(super) secret: String,
     /// Further variables of the processes.
-    pub(super) tls: Vec<(String, String)>,
+    pub(super) variables: Vec<(String, String)>,
 }
 
 /// The version alone, which no other version changes.

@@ -26,7 +26,7 @@ pub fn target(bytes: &[u8]) {
             Err(error) => panic!("{error:?}"),
         }
     } else {
-        let introduction = Introduction::new(&secret, peer, [5; CHALLENGE], me);
+        let introduction = Introduction::new(&secret, peer, [5; CHALLENGE], Some(me));
         match introduction.answered(&input.array()) {
             Err(Stranger::Proof | Stranger::Version | Stranger::Magic) => {}
             other => panic!("who does not know the secret is {other:?}"),
@@ -37,7 +37,7 @@ pub fn target(bytes: &[u8]) {
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let secret = Secret::new([1; 32]);
-    let mine = Introduction::new(&secret, ProcessId(3), [9; CHALLENGE], ProcessId(2));
+    let mine = Introduction::new(&secret, ProcessId(3), [9; CHALLENGE], Some(ProcessId(2)));
     let theirs = greeted(&secret, ProcessId(2), [8; CHALLENGE], *mine.greeting(), |_| true)
         .unwrap_or_else(|_| unreachable!());
     let proof = mine.answered(&theirs.answer).unwrap_or_else(|_| unreachable!());

@@ -190,7 +190,7 @@ impl Drop for Registered {
 
 impl Process {
     /// The living process with the lowest number, as far as this process knows.
-    fn leader(&self) -> u32 {
+    pub(crate) fn leader(&self) -> u32 {
         let lives = |process: &u32| *process == self.number() || self.down(*process).is_none();
         (0..self.number()).find(lives).unwrap_or(self.number())
     }

@@ -46,7 +46,8 @@ impl Node {
             return Err(bad());
         }
         if self.peers.links.get(peer).is_none() {
-            return Err(LookupError::NoSuchProcess(peer));
+            let lost = |why| LookupError::Lost(peer, why);
+            return Err(self.down(peer).map_or(LookupError::NoSuchProcess(peer), lost));
         }
         Ok((peer, given.to_owned()))
     }

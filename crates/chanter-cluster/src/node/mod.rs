@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chanter::prelude::*;
+use chanter::sync::{Watched, Watcher, watch};
 use chanter::{
     ThreadBuilder,
     base::{Lock, wake_first},
@@ -30,7 +31,6 @@ pub use send_window::SendEvent;
 pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
 use send_windows::SendWindows;
 
-use crate::by_peer::ByPeer;
 use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, ProcessId, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::MembershipTables;
@@ -39,6 +39,7 @@ use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::RemoteThreads;
+use crate::roster::Roster;
 use crate::service::Requests;
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
@@ -90,7 +91,11 @@ pub(crate) struct Names {
 
 /// The other processes, and the messages on their way to them.
 struct Peers {
-    links: ByPeer<Link>,
+    links: Roster<Link>,
+    /// The numbers of those that are there, this process among them, in ascending order.
+    members: Watched<Vec<u32>>,
+    /// Number of processes that have come or gone.
+    changes: AtomicU64,
     windows: Lock<SendWindows>,
     accounts: Mutex<Accounts>,
     /// Set while a backlog may hold frames that the engine refused. A hint for threads that poll.
@@ -173,8 +178,9 @@ impl Node {
     /// Starts the process as [`start`](Self::start) does, with the description of its program given.
     pub(crate) fn start_as(engine: Arc<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
         let me = engine.me();
-        let links: ByPeer<Link> =
+        let links: Roster<Link> =
             engine.roster().into_iter().map(|(peer, pe)| (peer, Link::new(pe))).collect();
+        let (members, _) = watch(links.peers().map(|peer| peer.0).collect());
         let server = Arc::new(ServerNotifier::new());
         let (notifier, notified) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
@@ -187,6 +193,8 @@ impl Node {
             ports: Ports::new(me, links.peers()),
             peers: Peers {
                 links,
+                members,
+                changes: AtomicU64::new(0),
                 windows: Lock::new(SendWindows::default()),
                 accounts: Mutex::default(),
                 has_backlog: AtomicBool::new(false),
@@ -229,17 +237,50 @@ impl Node {
         self.engine.certificate(peer)
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> {
-        self.peers.links.peers()
+    /// One more than the highest number of a process.
+    pub(crate) fn process_count(&self) -> u32 {
+        self.peers.links.end()
+    }
+
+    pub(crate) fn members(&self) -> Watcher<Vec<u32>> {
+        self.peers.members.watcher()
+    }
+
+    /// Takes in a process that has joined.
+    fn add(&self, peer: ProcessId, pe: NodeId) {
+        if self.peers.links.add(peer, Link::new(pe)) {
+            self.add_holder(peer);
+            self.see_members();
+        }
+    }
+
+    /// Tells the watchers which processes are there.
+    fn see_members(&self) {
+        let is_there = |(peer, link): (ProcessId, &Link)| link.state.lock().down.is_none().then_some(peer.0);
+        let changes = &self.peers.changes;
+        // ORDER: sequentially consistent: the count rises before the states are read. Of two threads that are here, one
+        // sees the other's change in its count, and tells again.
+        let mut seen = changes.fetch_add(1, Ordering::SeqCst) + 1;
+        loop {
+            drop(self.peers.members.send(self.peers.links.iter().filter_map(is_there).collect()));
+            let now = changes.load(Ordering::SeqCst);
+            if now == std::mem::replace(&mut seen, now) {
+                return;
+            }
+        }
     }
 
     pub(crate) fn dropped(&self) -> u64 {
         self.peers.dropped.load(Ordering::Relaxed)
     }
 
-    /// The event that a process has gone. It is never ready for this process or for a number without a process.
+    /// The event that a process has gone. It is never ready for this process or for a number that no process has had.
     pub(crate) fn gone(&self, peer: ProcessId) -> impl Event<Output = Why> + std::marker::Send + use<> {
-        self.peers.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
+        let gone = self.peers.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
+        if self.peers.links.is_past(peer) {
+            let _ = gone.put(Why::Left);
+        }
+        gone.get()
     }
 
     /// The event that any other process has gone. It stays ready.
@@ -249,7 +290,10 @@ impl Node {
 
     /// The reason why a process has gone, if it has.
     pub(crate) fn down(&self, peer: ProcessId) -> Option<Why> {
-        self.peers.links.get(peer)?.state.lock().down
+        match self.peers.links.get(peer) {
+            Some(link) => link.state.lock().down,
+            None => self.peers.links.is_past(peer).then_some(Why::Left),
+        }
     }
 
     pub(crate) fn name(&self, peer: ProcessId, thread: Slot) -> ThreadName {
@@ -364,6 +408,7 @@ impl Node {
         self.lose_spawner(peer);
         let _ = link.gone.put(why);
         let _ = self.peers.some_gone.put(());
+        self.see_members();
         emptied.map(|emptied| emptied.put(()));
         lock(&self.names.registry).forget_askers(|asker| asker.peer == peer);
         let windows = self.peers.windows.lock().retain(|name, _| name.process != peer);

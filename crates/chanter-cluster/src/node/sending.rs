@@ -84,12 +84,18 @@ impl Node {
             return Ok(window);
         }
         let Some(link) = self.peers.links.get(to.process) else {
-            return Err(SendError::NoSuchProcess(to.process));
+            return Err(self.unknown(to.process));
         };
         if let Some(why) = link.state.lock().down {
             return Err(SendError::Lost(to.process, why));
         }
         Ok(self.peers.windows.lock().of(to))
+    }
+
+    /// The error of a send to a process of which nothing is known here.
+    #[cold]
+    fn unknown(&self, to: ProcessId) -> SendError {
+        self.down(to).map_or(SendError::NoSuchProcess(to), |why| SendError::Lost(to, why))
     }
 
     /// The reason why the window of `to`, in another process, was given up.
@@ -109,7 +115,7 @@ impl Node {
         body: Body,
     ) -> Result<(), SendError> {
         let Some(link) = self.peers.links.get(to.process) else {
-            return Err(SendError::NoSuchProcess(to.process));
+            return Err(self.unknown(to.process));
         };
         // ORDER: Relaxed: a hint. Credit that this message misses goes by itself when it is due.
         let owes_credit = link.owes_credit.load(Ordering::Relaxed);
@@ -199,7 +205,7 @@ impl Node {
         header: Header,
         body: Body,
     ) -> Result<(), SendError> {
-        let Some(link) = self.peers.links.get(to) else { return Err(SendError::NoSuchProcess(to)) };
+        let Some(link) = self.peers.links.get(to) else { return Err(self.unknown(to)) };
         self.transmit_by(to, link, lane, header, body)
     }
 

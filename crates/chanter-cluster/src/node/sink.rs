@@ -19,8 +19,10 @@ impl Sink for &Node {
     }
 
     fn peer(&mut self, peer: ProcessId, change: Change) {
-        if let Change::Down(why) = change {
-            self.lose(peer, why);
+        match change {
+            Change::Up(pe) => self.add(peer, pe),
+            Change::Down(why) => self.lose(peer, why),
+            Change::Suspect | Change::Well => {}
         }
     }
 }

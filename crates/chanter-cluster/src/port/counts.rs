@@ -52,7 +52,7 @@ pub(super) const MOST_UNANSWERED: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
     me: ProcessId,
-    /// All processes that were there at the start.
+    /// All processes that were there at the start, or have joined since.
     peers: BTreeSet<ProcessId>,
     lost: BTreeSet<ProcessId>,
     last: u64,
@@ -121,6 +121,16 @@ impl<C, P> State<C, P> {
             is_talking: false,
             leftover: Leftover::default(),
         }
+    }
+
+    /// Takes in a process that has joined.
+    pub(super) fn add(&mut self, peer: ProcessId) {
+        self.peers.insert(peer);
+    }
+
+    /// Whether this process has never known that one, which was there before it joined.
+    fn is_past(&self, peer: ProcessId) -> bool {
+        peer < self.me && !self.peers.contains(&peer)
     }
 
     /// The next message and its receiver. One thread at a time sends them, in order.
@@ -293,7 +303,7 @@ impl<C, P> State<C, P> {
             PortMessage::Held { request } => self.is_held(from, request),
             PortMessage::Release { port } => self.let_go(from, port),
             PortMessage::Unpacked { transfer } => self.is_unpacked(from, transfer),
-            PortMessage::Confirm { process } if self.lost.contains(&process) => {
+            PortMessage::Confirm { process } if self.lost.contains(&process) || self.is_past(process) => {
                 self.say(from, PortMessage::Confirmed { process });
             }
             PortMessage::Confirm { process } if self.peers.contains(&process) && process != from => {

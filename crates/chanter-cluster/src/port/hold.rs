@@ -88,6 +88,11 @@ impl Ports {
 }
 
 impl Node {
+    /// Takes in a process that has joined: it may hold senders from now on.
+    pub(crate) fn add_holder(&self, peer: ProcessId) {
+        self.ports.lock().add(peer);
+    }
+
     /// Changes the counts, and then does the resulting work without their lock.
     fn count<R>(&self, what: impl FnOnce(&mut State<Cover, Arc<SenderTransfer>>) -> R) -> R {
         let (result, leftover, word) = {

@@ -262,6 +262,13 @@ impl Node {
 
     /// Makes a request. Returns its number, and the spot of its answer. Takes the body, unless too many are under
     /// way.
+    /// The error of a request to a process of which nothing is known here.
+    #[cold]
+    fn no_such_process(&self, to: ProcessId) -> CallError {
+        let lost = |why| CallError::Lost { process: to, why, begun: Begun::No };
+        self.down(to).map_or(CallError::NoSuchProcess(to), lost)
+    }
+
     fn request(
         self: &Arc<Self>,
         to: ProcessId,
@@ -274,7 +281,7 @@ impl Node {
         let length = place.as_ref().map_or(0, Body::length_away);
         let is_here = to == self.me();
         let longest =
-            if is_here { u32::MAX } else { self.longest(to).ok_or(CallError::NoSuchProcess(to))? };
+            if is_here { u32::MAX } else { self.longest(to).ok_or_else(|| self.no_such_process(to))? };
         if length > longest as usize {
             return Err(CallError::TooLong { length, longest });
         }

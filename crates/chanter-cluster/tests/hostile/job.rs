@@ -55,6 +55,7 @@ pub(crate) fn launched(count: u32) -> (Vec<Launched>, Vec<SocketAddr>) {
         secret: secret(),
         segment: None,
         tls: None,
+        is_open: false,
     });
     (launched.collect(), sockets)
 }

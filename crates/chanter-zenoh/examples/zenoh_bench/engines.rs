@@ -76,6 +76,7 @@ fn launched(number: u32, listener: TcpListener, first: std::net::SocketAddr) -> 
         secret: Secret::new([1; 32]),
         segment: None,
         tls: None,
+        is_open: false,
     })
 }
 

@@ -20,8 +20,9 @@ use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 
 use super::hello;
-use super::stream::{Listener, Stream};
-use super::tls::Tls;
+use super::joining::Applicant;
+use super::members::{JOINS, Member, Shared};
+use super::stream::Listener;
 use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
@@ -46,17 +47,15 @@ impl Drop for Cancelled {
 pub(super) struct Accepting {
     pub(super) listener: Listener,
     pub(super) secret: Secret,
-    pub(super) tls: Option<Tls>,
-    pub(super) me: ProcessId,
-    pub(super) count: u32,
-    /// Time within which a stranger must prove itself in any case.
-    pub(super) time: Duration,
-    pub(super) welcome: Sender<(ProcessId, Stream)>,
+    pub(super) shared: Arc<Shared>,
+    /// Told of each process that has connected.
+    pub(super) welcome: Sender<()>,
 }
 
 impl Accepting {
     pub(super) async fn run(self) {
-        let Self { listener, secret, tls, me, count, time, welcome } = self;
+        let Self { listener, secret, shared, welcome } = self;
+        let me = shared.me;
         let mut strangers = Strangers::default();
         let (leave, left) = mailbox();
         loop {
@@ -70,20 +69,29 @@ impl Accepting {
                 after(Duration::from_millis(10)).await;
                 continue;
             };
-            let (secret, welcome, tls, leave) = (secret.clone(), welcome.clone(), tls.clone(), leave.clone());
+            let (secret, shared, welcome, leave) =
+                (secret.clone(), Arc::clone(&shared), welcome.clone(), leave.clone());
             let has_greeted = Arc::new(AtomicBool::new(false));
             let greets = Arc::clone(&has_greeted);
             let hello = spawn(async move {
                 let hello = from_cancel_safe(async {
-                    let stream = stream.secure(tls.as_ref()).await.ok()?;
-                    let expected = |peer: ProcessId| me < peer && peer.0 < count;
+                    let stream = stream.secure(shared.config.tls.as_ref()).await.ok()?;
+                    let is_awaited = |peer| shared.members.get(peer).is_some_and(Member::is_awaited);
+                    let expected = |peer: ProcessId| {
+                        if peer == JOINS { shared.joins.is_some() } else { me < peer && is_awaited(peer) }
+                    };
                     // ORDER: Relaxed: a hint, which publishes nothing.
                     let greets = || greets.store(true, Ordering::Relaxed);
                     let peer = hello::accept(&stream, &secret, me, expected, greets).await.ok()?;
                     Some((peer, stream))
                 });
-                if let Some(Some(welcomed)) = hello.timeout(time).await {
-                    let _ = welcome.try_send(welcomed);
+                match (hello.timeout(shared.config.hello).await, &shared.joins) {
+                    (Some(Some((JOINS, stream))), Some(joins)) => drop(joins.try_send(Applicant::new(stream))),
+                    (Some(Some((peer, stream))), _) => {
+                        shared.connect(peer, stream);
+                        let _ = welcome.try_send(());
+                    }
+                    _ => {}
                 }
                 let _ = leave.try_send(());
             });

@@ -175,7 +175,8 @@ impl Greeted {
 pub(crate) struct Introduction<'a> {
     secret: &'a Secret,
     mine: Greeting,
-    peer: ProcessId,
+    /// The wanted process; `None`: any.
+    peer: Option<ProcessId>,
 }
 
 impl<'a> Introduction<'a> {
@@ -183,7 +184,7 @@ impl<'a> Introduction<'a> {
         secret: &'a Secret,
         me: ProcessId,
         challenge: [u8; CHALLENGE],
-        peer: ProcessId,
+        peer: Option<ProcessId>,
     ) -> Self {
         Self { secret, mine: Greeting::with(me, challenge), peer }
     }
@@ -204,7 +205,7 @@ impl<'a> Introduction<'a> {
         hmac(self.secret, Side::Accept, &self.mine, &theirs)
             .verify_slice(&answer[GREETING..])
             .map_err(|_| Stranger::Proof)?;
-        if number != self.peer {
+        if self.peer.is_some_and(|peer| number != peer) {
             return Err(Stranger::Number(number.0));
         }
         Ok(hmac(self.secret, Side::Connect, &self.mine, &theirs).finalize().into_bytes().into())
@@ -217,7 +218,7 @@ fn challenge() -> io::Result<[u8; CHALLENGE]> {
     Ok(challenge)
 }
 
-/// Introduces this process to the process that it has connected to.
+/// Introduces this process to the process that it has connected to. `peer`: `None` stands for any process of the job.
 ///
 /// # Errors
 /// The other end is not `peer`. It has then learned nothing that helps it to pass as this process.
@@ -225,7 +226,7 @@ pub(super) async fn connect(
     stream: &Stream,
     secret: &Secret,
     me: ProcessId,
-    peer: ProcessId,
+    peer: Option<ProcessId>,
 ) -> Result<(), Stranger> {
     let introduction = Introduction::new(secret, me, challenge()?, peer);
     stream.write_all(introduction.greeting()).await?;
@@ -289,7 +290,7 @@ mod tests {
     #[chanter::test]
     async fn who_knows_the_secret_is_known() {
         let (one, other) = pair();
-        let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
+        let connecting = spawn(async move { connect(&one, &secret(), OTHER, Some(ME)).await });
         assert_eq!(accept(&other, &secret(), ME, |peer| peer == OTHER, || ()).await.unwrap(), OTHER);
         connecting.join().await.unwrap().unwrap();
     }
@@ -299,7 +300,7 @@ mod tests {
         let (one, other) = pair();
         let accepting =
             spawn(async move { accept(&other, &Secret::new([8; 32]), ME, |_| true, || ()).await });
-        assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Proof)));
+        assert!(matches!(connect(&one, &secret(), OTHER, Some(ME)).await, Err(Stranger::Proof)));
         drop(one);
         assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Refuses)));
 
@@ -332,7 +333,7 @@ mod tests {
         // Another process of the job listens at the address of the wanted one.
         let (one, other) = pair();
         let accepting = spawn(async move { accept(&other, &secret(), ProcessId(3), |_| true, || ()).await });
-        assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Number(3))));
+        assert!(matches!(connect(&one, &secret(), OTHER, Some(ME)).await, Err(Stranger::Number(3))));
         drop(one);
         assert!(accepting.join().await.unwrap().is_err());
     }
@@ -352,13 +353,13 @@ mod tests {
         assert!(one.read_exact(&mut [0]).await.is_err(), "not a byte more");
 
         let (one, other) = pair();
-        let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
+        let connecting = spawn(async move { connect(&one, &secret(), OTHER, Some(ME)).await });
         other.write_all(b"chanter0").await.unwrap();
         let error = connecting.join().await.unwrap().unwrap_err();
         assert!(matches!(error, Stranger::Version), "{error}");
 
         let (one, other) = pair();
-        let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
+        let connecting = spawn(async move { connect(&one, &secret(), OTHER, Some(ME)).await });
         other.read_exact(&mut [0; GREETING]).await.unwrap();
         drop(other);
         let error = connecting.join().await.unwrap().unwrap_err();

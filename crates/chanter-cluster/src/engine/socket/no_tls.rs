@@ -14,7 +14,7 @@ use crate::launcher::TlsFiles;
 pub struct Tls(Infallible);
 
 impl Tls {
-    pub(super) fn from_launcher(_files: &TlsFiles) -> Result<Self, &'static str> {
+    pub(crate) fn from_launcher(_files: &TlsFiles) -> Result<Self, &'static str> {
         Err("this program is built without the feature `tls` of chanter-cluster, and its launcher wants TLS")
     }
 

@@ -1,7 +1,7 @@
 //! A connection of any kind.
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -71,6 +71,14 @@ impl Stream {
         // Frames are written whole, so waiting for more bytes gains nothing.
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
+    }
+
+    /// The address from which this end has connected, if that is one of TCP.
+    pub(super) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) | Self::Tls(_) => None,
+        }
     }
 
     pub(super) fn readable(&self) -> Readiness {

@@ -67,6 +67,7 @@ pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir
         secret: secret.clone(),
         segment: None,
         tls: None,
+        is_open: false,
     });
     (launched.collect(), folder)
 }
@@ -410,6 +411,7 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
         secret: Secret::new([1; 32]),
         segment: None,
         tls: None,
+        is_open: false,
     };
     let error = Sockets::start(liar, unhurried()).await.unwrap_err();
     assert!(matches!(error, StartError::Stranger(ProcessId(0), _)), "{error}");

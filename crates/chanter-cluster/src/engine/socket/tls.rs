@@ -102,7 +102,7 @@ impl Tls {
     }
 
     /// Reads the files that a launcher has named. The error says what is wrong with them.
-    pub(super) fn from_launcher(files: &TlsFiles) -> Result<Self, BadTls> {
+    pub(crate) fn from_launcher(files: &TlsFiles) -> Result<Self, BadTls> {
         let read = |path: &std::path::Path| {
             std::fs::read(path).map_err(|error| BadTls(format!("{}: {error}", path.display())))
         };
