@@ -193,7 +193,7 @@ impl Process {
     }
 
     /// The numbers of the processes that are there, this one among them, in ascending order, as a value that can be
-    /// [watched](Watcher::changed). A process is there as soon as messages can be sent to it.
+    /// [watched](Watcher::changed). A process is there from its first connection with this one.
     ///
     /// ```
     /// use chanter::prelude::*;

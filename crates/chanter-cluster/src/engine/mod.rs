@@ -117,8 +117,11 @@ impl Why {
 /// A change in the state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A peer has joined, on that node. Frames may be sent to it from now on. It is told once, before all else of the peer.
-    Up(NodeId),
+    /// A peer is about to join, on that node. Frames may be sent to it from now on. It is told once, before all else of
+    /// the peer.
+    Awaited(NodeId),
+    /// The peer has joined.
+    Up,
     /// The peer has been silent for a while.
     Suspect,
     /// The peer was suspected, and has been heard of again.

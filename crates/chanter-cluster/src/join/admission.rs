@@ -5,8 +5,8 @@
 //! as it knows, and asks each living member to await the process of that number. A member refuses a number that it
 //! knows; then the leader takes the next one. The leader answers when each member has agreed or has gone. So
 //! all members know the process before it connects to any, and before a message can bring its name to any.
-//! A leader that dies in between has told no number: members await the process in vain for a while. The next leader
-//! may not know of that number; those that do refuse it.
+//! A leader that dies in between has told no number. So members await no process any longer when the leader that has
+//! asked them to has gone. The next leader may not know of that number; those that do refuse it.
 //!
 //! A member believes the leader's word only when it knows that all processes with lower numbers have gone. They have
 //! gone for ever, so there is one leader at a time among processes that can reach each other.
@@ -19,14 +19,14 @@ use chanter::sync::Mutex as Turns;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::socket::Door;
-use crate::engine::socket::joining::{Answer, Applicant, Known};
+use crate::engine::socket::joining::{Answer, Applicant, Known, Request};
 use crate::engine::{NodeId, ProcessId};
 use crate::launcher::Address;
 use crate::service::{CallError, Service};
 use crate::{Process, Serving};
 
-/// Asks the leader to admit the process at this address.
-const ADMIT: Service<String, Admitted> = Service::new("chanter::admit");
+/// Asks the leader to admit a process.
+const ADMIT: Service<Request, Admitted> = Service::new("chanter::admit");
 /// Asks a member to await a process.
 const EXPECT: Service<Known, bool> = Service::new("chanter::expect");
 /// Tells a member to await a process no longer.
@@ -46,11 +46,11 @@ pub(crate) fn serve(here: &Process, door: Door) {
     let turns = Arc::new(Turns::new(()));
     let (admits, expects, dismisses) = (door.clone(), door.clone(), door.clone());
     let served = [
-        here.serve(ADMIT, move |caller, address: String| {
+        here.serve(ADMIT, move |caller, request: Request| {
             let (door, turns) = (admits.clone(), Arc::clone(&turns));
             async move {
                 let _alone = turns.lock().await;
-                admit(&caller.here(), &door, address).await
+                admit(&caller.here(), &door, request).await
             }
         }),
         here.serve(EXPECT, move |caller, known: Known| {
@@ -78,10 +78,13 @@ pub(crate) fn serve(here: &Process, door: Door) {
 
 /// Leads a process in that has come here.
 async fn lead_in(here: &Process, door: &Door, applicant: Applicant) {
-    let Ok(address) = applicant.address().await else { return };
+    let Ok(request) = applicant.request().await else { return };
+    if let Some(number) = request.failed {
+        dismiss(here, door, number);
+    }
     let answer = loop {
         let leader = here.leader();
-        match here.at(leader).call(ADMIT.ask(&address.to_string())).await {
+        match here.at(leader).call(ADMIT.ask(&request)).await {
             Ok(Admitted::As { number, node, others }) => break Answer::Admitted { number, node, others },
             Ok(Admitted::Refused(why)) => break Answer::Refused(why),
             // This process does not know yet what the other one knows.
@@ -93,36 +96,42 @@ async fn lead_in(here: &Process, door: &Door, applicant: Applicant) {
     let said = applicant.answer(&answer).await;
     let Answer::Admitted { number, .. } = answer else { return };
     if said.is_err() || applicant.is_in().await.is_err() {
-        door.dismiss(number);
-        for member in others(here) {
-            let _ = here.at(member).post(DISMISS.ask(&number));
-        }
+        dismiss(here, door, number);
     }
 }
 
-/// The living members but this one.
-fn others(here: &Process) -> Vec<u32> {
-    here.members().get().into_iter().filter(|member| *member != here.number()).collect()
+/// Tells all that a process will not come, if it is still awaited.
+fn dismiss(here: &Process, door: &Door, number: ProcessId) {
+    door.dismiss(number);
+    for member in others(here, door) {
+        let _ = here.at(member).post(DISMISS.ask(&number));
+    }
+}
+
+/// The living members but this one, and those that are awaited.
+fn others(here: &Process, door: &Door) -> Vec<u32> {
+    let is_other = |number: &u32| *number != here.number() && here.down(*number).is_none();
+    door.members().into_iter().map(|(peer, ..)| peer.0).filter(is_other).collect()
 }
 
 /// Admits a process, as the leader (INV-ADMIT).
-async fn admit(here: &Process, door: &Door, address: String) -> Admitted {
+async fn admit(here: &Process, door: &Door, Request { address, failed }: Request) -> Admitted {
     if here.leader() != here.number() {
         return Admitted::Elsewhere;
     }
     let Ok(parsed) = address.parse::<Address>() else {
         return Admitted::Refused("it has told no address".to_owned());
     };
+    // The other members may hear of it later.
+    failed.into_iter().for_each(|number| door.dismiss(number));
     loop {
         let number = door.next();
-        let members = door.members();
-        let node = node_of(number, &parsed, &members);
-        // The members from now on; all others come after it.
-        if !door.expect(number, node, parsed.clone()) {
+        let node = node_of(number, &parsed, &door.members());
+        if !door.expect(number, node, parsed.clone(), never()) {
             return Admitted::Refused("this process is leaving".to_owned());
         }
         let known = Known { number, node, address: address.clone() };
-        let asked: Vec<_> = others(here)
+        let asked: Vec<_> = others(here, door)
             .into_iter()
             .filter(|member| *member < number.0)
             .map(|member| {
@@ -138,8 +147,9 @@ async fn admit(here: &Process, door: &Door, address: String) -> Admitted {
             door.dismiss(number);
             continue;
         }
-        let is_there = |peer: &ProcessId| here.down(peer.0).is_none();
-        let others = members.into_iter().filter(|(peer, ..)| is_there(peer));
+        // It connects to these, and those that are admitted later connect to it.
+        let is_there = |peer: &ProcessId| *peer < number && here.down(peer.0).is_none();
+        let others = door.members().into_iter().filter(|(peer, ..)| is_there(peer));
         let others = others.map(|(number, node, address)| Known { number, node, address: address.to_string() });
         return Admitted::As { number, node, others: others.collect() };
     }
@@ -164,5 +174,7 @@ async fn expect(here: &Process, door: &Door, leader: u32, known: &Known) -> bool
         here.node().gone(ProcessId(process)).await;
     }
     let Ok(address) = known.address.parse() else { return false };
-    door.expect(known.number, known.node, address)
+    // A leader that has gone may not have told the number. If it has, the process fails here, and begins again.
+    let is_off = here.node().gone(ProcessId(leader)).wrap(drop);
+    door.expect(known.number, known.node, address, is_off)
 }

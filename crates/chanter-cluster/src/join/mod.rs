@@ -260,10 +260,15 @@ impl Join {
     async fn attempts(&self, last: &mut StartError) -> Result<Process, StartError> {
         let (listener, listens) = listen(&self.listen)?;
         let started = chanter::now();
+        let mut failed = None;
         loop {
-            let (found, own) = self.look(&listens, last).await;
+            let (found, own) = self.look(&listens, failed, last).await;
             let founds = match (found, self.founds_after) {
                 (Some((application, answer)), _) => {
+                    failed = match &answer {
+                        Answer::Admitted { number, .. } => Some(*number),
+                        Answer::Refused(_) => failed,
+                    };
                     match self.enter(application, answer, listener.try_clone()?, &listens).await {
                         Ok(here) => return Ok(here),
                         // Another attempt would end in the same way.
@@ -287,6 +292,7 @@ impl Join {
     async fn look(
         &self,
         listens: &Address,
+        failed: Option<ProcessId>,
         last: &mut StartError,
     ) -> (Option<(Application, Answer)>, Option<Address>) {
         let mut own = None;
@@ -309,7 +315,8 @@ impl Join {
                     Some(address) => address.clone(),
                     None => reached_at(listens, local.map(|local| local.ip())),
                 };
-                let asked = Application::make(&address, &self.secret, self.config.tls.as_ref(), reached);
+                let tls = self.config.tls.as_ref();
+                let asked = Application::make(&address, failed, &self.secret, tls, reached);
                 match from_cancel_safe(asked).timeout(self.config.hello).await {
                     Some(Ok(found)) => return (Some(found), own),
                     Some(Err(error)) => *last = error,

@@ -122,6 +122,8 @@ struct Link {
     state: Lock<LinkState>,
     /// Parts of frames that have come from the process.
     parts: Lock<Parts>,
+    /// Set once the process has connected.
+    is_there: AtomicBool,
     /// Set once the process is down. Frames that still arrive from it are dropped.
     is_down: AtomicBool,
     /// Number of messages that have come from the process, modulo 2^32.
@@ -155,6 +157,7 @@ impl Link {
             pe,
             state: Lock::new(LinkState::default()),
             parts: Lock::new(Parts::default()),
+            is_there: AtomicBool::new(true),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             owes_credit: AtomicBool::new(false),
@@ -246,17 +249,27 @@ impl Node {
         self.peers.members.watcher()
     }
 
-    /// Takes in a process that has joined.
+    /// Takes in a process that is about to join: messages may be sent to it.
     fn add(&self, peer: ProcessId, pe: NodeId) {
-        if self.peers.links.add(peer, Link::new(pe)) {
+        if self.peers.links.add(peer, Link { is_there: AtomicBool::new(false), ..Link::new(pe) }) {
             self.add_holder(peer);
+        }
+    }
+
+    fn has_joined(&self, peer: ProcessId) {
+        if let Some(link) = self.peers.links.get(peer) {
+            // ORDER: Relaxed: `see_members` reads it after a count that orders both.
+            link.is_there.store(true, Ordering::Relaxed);
             self.see_members();
         }
     }
 
     /// Tells the watchers which processes are there.
     fn see_members(&self) {
-        let is_there = |(peer, link): (ProcessId, &Link)| link.state.lock().down.is_none().then_some(peer.0);
+        let is_there = |(peer, link): (ProcessId, &Link)| {
+            let is_there = link.is_there.load(Ordering::Relaxed) && link.state.lock().down.is_none();
+            is_there.then_some(peer.0)
+        };
         let changes = &self.peers.changes;
         // ORDER: sequentially consistent: the count rises before the states are read. Of two threads that are here, one
         // sees the other's change in its count, and tells again.

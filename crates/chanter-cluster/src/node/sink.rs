@@ -20,7 +20,8 @@ impl Sink for &Node {
 
     fn peer(&mut self, peer: ProcessId, change: Change) {
         match change {
-            Change::Up(pe) => self.add(peer, pe),
+            Change::Awaited(pe) => self.add(peer, pe),
+            Change::Up => self.has_joined(peer),
             Change::Down(why) => self.lose(peer, why),
             Change::Suspect | Change::Well => {}
         }

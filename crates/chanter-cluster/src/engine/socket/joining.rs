@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   applicant                              a process of the job
-//!       | its address                          |
+//!       | its address; a number that failed    |
 //!       |------------------------------------->|   asks the leader
 //!       | its number, and all members          |
 //!       |<-------------------------------------|
@@ -11,7 +11,8 @@
 //!       |------------------------------------->|
 //! ```
 //!
-//! An applicant that ends the connection before the byte is not awaited any longer.
+//! An applicant that ends the connection before the byte is not awaited any longer. If the process that it has asked has gone
+//! meanwhile, nobody sees that end. So its next request names the number that it has not used.
 
 use std::io::{self, ErrorKind};
 
@@ -37,6 +38,15 @@ pub(crate) struct Known {
     pub(crate) number: ProcessId,
     pub(crate) node: NodeId,
     pub(crate) address: String,
+}
+
+/// The request of an applicant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// The address at which it listens.
+    pub(crate) address: String,
+    /// The number of an earlier attempt, which has failed.
+    pub(crate) failed: Option<ProcessId>,
 }
 
 /// The answer to an applicant.
@@ -76,10 +86,8 @@ impl Applicant {
         Self { stream }
     }
 
-    /// The address at which it listens.
-    pub(crate) async fn address(&self) -> io::Result<Address> {
-        let address: String = hear(&self.stream, LONGEST_REQUEST).await?;
-        address.parse().map_err(|_| ErrorKind::InvalidData.into())
+    pub(crate) async fn request(&self) -> io::Result<Request> {
+        hear(&self.stream, LONGEST_REQUEST).await
     }
 
     pub(crate) async fn answer(&self, answer: &Answer) -> io::Result<()> {
@@ -99,9 +107,10 @@ pub(crate) struct Application {
 
 impl Application {
     /// Asks the member that listens at `seed`. `own`: the address at which this process can be reached, given the
-    /// one from which it has connected.
+    /// one from which it has connected. `failed`: the number of the last attempt.
     pub(crate) async fn make(
         seed: &Address,
+        failed: Option<ProcessId>,
         secret: &Secret,
         tls: Option<&Tls>,
         own: impl FnOnce(Option<std::net::SocketAddr>) -> Address,
@@ -117,7 +126,7 @@ impl Application {
         let stream = stream.secure_to(tls, seed).await.map_err(|error| refused(error.to_string()))?;
         hello::connect(&stream, secret, JOINS, None).await.map_err(|error| refused(error.to_string()))?;
         let asked = async {
-            say(&stream, &own.to_string()).await?;
+            say(&stream, &Request { address: own.to_string(), failed }).await?;
             hear(&stream, LONGEST_ANSWER).await
         };
         let answer = asked.await.map_err(|error| refused(error.to_string()))?;

@@ -50,12 +50,14 @@ struct Gate {
 pub(super) struct Member {
     pub(super) node: NodeId,
     pub(super) address: Address,
+    /// Whether it was not there from the start.
+    joins: bool,
     link: OnceLock<Option<Link>>,
 }
 
 impl Member {
     pub(super) fn new(node: NodeId, address: Address) -> Self {
-        Self { node, address, link: OnceLock::new() }
+        Self { node, address, joins: false, link: OnceLock::new() }
     }
 
     pub(super) fn is_awaited(&self) -> bool {
@@ -148,6 +150,9 @@ impl Shared {
             // ORDER: Relaxed: the gate's lock orders this before the end of the gate.
             self.open.fetch_add(1, Ordering::Relaxed);
         }
+        if member.joins {
+            self.inbox.push(Happening::Changed(peer, Change::Up));
+        }
         let (reader, writer) = (Arc::clone(self), Arc::clone(self));
         spawn(async move {
             if let Some(link) = reader.link(peer) {
@@ -235,21 +240,28 @@ impl Door {
     }
 
     /// Awaits a process: it may connect from now on, and frames may be sent to it. If it does not connect in
-    /// time ([`Config::hello`]), it is down. False: a process has had that number, or it is far beyond all others, or this
-    /// process leaves.
-    pub(crate) fn expect(&self, peer: ProcessId, node: NodeId, address: Address) -> bool {
+    /// time ([`Config::hello`]), or before `is_off`, it is down. False: a process has had that number, or it is far beyond all
+    /// others, or this process leaves.
+    pub(crate) fn expect(
+        &self,
+        peer: ProcessId,
+        node: NodeId,
+        address: Address,
+        is_off: impl Event<Output = ()> + Send + 'static,
+    ) -> bool {
         let shared = &self.shared;
+        let member = Member { joins: true, ..Member::new(node, address) };
         {
             let gate = lock(&shared.gate);
             let is_near = peer.0.checked_sub(shared.members.end()).is_none_or(|ahead| ahead < AHEAD);
-            if !gate.is_open || !is_near || !shared.members.add(peer, Member::new(node, address)) {
+            if !gate.is_open || !is_near || !shared.members.add(peer, member) {
                 return false;
             }
         }
-        shared.inbox.push(Happening::Changed(peer, Change::Up(node)));
+        shared.inbox.push(Happening::Changed(peer, Change::Awaited(node)));
         let waiting = Arc::clone(shared);
         spawn(async move {
-            choose((after(waiting.config.hello), waiting.ended.get().wrap(drop))).await;
+            choose((after(waiting.config.hello), waiting.ended.get().wrap(drop), is_off)).await;
             waiting.refuse(peer);
         });
         true

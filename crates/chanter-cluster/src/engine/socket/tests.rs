@@ -7,10 +7,12 @@ use tempfile::TempDir;
 
 use super::accepting::STRANGERS;
 use super::frame::{HEAD, PIECE, Word, head};
+use super::start::nodes;
+use super::stream::Stream;
 use super::*;
 use crate::engine::conformance::Kit;
 use crate::engine::{Change, Why};
-use crate::launcher::Secret;
+use crate::launcher::{Address, Secret};
 use crate::wire::{Header, Kind, LENGTH};
 
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +208,7 @@ async fn rogue_on(on: On, config: Config) -> (Process, Stream) {
     let (honest, me) = (launched.next().unwrap(), launched.next().unwrap());
     let starting = spawn(Sockets::start(honest, config));
     let stream = Stream::connect(&me.addresses[0]).await.unwrap();
-    hello::connect(&stream, &me.secret, ProcessId(1), ProcessId(0)).await.unwrap();
+    hello::connect(&stream, &me.secret, ProcessId(1), Some(ProcessId(0))).await.unwrap();
     (Process::new(starting.join().await.unwrap().unwrap()), stream)
 }
 

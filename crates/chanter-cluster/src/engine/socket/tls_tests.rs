@@ -65,7 +65,7 @@ async fn start(accepts: Option<Tls>, connects: Option<Tls>) -> Result<(), String
     match connected {
         Ok(one) => {
             let zero = accepting.join().await.unwrap().map_err(|error| error.to_string())?;
-            assert!(one.shared.links.values().chain(zero.shared.links.values()).all(Link::is_tls));
+            assert!(one.shared.links().chain(zero.shared.links()).all(|(_, link)| link.is_tls()));
             Ok(())
         }
         Err(error) => {
@@ -176,7 +176,7 @@ async fn a_launcher_says_where_the_certificates_are() {
         .map(|one| spawn(Sockets::start(one, unhurried())))
         .collect();
     for starting in starting {
-        assert!(starting.join().await.unwrap().unwrap().shared.links.values().all(Link::is_tls));
+        assert!(starting.join().await.unwrap().unwrap().shared.links().all(|(_, link)| link.is_tls()));
     }
     let bad = [
         (TlsFiles { key: folder.path().join("none"), ..files.clone() }, "none: No such file"),
