@@ -57,7 +57,11 @@ async fn serve(here: &Process) {
     let mut taken = 0_u64;
     let controller = loop {
         let message = inbox.recv::<u64>(ANYONE, WORK).wrap(Ok);
-        match choose((is_enough.recv().wrap(|process| Err(process.expect("a service has the other end"))), message)).await
+        match choose((
+            is_enough.recv().wrap(|process| Err(process.expect("a service has the other end"))),
+            message,
+        ))
+        .await
         {
             Ok(message) => {
                 message.expect("this inbox is open");

@@ -70,7 +70,8 @@ impl JoinArgs {
         if let Some(file) = &self.file {
             let wrong = |why: String| format!("{}: {why}", file.display());
             let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+            {
                 match line.split_once('=') {
                     Some((SEEDS, value)) => seeds.extend(value.split(',').map(str::to_owned)),
                     Some((SECRET, value)) => said.push((SECRET, value.into())),

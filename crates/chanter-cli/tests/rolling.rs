@@ -55,7 +55,10 @@ fn restarted(launch: &[&str]) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("job");
     let file = file.to_str().unwrap();
-    let job = Running::start(&[&["launch", "-n", "3", "--timeout", "600", "--open", file], launch].concat(), &["serve"]);
+    let job = Running::start(
+        &[&["launch", "-n", "3", "--timeout", "600", "--open", file], launch].concat(),
+        &["serve"],
+    );
     while !std::path::Path::new(file).exists() {
         std::thread::yield_now();
     }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::sync::Watcher;
 #[cfg(unix)]
 use chanter::event::from_cancel_safe;
+use chanter::sync::Watcher;
 
 #[cfg(unix)]
 use crate::engine::shm::{Shm, ShmSlot};

@@ -102,14 +102,19 @@ mod tests {
     fn who_joins_is_found_beside_the_first() {
         let roster: Roster<u32> = [0, 1, 5].map(|number| (ProcessId(number), number)).into_iter().collect();
         assert_eq!((roster.end(), roster.get(ProcessId(5)), roster.get(ProcessId(6))), (6, Some(&5), None));
-        assert!(roster.is_past(ProcessId(3)) && !roster.is_past(ProcessId(5)) && !roster.is_past(ProcessId(6)));
+        assert!(
+            roster.is_past(ProcessId(3)) && !roster.is_past(ProcessId(5)) && !roster.is_past(ProcessId(6))
+        );
         assert!(!roster.add(ProcessId(3), 3), "its number is below those of the start");
         let joined: Vec<u32> = (6..3000).filter(|number| number % 7 != 0).collect();
         for number in joined.iter().rev() {
             assert!(roster.add(ProcessId(*number), *number));
             assert!(!roster.add(ProcessId(*number), 0), "a number is given once");
         }
-        assert!((6..3000).all(|number| roster.get(ProcessId(number)).copied() == (number % 7 != 0).then_some(number)));
+        assert!(
+            (6..3000)
+                .all(|number| roster.get(ProcessId(number)).copied() == (number % 7 != 0).then_some(number))
+        );
         let all: Vec<u32> = [0, 1, 5].into_iter().chain(joined).collect();
         assert_eq!(roster.iter().map(|(_, value)| *value).collect::<Vec<_>>(), all);
         assert_eq!(roster.peers().map(|peer| peer.0).collect::<Vec<_>>(), all);

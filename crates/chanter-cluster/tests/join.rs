@@ -68,7 +68,9 @@ async fn each_process_that_joins_talks_to_all() {
     }
     for here in &cluster {
         sees(here, &[0, 1, 2, 3, 4]).await;
-        here.serve(ECHO, |caller, value| async move { value + u64::from(caller.process()) }).unwrap().forever();
+        here.serve(ECHO, |caller, value| async move { value + u64::from(caller.process()) })
+            .unwrap()
+            .forever();
     }
     let inboxes: Vec<_> = cluster.iter().map(|here| here.main_inbox().unwrap()).collect();
     for (from, here) in cluster.iter().enumerate() {
@@ -239,7 +241,10 @@ async fn a_rolling_restart_under_load_loses_nothing() {
     let (answered, lost) = load.join().await.unwrap();
     let served = served.load(Ordering::Relaxed);
     // A request that began may have been lost with its process; one that is answered was served.
-    assert!(answered <= served && served <= answered + lost, "{answered} answered, {served} served, {lost} lost");
+    assert!(
+        answered <= served && served <= answered + lost,
+        "{answered} answered, {served} served, {lost} lost"
+    );
     assert!(answered >= 20 * PROCESSES);
     let last: Vec<u32> = (PROCESSES..2 * PROCESSES + 1).collect();
     sees(&client, &last).await;

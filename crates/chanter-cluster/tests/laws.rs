@@ -1,5 +1,5 @@
 //! The laws of delivery, under schedules of two processes and three messages with at most two preemptions (all, or the
-//! first 20,000), with a process that is killed at any point; and under random schedules beyond.
+//! first 2,000), with a process that is killed at any point; and under random schedules beyond.
 
 #[path = "laws/blind.rs"]
 mod blind;
@@ -223,15 +223,15 @@ async fn a_name_is_found_or_its_process_has_died() {
 macro_rules! explored {
     ($($law:ident),*) => {
         mod exhaustive { $(
-            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 20_000))]
+            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 2_000))]
             async fn $law() { super::$law().await }
         )* }
         mod pct { $(
-            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 2_000))]
+            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 250))]
             async fn $law() { super::$law().await }
         )* }
         mod random { $(
-            #[chanter::test(explore(strategy = "random", schedules = 2_000))]
+            #[chanter::test(explore(strategy = "random", schedules = 250))]
             async fn $law() { super::$law().await }
         )* }
     };
@@ -261,13 +261,13 @@ explored!(
 /// What takes longer: fewer schedules.
 macro_rules! explored_less {
     ($($law:ident),*) => { mod less { $( mod $law {
-        #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 3_000))]
+        #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 400))]
         async fn exhaustive() { super::super::$law().await }
 
-        #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 1_000))]
+        #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 125))]
         async fn pct() { super::super::$law().await }
 
-        #[chanter::test(explore(strategy = "random", schedules = 1_000))]
+        #[chanter::test(explore(strategy = "random", schedules = 125))]
         async fn random() { super::super::$law().await }
     } )* } };
 }

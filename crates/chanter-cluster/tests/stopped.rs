@@ -39,8 +39,15 @@ fn config() -> Config {
 /// Process `number` of the job.
 async fn start(number: u32, listener: OwnedFd, folder: &Path, segment: Option<OwnedFd>) -> Process {
     let addresses = (0..2).map(|number| Address::Unix(folder.join(number.to_string()))).collect();
-    let launched =
-        Launched { number, addresses, listener, secret: Secret::new([7; 32]), segment: None, tls: None, is_open: false };
+    let launched = Launched {
+        number,
+        addresses,
+        listener,
+        secret: Secret::new([7; 32]),
+        segment: None,
+        tls: None,
+        is_open: false,
+    };
     let slot = segment.map(|segment| ShmSlot::take(segment, ProcessId(number), 2).unwrap());
     let sockets = Sockets::start(launched, config()).await.unwrap();
     match slot {

@@ -18,6 +18,9 @@ use crate::verdict::Verdict;
 /// The environment variable with a schedule for [`Explorer::test`] to replay.
 pub const REPLAY: &str = "CHANTER_EXPLORE_REPLAY";
 
+/// Name of the variable by which numbers of schedules are multiplied.
+const TIMES: &str = "CHANTER_EXPLORE_TIMES";
+
 /// The place where parasites begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parasites {
@@ -231,11 +234,32 @@ impl Explorer {
         report
     }
 
-    /// Explores `program` and panics if a schedule fails; `#[chanter::test(explore)]` calls it. If the environment
-    /// variable `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
+    /// Multiplies all numbers of schedules by the environment variable `CHANTER_EXPLORE_TIMES`, 1 by default: so a search
+    /// is short in each build, and long at night.
     ///
     /// # Panics
-    /// Panics with the failure if a schedule fails. Panics if the variable holds no schedule, and on a thread of a
+    /// The variable holds something else than a positive number.
+    pub fn scaled(mut self) -> Self {
+        let Ok(times) = std::env::var(TIMES) else { return self };
+        let times: u64 = times
+            .parse()
+            .ok()
+            .filter(|times| *times > 0)
+            .expect("CHANTER_EXPLORE_TIMES is a positive number");
+        self.schedules = self.schedules.saturating_mul(times);
+        for phase in &mut self.phases {
+            if let Phase::Random { schedules } | Phase::Pct { schedules, .. } = phase {
+                *schedules = schedules.saturating_mul(times);
+            }
+        }
+        self
+    }
+
+    /// Explores `program` and panics if a schedule fails; `#[chanter::test(explore)]` calls it. The search is
+    /// [scaled](Self::scaled). If the environment variable `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
+    ///
+    /// # Panics
+    /// Panics with the failure if a schedule fails. Panics if a variable holds no schedule or number, and on a thread of a
     /// machine.
     #[track_caller]
     pub fn test<P, F>(self, program: P)
@@ -245,7 +269,7 @@ impl Explorer {
     {
         let explorer = match std::env::var(REPLAY) {
             Ok(schedule) => Self { phases: Vec::new(), ..self }.replay(schedule),
-            Err(_) => self,
+            Err(_) => self.scaled(),
         };
         explorer.check(program).unwrap();
     }

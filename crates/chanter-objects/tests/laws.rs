@@ -260,15 +260,15 @@ async fn what_a_process_owns_ends_with_it() {
 macro_rules! explored {
     ($($law:ident),*) => {
         mod exhaustive { $(
-            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 6_000))]
+            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 600))]
             async fn $law() { super::$law().await }
         )* }
         mod pct { $(
-            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 1_000))]
+            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 125))]
             async fn $law() { super::$law().await }
         )* }
         mod random { $(
-            #[chanter::test(explore(strategy = "random", schedules = 1_000))]
+            #[chanter::test(explore(strategy = "random", schedules = 125))]
             async fn $law() { super::$law().await }
         )* }
     };

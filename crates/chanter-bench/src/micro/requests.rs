@@ -122,8 +122,15 @@ fn asked(load: Load, what: What, [zero, one]: [(Address, OwnedFd); 2]) -> Outcom
     let addresses = vec![zero.0, one.0];
     let start = async |number, listener| {
         let addresses = addresses.clone();
-        let launched =
-            Launched { number, addresses, listener, secret: Secret::new([1; 32]), tls: None, segment: None, is_open: false };
+        let launched = Launched {
+            number,
+            addresses,
+            listener,
+            secret: Secret::new([1; 32]),
+            tls: None,
+            segment: None,
+            is_open: false,
+        };
         let shm_slot =
             ShmSlot::take(segment.try_clone().map_err(broken)?, ProcessId(number), 2).map_err(broken)?;
         let sockets = Sockets::start(launched, Config::default()).await.map_err(broken)?;

@@ -76,7 +76,11 @@ impl Nodes {
                 addresses.iter().map(|address| Address::Tcp(*address).to_string()).collect();
             open::write(file, &text.join(","), &waiting.secret)?;
         }
-        Ok(self.waiting.take().map(|Waiting { secret, variables, .. }| Start { addresses, secret, variables }))
+        Ok(self.waiting.take().map(|Waiting { secret, variables, .. }| Start {
+            addresses,
+            secret,
+            variables,
+        }))
     }
 
     /// The nodes that have not answered, in words.

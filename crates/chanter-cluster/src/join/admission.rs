@@ -35,7 +35,11 @@ const DISMISS: Service<ProcessId, ()> = Service::new("chanter::dismiss");
 /// The leader's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Admitted {
-    As { number: ProcessId, node: NodeId, others: Vec<Known> },
+    As {
+        number: ProcessId,
+        node: NodeId,
+        others: Vec<Known>,
+    },
     /// The process that was asked is not the leader.
     Elsewhere,
     Refused(String),
@@ -150,7 +154,8 @@ async fn admit(here: &Process, door: &Door, Request { address, failed }: Request
         // It connects to these, and those that are admitted later connect to it.
         let is_there = |peer: &ProcessId| *peer < number && here.down(peer.0).is_none();
         let others = door.members().into_iter().filter(|(peer, ..)| is_there(peer));
-        let others = others.map(|(number, node, address)| Known { number, node, address: address.to_string() });
+        let others =
+            others.map(|(number, node, address)| Known { number, node, address: address.to_string() });
         return Admitted::As { number, node, others: others.collect() };
     }
 }

@@ -113,7 +113,10 @@ pub struct Join {
 
 impl fmt::Debug for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Join").field("listen", &self.listen).field("seeds", &self.seeds).finish_non_exhaustive()
+        f.debug_struct("Join")
+            .field("listen", &self.listen)
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
     }
 }
 
@@ -364,7 +367,8 @@ impl Join {
         members: Vec<(ProcessId, NodeId, Address)>,
         listener: OwnedFd,
     ) -> Result<Process, StartError> {
-        let starting = Starting { me, members, listener, secret: self.secret.clone(), is_open: true };
+        let secret = self.secret.clone();
+        let starting = Starting { me, members, listener, secret, is_open: true, joins: true };
         Ok(Process::open_to(Sockets::connect(starting, self.config.clone()).await?))
     }
 }

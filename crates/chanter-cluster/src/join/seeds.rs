@@ -93,7 +93,8 @@ impl Seed {
 fn read(text: &str) -> io::Result<Vec<Address>> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let address = |line: &str| {
-        line.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no address")))
+        line.parse()
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no address")))
     };
     lines.filter(|line| !line.is_empty()).map(address).collect()
 }
@@ -116,10 +117,14 @@ mod tests {
 
     #[test]
     fn seeds_are_read_and_written() {
-        for text in ["tcp:127.0.0.1:80", "tcp:[::1]:80", "unix:/tmp/a", "dns:chat.example:7000", "file:/etc/seeds"] {
+        for text in
+            ["tcp:127.0.0.1:80", "tcp:[::1]:80", "unix:/tmp/a", "dns:chat.example:7000", "file:/etc/seeds"]
+        {
             assert_eq!(text.parse::<Seed>().unwrap().to_string(), text);
         }
-        for text in ["", "tcp", "tcp:", "tcp:host:1", "dns:", "dns:name", "dns::1", "dns:name:x", "file:", "udp:1"] {
+        for text in
+            ["", "tcp", "tcp:", "tcp:host:1", "dns:", "dns:name", "dns::1", "dns:name:x", "file:", "udp:1"]
+        {
             let error = text.parse::<Seed>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no seed")), "{error}");
         }

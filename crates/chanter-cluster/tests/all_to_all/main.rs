@@ -74,7 +74,15 @@ mod connected {
             .zip(listening)
             .map(|(number, (listener, _))| {
                 let (addresses, secret) = (addresses.clone(), Secret::new([7; 32]));
-                let launched = Launched { number, addresses, listener, secret, segment: None, tls: None, is_open: false };
+                let launched = Launched {
+                    number,
+                    addresses,
+                    listener,
+                    secret,
+                    segment: None,
+                    tls: None,
+                    is_open: false,
+                };
                 spawn(Sockets::start(launched, Config::default()))
             })
             .collect();

@@ -252,7 +252,7 @@ impl Program {
 
 /// Each fault, at each frame, and then with each other fault at a later frame.
 fn planned(program: &Program) {
-    let some = Explorer::new().exhaustive().preemptions(1).schedules(100);
+    let some = Explorer::new().exhaustive().preemptions(1).schedules(12).scaled();
     program.planned(20, 1).iter().for_each(|faults| _ = program.explore(some.clone(), faults));
     let one = Explorer::new().exhaustive().preemptions(0).schedules(1);
     program.planned(12, 2).iter().for_each(|faults| _ = program.explore(one.clone(), faults));
@@ -260,8 +260,8 @@ fn planned(program: &Program) {
 
 /// The explorer decides about each frame, too.
 fn explored(program: &Program) {
-    let explorer = Explorer::new().random(3_000).pct(3_000, 3).exhaustive().preemptions(2).schedules(6_000);
-    assert!(program.explore(explorer, &program.faults(4)) >= 6_001);
+    let explorer = Explorer::new().random(300).pct(300, 3).exhaustive().preemptions(2).schedules(600);
+    assert!(program.explore(explorer.scaled(), &program.faults(4)) >= 601);
 }
 
 macro_rules! programs {

@@ -86,7 +86,9 @@ impl Accepting {
                     Some((peer, stream))
                 });
                 match (hello.timeout(shared.config.hello).await, &shared.joins) {
-                    (Some(Some((JOINS, stream))), Some(joins)) => drop(joins.try_send(Applicant::new(stream))),
+                    (Some(Some((JOINS, stream))), Some(joins)) => {
+                        drop(joins.try_send(Applicant::new(stream)))
+                    }
                     (Some(Some((peer, stream))), _) => {
                         shared.connect(peer, stream);
                         let _ = welcome.try_send(());

@@ -13,9 +13,8 @@
 //! the other end has taken everything that was sent.
 
 use std::io::ErrorKind;
-use std::net::Shutdown;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
 use chanter::yield_if_requested;
@@ -30,8 +29,14 @@ use crate::wire::Body;
 
 pub(super) struct Link {
     peer: ProcessId,
-    stream: Stream,
+    /// Whether the OS always reports the other end's end.
+    is_local: bool,
+    certificate: Option<Certificate>,
+    #[cfg(all(test, feature = "tls"))]
+    is_tls: bool,
     outbox: Mutex<Outbox>,
+    /// Filled with true when the other end has said something, and with false when it never will.
+    confirmed: IVar<bool>,
     /// Wakes the writer.
     blocked: Sender<()>,
     unblocked: Receiver<()>,
@@ -65,13 +70,20 @@ enum End {
 }
 
 impl Link {
-    pub(super) fn new(peer: ProcessId, stream: Stream) -> Self {
+    pub(super) fn new(peer: ProcessId, stream: Arc<Stream>) -> Self {
         let (blocked, unblocked) = bounded(1);
         let (taken, room) = bounded(1);
         Self {
             peer,
-            stream,
-            outbox: Mutex::new(Outbox::new()),
+            is_local: stream.tells_of_its_end(),
+            certificate: match &*stream {
+                Stream::Tls(session) => session.certificate(),
+                Stream::Unix(_) | Stream::Tcp(_) => None,
+            },
+            #[cfg(all(test, feature = "tls"))]
+            is_tls: matches!(*stream, Stream::Tls(_)),
+            outbox: Mutex::new(Outbox::new(stream)),
+            confirmed: IVar::new(),
             blocked,
             unblocked,
             held: AtomicUsize::new(0),
@@ -106,6 +118,18 @@ impl Link {
         Ok(())
     }
 
+    /// Tells the other end that it was taken in.
+    pub(super) fn confirm(&self, inbox: &Inbox) {
+        let mut outbox = lock(&self.outbox);
+        outbox.say_alive();
+        self.flush(outbox, inbox);
+    }
+
+    /// The event that the other end has said something: true; or that it never will: false.
+    pub(super) fn is_confirmed(&self) -> impl Event<Output = bool> + Send + use<> {
+        self.confirmed.get()
+    }
+
     /// Calls the notifier of the other end.
     pub(super) fn notify_peer(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
@@ -118,17 +142,16 @@ impl Link {
         if outbox.blocked {
             return;
         }
-        let flushed = outbox.flush(&self.stream);
+        let flushed = outbox.flush();
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
+        if flushed.is_err() {
+            outbox.shutdown();
+        }
         let (blocked, has_room) = (outbox.blocked, outbox.take_room());
         drop(outbox);
         if blocked {
             // The channel has room: the writer has taken the last token before it cleared `blocked`.
             let _ = self.blocked.try_send(());
-        }
-        if flushed.is_err() {
-            // The reader finds the end of the connection.
-            self.stream.shutdown(Shutdown::Both);
         }
         if has_room {
             inbox.notify();
@@ -136,11 +159,11 @@ impl Link {
     }
 
     /// The writer's thread.
-    pub(super) async fn write(&self, inbox: &Inbox) {
+    pub(super) async fn write(&self, stream: Arc<Stream>, inbox: &Inbox) {
         while self.unblocked.recv().await.is_ok() {
             loop {
                 // An error comes again at the write.
-                let _ = self.stream.writable().await;
+                let _ = stream.writable().await;
                 match self.go_on(inbox) {
                     Phase::Closed(_) => return,
                     _ if !lock(&self.outbox).blocked => break,
@@ -153,13 +176,13 @@ impl Link {
     /// Writes what the socket takes, after it has become writable.
     fn go_on(&self, inbox: &Inbox) -> Phase {
         let mut outbox = lock(&self.outbox);
-        let flushed = outbox.flush(&self.stream);
+        let flushed = outbox.flush();
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
+        if flushed.is_err() {
+            outbox.shutdown();
+        }
         let (phase, has_room) = (outbox.phase, outbox.take_room());
         drop(outbox);
-        if flushed.is_err() {
-            self.stream.shutdown(Shutdown::Both);
-        }
         if has_room {
             inbox.notify();
         }
@@ -167,9 +190,10 @@ impl Link {
     }
 
     /// The reader's thread: until the end of the connection, after which the peer is down.
-    pub(super) async fn read(&self, inbox: &Inbox, config: &Config) {
+    pub(super) async fn read(&self, stream: Arc<Stream>, inbox: &Inbox, config: &Config) {
         let mut parted = false;
-        let end = self.read_frames(inbox, config, &mut parted).await;
+        let end = self.read_frames(&stream, inbox, config, &mut parted).await;
+        let _ = self.confirmed.put(false);
         let mut outbox = lock(&self.outbox);
         let (why, is_news) = match (end, outbox.phase) {
             // This process has left at once.
@@ -183,8 +207,8 @@ impl Link {
             (End::Nonsense, _) => (Why::Unreachable, !parted),
         };
         outbox.close(why);
+        outbox.release();
         drop(outbox);
-        self.stream.shutdown(Shutdown::Both);
         // The writer sees that there is nothing to write.
         let _ = self.blocked.try_send(());
         if is_news {
@@ -192,8 +216,9 @@ impl Link {
         }
     }
 
-    async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
+    async fn read_frames(&self, stream: &Stream, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
         let mut frames = Frames::new();
+        let mut is_confirmed = false;
         // Set when the last read has probably taken all bytes that were there.
         let mut drained = false;
         loop {
@@ -241,7 +266,7 @@ impl Link {
             if drained {
                 // ORDER: Relaxed: hints for the beat.
                 self.listens.store(true, Ordering::Relaxed);
-                let ready = self.stream.readable().await;
+                let ready = stream.readable().await;
                 self.listens.store(false, Ordering::Relaxed);
                 if ready.is_err() {
                     return End::Eof;
@@ -251,11 +276,14 @@ impl Link {
             }
             let room = frames.room();
             let most = room.len();
-            match self.stream.try_read(room) {
+            match stream.try_read(room) {
                 Ok(0) => return End::Eof,
                 Ok(read) => {
                     frames.filled(read);
                     drained = read < most;
+                    if !std::mem::replace(&mut is_confirmed, true) {
+                        let _ = self.confirmed.put(true);
+                    }
                     // ORDER: Relaxed: hints for the beat.
                     self.heard.store(true, Ordering::Relaxed);
                 }
@@ -273,20 +301,17 @@ impl Link {
     }
 
     pub(super) fn certificate(&self) -> Option<Certificate> {
-        match &self.stream {
-            Stream::Tls(session) => session.certificate(),
-            Stream::Unix(_) | Stream::Tcp(_) => None,
-        }
+        self.certificate.clone()
     }
 
     #[cfg(all(test, feature = "tls"))]
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self.stream, Stream::Tls(_))
+        self.is_tls
     }
 
     #[cfg(test)]
     pub(super) fn break_off(&self) {
-        self.stream.shutdown(Shutdown::Both);
+        lock(&self.outbox).shutdown();
     }
 
     fn is_closed(&self) -> bool {
@@ -326,10 +351,10 @@ impl Link {
         if how == Leave::Now && !matches!(outbox.phase, Phase::Closed(_)) {
             outbox.forget_queues();
             // The socket may take some of it, and then the other end sees that this one leaves.
-            let _ = outbox.flush(&self.stream);
+            let _ = outbox.flush();
             outbox.close(Why::Left);
+            outbox.shutdown();
             drop(outbox);
-            self.stream.shutdown(Shutdown::Both);
             // The reader must no longer wait for a poll.
             let _ = self.taken.try_send(());
         } else {
@@ -379,7 +404,7 @@ impl Link {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
         // A silent process of this machine is stopped or in a debugger; the OS would report its end.
-        if silent >= config.lost_after && !self.stream.tells_of_its_end() {
+        if silent >= config.lost_after && !self.is_local {
             self.give_up();
         }
     }
@@ -391,9 +416,9 @@ impl Link {
             if !matches!(outbox.phase, Phase::Closed(_)) {
                 outbox.close(Why::Unreachable);
             }
+            outbox.shutdown();
         }
         // The reader finds the end and reports it. It must no longer wait for a poll.
-        self.stream.shutdown(Shutdown::Both);
         let _ = self.taken.try_send(());
     }
 }

@@ -142,9 +142,10 @@ impl Shared {
     /// The threads of the connection belong to the machine on which this is called.
     pub(super) fn connect(self: &Arc<Self>, peer: ProcessId, stream: Stream) {
         let Some(member) = self.members.get(peer) else { return };
+        let stream = Arc::new(stream);
         {
             let gate = lock(&self.gate);
-            if !gate.is_open || member.link.set(Some(Link::new(peer, stream))).is_err() {
+            if !gate.is_open || member.link.set(Some(Link::new(peer, Arc::clone(&stream)))).is_err() {
                 return;
             }
             // ORDER: Relaxed: the gate's lock orders this before the end of the gate.
@@ -153,20 +154,20 @@ impl Shared {
         if member.joins {
             self.inbox.push(Happening::Changed(peer, Change::Up));
         }
-        let (reader, writer) = (Arc::clone(self), Arc::clone(self));
+        let (reader, writer, reads) = (Arc::clone(self), Arc::clone(self), Arc::clone(&stream));
         spawn(async move {
             if let Some(link) = reader.link(peer) {
-                link.read(&reader.inbox, &reader.config).await;
+                link.read(reads, &reader.inbox, &reader.config).await;
             }
             reader.has_closed_one();
         });
         spawn(async move {
             if let Some(link) = writer.link(peer) {
-                link.write(&writer.inbox).await;
+                link.write(stream, &writer.inbox).await;
             }
         });
-        if let (Some(link), Some(beside)) = (self.link(peer), self.inbox.beside.get()) {
-            link.said_beside().inspect(|said| beside.hears(peer, *said));
+        if let Some(link) = self.link(peer).filter(|_| member.joins) {
+            link.confirm(&self.inbox);
         }
         // Frames for it may wait.
         self.inbox.notify();
@@ -230,7 +231,8 @@ impl Door {
     /// The processes that were not refused, with their nodes and addresses.
     pub(crate) fn members(&self) -> Vec<(ProcessId, NodeId, Address)> {
         let members = self.shared.members.iter();
-        let members = members.filter(|(peer, member)| *peer == self.shared.me || !matches!(member.link(), Ok(None)));
+        let members =
+            members.filter(|(peer, member)| *peer == self.shared.me || !matches!(member.link(), Ok(None)));
         members.map(|(peer, member)| (peer, member.node, member.address.clone())).collect()
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::sync::Arc;
 
 use super::frame::{HEAD, LANES, PIECE, Word, head};
 use super::stream::Stream;
@@ -42,9 +44,10 @@ struct Queue {
     refused: Option<usize>,
 }
 
-/// The queues, and a buffer of frames for the socket.
+/// The queues, a buffer of frames for the socket, and the socket until the connection has ended.
 pub(super) struct Outbox {
     pub(super) phase: Phase,
+    stream: Option<Arc<Stream>>,
     lanes: [Queue; LANES],
     /// Whether the bulk lane goes next, if the user lane has a piece, too.
     bulk_next: bool,
@@ -68,9 +71,10 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(stream: Arc<Stream>) -> Self {
         Self {
             phase: Phase::Open,
+            stream: Some(stream),
             lanes: Default::default(),
             bulk_next: false,
             staged: Vec::new(),
@@ -100,6 +104,19 @@ impl Outbox {
         queue.bytes += bytes;
         queue.bodies.push_back(body);
         Ok(())
+    }
+
+    /// Ends the connection: the reader finds its end.
+    pub(super) fn shutdown(&self) {
+        if let Some(stream) = &self.stream {
+            stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Lets go of the socket of a connection that has ended.
+    pub(super) fn release(&mut self) {
+        self.shutdown();
+        self.stream = None;
     }
 
     /// Whether a queue has got room again since the last call.
@@ -225,10 +242,17 @@ impl Outbox {
     ///
     /// # Errors
     /// The connection is broken. Nothing more is written, and its reader finds its end.
-    pub(super) fn flush(&mut self, stream: &Stream) -> io::Result<Flushed> {
+    pub(super) fn flush(&mut self) -> io::Result<Flushed> {
         if self.broken {
             return Ok(Flushed::All);
         }
+        let Some(stream) = self.stream.take() else { return Ok(Flushed::All) };
+        let flushed = self.flush_to(&stream);
+        self.stream = Some(stream);
+        flushed
+    }
+
+    fn flush_to(&mut self, stream: &Stream) -> io::Result<Flushed> {
         loop {
             self.stage();
             if self.written == self.staged.len() {

@@ -38,6 +38,8 @@ pub(crate) struct Starting {
     pub(crate) secret: Secret,
     /// Whether processes may join.
     pub(crate) is_open: bool,
+    /// Whether the others have been there before. Then each of them confirms that this one is in.
+    pub(crate) joins: bool,
 }
 
 impl Sockets {
@@ -62,27 +64,26 @@ impl Sockets {
         let nodes = nodes(&addresses);
         let members = (0..).map(ProcessId).zip(nodes).zip(addresses);
         let members = members.map(|((peer, node), address)| (peer, node, address)).collect();
-        let starting = Starting { me: ProcessId(number), members, listener, secret, is_open };
+        let starting = Starting { me: ProcessId(number), members, listener, secret, is_open, joins: false };
         Self::connect(starting, Config { tls, ..config }).await
     }
 
     /// Connects a process with all others.
     pub(crate) async fn connect(starting: Starting, config: Config) -> Result<Self, StartError> {
-        let Starting { me, members, listener, secret, is_open } = starting;
+        let Starting { me, members, listener, secret, is_open, joins } = starting;
         let own = members.iter().find(|(peer, ..)| *peer == me).map(|(.., address)| address);
         let listener =
             Listener::new(listener, own.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?)?;
         let lower: Vec<_> = members.iter().filter(|(peer, ..)| *peer < me).cloned().collect();
         let members: Roster<Member> =
             members.into_iter().map(|(peer, node, address)| (peer, Member::new(node, address))).collect();
-        let (joins, applicants) = if is_open { Some(mailbox()) } else { None }.unzip();
+        let (admits, applicants) = if is_open { Some(mailbox()) } else { None }.unzip();
         let (start, tls) = (config.start, config.tls.clone());
-        let shared = Arc::new(Shared::new(me, config, members, joins));
+        let shared = Arc::new(Shared::new(me, config, members, admits));
         // From now on, an end without success closes all connections.
         let sockets = Self { shared: Arc::clone(&shared), applicants };
         let (welcome, welcomed) = mailbox();
-        let accepting =
-            Accepting { listener, secret: secret.clone(), shared: Arc::clone(&shared), welcome };
+        let accepting = Accepting { listener, secret: secret.clone(), shared: Arc::clone(&shared), welcome };
         let accepting = Cancelled(spawn(accepting.run()));
         let connecting = async {
             for (peer, _, address) in &lower {
@@ -91,6 +92,15 @@ impl Sockets {
             }
             while !shared.awaited().is_empty() {
                 welcomed.recv().await.map_err(|_| io::Error::from(io::ErrorKind::NotConnected))?;
+            }
+            // A member may have given this process up before it came.
+            for (peer, link) in shared.links().filter(|_| joins) {
+                if !link.is_confirmed().await {
+                    return Err(StartError::Stranger(
+                        peer,
+                        "it does not await this process any longer".into(),
+                    ));
+                }
             }
             Ok::<(), StartError>(())
         };
