@@ -193,7 +193,7 @@ impl Process {
     }
 
     /// The numbers of the processes that are there, this one among them, in ascending order, as a value that can be
-    /// [watched](Watcher::changed). A process is there from its first connection with this one.
+    /// [watched](Watcher::changed). A process that joins is there when it is connected with all others.
     ///
     /// ```
     /// use chanter::prelude::*;

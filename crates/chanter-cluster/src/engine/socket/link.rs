@@ -29,6 +29,8 @@ use crate::wire::Body;
 
 pub(super) struct Link {
     peer: ProcessId,
+    /// Whether the other end joins this process's cluster. It says nothing before it is in.
+    joins: bool,
     /// Whether the OS always reports the other end's end.
     is_local: bool,
     certificate: Option<Certificate>,
@@ -70,11 +72,12 @@ enum End {
 }
 
 impl Link {
-    pub(super) fn new(peer: ProcessId, stream: Arc<Stream>) -> Self {
+    pub(super) fn new(peer: ProcessId, stream: Arc<Stream>, joins: bool) -> Self {
         let (blocked, unblocked) = bounded(1);
         let (taken, room) = bounded(1);
         Self {
             peer,
+            joins,
             is_local: stream.tells_of_its_end(),
             certificate: match &*stream {
                 Stream::Tls(session) => session.certificate(),
@@ -118,7 +121,7 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the other end that it was taken in.
+    /// Tells the other end that it was taken in, or that this process is.
     pub(super) fn confirm(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         outbox.say_alive();
@@ -283,6 +286,9 @@ impl Link {
                     drained = read < most;
                     if !std::mem::replace(&mut is_confirmed, true) {
                         let _ = self.confirmed.put(true);
+                        if self.joins {
+                            inbox.push(Happening::Changed(self.peer, Change::Up));
+                        }
                     }
                     // ORDER: Relaxed: hints for the beat.
                     self.heard.store(true, Ordering::Relaxed);

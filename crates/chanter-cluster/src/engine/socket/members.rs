@@ -145,14 +145,11 @@ impl Shared {
         let stream = Arc::new(stream);
         {
             let gate = lock(&self.gate);
-            if !gate.is_open || member.link.set(Some(Link::new(peer, Arc::clone(&stream)))).is_err() {
+            if !gate.is_open || member.link.set(Some(Link::new(peer, Arc::clone(&stream), member.joins))).is_err() {
                 return;
             }
             // ORDER: Relaxed: the gate's lock orders this before the end of the gate.
             self.open.fetch_add(1, Ordering::Relaxed);
-        }
-        if member.joins {
-            self.inbox.push(Happening::Changed(peer, Change::Up));
         }
         let (reader, writer, reads) = (Arc::clone(self), Arc::clone(self), Arc::clone(&stream));
         spawn(async move {
