@@ -84,7 +84,7 @@ fn energy_and_momentum_stay_beyond_new_lists() {
 
 #[test]
 fn rigid_waters_keep_their_lengths_and_the_energy() {
-    let input = Input { system: small(), motion: Motion::of(60) }.with_rigid_waters();
+    let input = Input { system: small(), motion: Motion::of(30) }.with_rigid_waters();
     let outcome = serial::run(&input.system, input.motion);
     assert!(outcome.drift() < 0.02, "{}", outcome.drift());
     assert!(outcome.momentum(&input.system) < 1e-12, "{}", outcome.momentum(&input.system));
@@ -104,8 +104,8 @@ fn rigid_waters_keep_their_lengths_and_the_energy() {
 
 #[test]
 fn objects_and_rayon_agree_to_the_last_bit_whoever_runs_them() {
-    let free = Input { system: small(), motion: Motion::of(40) };
-    let rigid = Input { system: small(), motion: Motion::of(20) }.with_rigid_waters();
+    let free = Input { system: small(), motion: Motion::of(10) };
+    let rigid = Input { system: small(), motion: Motion::of(5) }.with_rigid_waters();
     for input in [free, rigid].map(Arc::new) {
         let of_rayon = rayon::run(&input.system, input.motion);
         for vps in [1, 2, 3] {
@@ -146,8 +146,8 @@ fn a_wrong_answer_is_not_equal() {
 
 #[test]
 fn processes_find_what_the_serial_version_finds_and_what_rayon_finds_to_the_last_bit() {
-    let free = Arc::new(Input { system: small(), motion: Motion::of(40) });
-    let rigid = Arc::new(Input { system: small(), motion: Motion::of(20) }.with_rigid_waters());
+    let free = Arc::new(Input { system: small(), motion: Motion::of(10) });
+    let rigid = Arc::new(Input { system: small(), motion: Motion::of(5) }.with_rigid_waters());
     for (count, threads, input) in [
         (1, Threads::Stack, &free),
         (1, Threads::Heap, &free),

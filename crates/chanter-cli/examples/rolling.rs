@@ -70,7 +70,7 @@ async fn serve(here: &Process) {
             Err(controller) => break controller,
         }
     };
-    // What has come by now is taken, too; the controller sends nothing after its request.
+    // The messages that have come by now are taken, too. The controller sends none after its request.
     while let Some(Ok(_)) = inbox.recv::<u64>(ANYONE, WORK).try_sync() {
         taken += 1;
     }
@@ -89,7 +89,7 @@ struct Account {
     unknown: u64,
 }
 
-/// Loads the servers, and lets them leave, until there were so many restarts.
+/// Loads the servers, and lets them leave, until `restarts` of them have left.
 async fn control(here: &Process, servers: usize, restarts: usize) -> ExitCode {
     let inbox = Arc::new(here.main_inbox().expect("taken once"));
     let account = Arc::new(Mutex::new(Account::default()));

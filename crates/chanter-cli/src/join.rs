@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use chanter_cluster::join::{ADVERTISE, LISTEN, SECRET_FILE, SEEDS, Seed};
-use chanter_cluster::launcher::{Address, SECRET, TLS_CA, TLS_CERT, TLS_KEY, TLS_NAME};
+use chanter_cluster::launcher::{Address, SECRET};
 use clap::Args;
+
+use crate::tls::TlsArgs;
 
 /// The options of `chanter join`.
 #[derive(Args, Debug)]
@@ -29,18 +31,8 @@ pub struct JoinArgs {
     /// Where others reach the process, if that is another address
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<Address>,
-    /// The process's certificate, in PEM: it talks by TLS over TCP (feature `tls` of chanter-cluster)
-    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
-    tls_cert: Option<PathBuf>,
-    /// The key of the certificate
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// The certificates of those who sign the processes' certificates
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_ca: Option<PathBuf>,
-    /// Name for which the certificate is, if it is not for the address of each process
-    #[arg(long, value_name = "NAME", requires = "tls_cert")]
-    tls_name: Option<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -97,12 +89,8 @@ impl JoinArgs {
         let listen = self.listen.as_ref().map_or_else(|| any.to_owned(), Address::to_string);
         said.extend([(SEEDS, seeds.join(",").into()), (LISTEN, listen.into())]);
         said.extend(self.advertise.as_ref().map(|address| (ADVERTISE, address.to_string().into())));
-        for (name, file) in [(TLS_CERT, &self.tls_cert), (TLS_KEY, &self.tls_key), (TLS_CA, &self.tls_ca)] {
-            let Some(file) = file else { continue };
-            let path = std::fs::canonicalize(file).map_err(|error| format!("{}: {error}", file.display()))?;
-            said.push((name, path.into()));
-        }
-        said.extend(self.tls_name.as_ref().map(|name| (TLS_NAME, name.into())));
+        let tls = self.tls.here().map_err(|error| error.to_string())?;
+        said.extend(tls.into_iter().map(|(name, value)| (name, value.into())));
         Ok(said)
     }
 }

@@ -6,6 +6,8 @@ mod join;
 mod launch;
 mod seconds;
 mod serve;
+#[cfg(unix)]
+mod tls;
 
 #[cfg(unix)]
 pub use join::{JoinArgs, join};

@@ -36,7 +36,7 @@ async fn processes_that_have_gone_cost_no_descriptors() {
             before = Some(descriptors());
         }
     }
-    // What was closed last may still be on its way.
+    // The last ones may not be closed yet.
     while descriptors() > before.unwrap() + 4 {
         after(Duration::from_millis(1)).await;
     }

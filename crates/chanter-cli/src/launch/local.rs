@@ -98,7 +98,7 @@ pub(super) fn start(args: &LaunchArgs) -> Result<Job, Failure> {
         (launcher::SECRET, secret),
     ];
     variables.extend(args.open.as_ref().map(|_| (launcher::OPEN, "1".to_owned())));
-    variables.extend(args.tls().map_err(cannot)?);
+    variables.extend(args.tls.here().map_err(cannot)?);
     // With TCP the processes behave as on several machines.
     let (segment, warning) = if args.no_segment || args.is_tcp() || count == 1 {
         (None, None)

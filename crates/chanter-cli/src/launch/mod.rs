@@ -28,6 +28,7 @@ use chanter_cluster::launcher;
 use clap::{Args, ValueEnum};
 
 use crate::seconds::{seconds, some_seconds};
+use crate::tls::TlsArgs;
 
 /// The options of `chanter launch`.
 #[derive(Args, Debug)]
@@ -73,19 +74,8 @@ pub struct LaunchArgs {
     /// Let the processes talk by TCP on the loopback interface, not by Unix sockets
     #[arg(long)]
     tcp: bool,
-    /// The processes' certificate, in PEM: they talk by TLS over TCP (they need the feature `tls` of chanter-cluster). The
-    /// paths are the same on all computers
-    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
-    tls_cert: Option<PathBuf>,
-    /// The key of the certificate
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// The certificates of those who sign the processes' certificates
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_ca: Option<PathBuf>,
-    /// Name for which the certificate is, if it is not for the address of each process
-    #[arg(long, value_name = "NAME", requires = "tls_cert")]
-    tls_name: Option<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Let processes join the job while it runs, by `chanter join --file FILE`: the addresses and the secret are written
     /// there, for this user alone
     #[arg(long, value_name = "FILE")]
@@ -125,47 +115,7 @@ fn names_a_host(command: &str) -> Result<String, String> {
 impl LaunchArgs {
     /// Whether the processes talk by TCP.
     fn is_tcp(&self) -> bool {
-        self.tcp || self.tls_cert.is_some()
-    }
-
-    /// TLS settings for the processes.
-    ///
-    /// # Errors
-    /// A file is not there, or its path is no text.
-    fn tls(&self) -> io::Result<Vec<(&'static str, String)>> {
-        self.tls_by(|file| std::fs::canonicalize(file))
-    }
-
-    /// TLS settings for processes on other computers, whose files are looked for there.
-    ///
-    /// # Errors
-    /// The path of a file is no text.
-    fn tls_there(&self) -> io::Result<Vec<(String, String)>> {
-        let tls = self.tls_by(|file| std::path::absolute(file))?;
-        Ok(tls.into_iter().map(|(variable, value)| (variable.to_owned(), value)).collect())
-    }
-
-    /// TLS settings, with absolute paths: a process may have another working folder.
-    fn tls_by(
-        &self,
-        absolute: impl Fn(&Path) -> io::Result<PathBuf>,
-    ) -> io::Result<Vec<(&'static str, String)>> {
-        let files = [
-            (launcher::TLS_CERT, &self.tls_cert),
-            (launcher::TLS_KEY, &self.tls_key),
-            (launcher::TLS_CA, &self.tls_ca),
-        ];
-        let mut said = Vec::new();
-        for (variable, file) in files {
-            let Some(file) = file else { continue };
-            let cannot =
-                |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
-            let path = absolute(file).map_err(|error| cannot(&error))?;
-            let path = path.into_os_string().into_string().map_err(|_| cannot(&"the path is no text"))?;
-            said.push((variable, path));
-        }
-        said.extend(self.tls_name.clone().map(|name| (launcher::TLS_NAME, name)));
-        Ok(said)
+        self.tcp || self.tls.is_given()
     }
 }
 

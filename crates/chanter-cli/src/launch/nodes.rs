@@ -132,7 +132,7 @@ pub(super) fn start(args: &LaunchArgs, file: &Path) -> Result<Job, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let hosts = hosts::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let shares = hosts::share(&hosts, args.processes).map_err(wrong)?;
-    let mut variables = args.tls_there().map_err(cannot)?;
+    let mut variables = args.tls.there().map_err(cannot)?;
     variables.extend(args.open.as_ref().map(|_| (launcher::OPEN.to_owned(), "1".to_owned())));
     let secret = secret().map_err(cannot)?.to_hex();
     let mut job = Job::new(Options::new(args)).map_err(cannot)?;

@@ -33,8 +33,8 @@
 //!
 //! # Failure
 //!
-//! Each two members have a connection, by which each notices the other's end: at once when the process ends, and after
-//! [some silence](crate::engine::socket::Config::lost_after) when its host or the network does. There are no rumours: a process
+//! Each two members have a connection, by which each notices the other's end. It notices the end of a process at once, and
+//! that of a host or a network after [some silence](crate::engine::socket::Config::lost_after). There are no rumours: a process
 //! has gone for those that have lost it, for ever. The *leader* is the living process with the lowest number. It gives
 //! the numbers. If it dies meanwhile, the next one goes on.
 
@@ -141,7 +141,7 @@ impl Join {
         self
     }
 
-    /// States the address at which others reach this process, if that is another one than that at which it listens.
+    /// States the address at which others reach this process, if it listens at another one.
     pub fn advertise(mut self, address: Address) -> Self {
         self.advertise = Some(address);
         self
@@ -351,7 +351,7 @@ impl Join {
             members.push((other, node, address));
         }
         let here = self.start(number, members, listener).await?;
-        application.is_in().await;
+        application.confirm().await;
         match here.agree().await {
             Ok(()) => Ok(here),
             Err(disagreement) => {

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod lookup;
+mod members;
 mod notifier;
 mod outstanding;
 mod parts;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chanter::prelude::*;
-use chanter::sync::{Watched, Watcher, watch};
+use chanter::sync::{Watched, watch};
 use chanter::{
     ThreadBuilder,
     base::{Lock, wake_first},
@@ -240,73 +241,13 @@ impl Node {
         self.engine.certificate(peer)
     }
 
-    /// One more than the highest number of a process.
-    pub(crate) fn process_count(&self) -> u32 {
-        self.peers.links.end()
-    }
-
-    pub(crate) fn members(&self) -> Watcher<Vec<u32>> {
-        self.peers.members.watcher()
-    }
-
-    /// Takes in a process that is about to join: messages may be sent to it.
-    fn add(&self, peer: ProcessId, pe: NodeId) {
-        if self.peers.links.add(peer, Link { is_there: AtomicBool::new(false), ..Link::new(pe) }) {
-            self.add_holder(peer);
-        }
-    }
-
-    fn has_joined(&self, peer: ProcessId) {
-        if let Some(link) = self.peers.links.get(peer) {
-            // ORDER: Relaxed: `see_members` reads it after a count that orders both.
-            link.is_there.store(true, Ordering::Relaxed);
-            self.see_members();
-        }
-    }
-
-    /// Tells the watchers which processes are there.
-    fn see_members(&self) {
-        let is_there = |(peer, link): (ProcessId, &Link)| {
-            let is_there = link.is_there.load(Ordering::Relaxed) && link.state.lock().down.is_none();
-            is_there.then_some(peer.0)
-        };
-        let changes = &self.peers.changes;
-        // ORDER: sequentially consistent: the count rises before the states are read. Of two threads that are here, one
-        // sees the other's change in its count, and tells again.
-        let mut seen = changes.fetch_add(1, Ordering::SeqCst) + 1;
-        loop {
-            drop(self.peers.members.send(self.peers.links.iter().filter_map(is_there).collect()));
-            let now = changes.load(Ordering::SeqCst);
-            if now == std::mem::replace(&mut seen, now) {
-                return;
-            }
-        }
-    }
-
     pub(crate) fn dropped(&self) -> u64 {
         self.peers.dropped.load(Ordering::Relaxed)
-    }
-
-    /// The event that a process has gone. It is never ready for this process or for a number that no process has had.
-    pub(crate) fn gone(&self, peer: ProcessId) -> impl Event<Output = Why> + std::marker::Send + use<> {
-        let gone = self.peers.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
-        if self.peers.links.is_past(peer) {
-            let _ = gone.put(Why::Left);
-        }
-        gone.get()
     }
 
     /// The event that any other process has gone. It stays ready.
     pub(crate) fn some_gone(&self) -> impl Event<Output = ()> + std::marker::Send + use<> {
         self.peers.some_gone.get().wrap(drop)
-    }
-
-    /// The reason why a process has gone, if it has.
-    pub(crate) fn down(&self, peer: ProcessId) -> Option<Why> {
-        match self.peers.links.get(peer) {
-            Some(link) => link.state.lock().down,
-            None => self.peers.links.is_past(peer).then_some(Why::Left),
-        }
     }
 
     pub(crate) fn name(&self, peer: ProcessId, thread: Slot) -> ThreadName {

@@ -1,4 +1,5 @@
-//! The words by which a process asks to join, over a connection on which both ends have proved that they know the secret.
+//! The request of a process that wants to join, and its answer. Both ends of the connection have proved that they know the
+//! secret.
 //!
 //! ```text
 //!   applicant                              a process of the job
@@ -134,7 +135,7 @@ impl Application {
     }
 
     /// Says that this process is in.
-    pub(crate) async fn is_in(self) {
+    pub(crate) async fn confirm(self) {
         // The member may have gone. Then the others wait for the connections alone.
         let _ = self.stream.write_all(&[1]).await;
     }

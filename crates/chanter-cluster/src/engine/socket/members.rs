@@ -145,7 +145,9 @@ impl Shared {
         let stream = Arc::new(stream);
         {
             let gate = lock(&self.gate);
-            if !gate.is_open || member.link.set(Some(Link::new(peer, Arc::clone(&stream), member.joins))).is_err() {
+            if !gate.is_open
+                || member.link.set(Some(Link::new(peer, Arc::clone(&stream), member.joins))).is_err()
+            {
                 return;
             }
             // ORDER: Relaxed: the gate's lock orders this before the end of the gate.

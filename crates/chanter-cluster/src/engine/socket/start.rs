@@ -125,7 +125,7 @@ impl Drop for Sockets {
     }
 }
 
-/// Connects to a process, which proves that it is that one.
+/// Connects to a process, and lets it prove its number.
 async fn reach(
     peer: ProcessId,
     address: &Address,
