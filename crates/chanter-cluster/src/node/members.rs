@@ -1,4 +1,4 @@
-//! The processes that are there, those that join, and those that have gone.
+//! The members of the cluster: processes join and go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
