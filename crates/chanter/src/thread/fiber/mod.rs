@@ -76,7 +76,7 @@ use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_named_fiber};
 use super::{Thread, ThreadBuilder};
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
-use crate::sched::fiber::default_size;
+use crate::sched::fiber::{Lent, default_size};
 use crate::sched::{Worker, entered};
 use body::{Body, Plan};
 
@@ -126,6 +126,7 @@ where
 pub struct Builder {
     pub(crate) name: Option<Arc<str>>,
     size: Option<usize>,
+    lent: Option<Lent>,
     pub(crate) on: Option<usize>,
 }
 
@@ -148,6 +149,18 @@ impl Builder {
     /// on it, and needs some 30 KiB. With more than a gibibyte the fiber panics before it begins.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.size = Some(bytes);
+        self
+    }
+
+    /// Sets memory of the caller's as its stack, without a guard. A size that is no stack's makes the fiber panic
+    /// before it begins.
+    ///
+    /// # Safety
+    /// The memory is writable. Nobody else uses it until the one fiber that is spawned has ended and was dropped.
+    #[doc(hidden)]
+    pub unsafe fn stack_memory(mut self, memory: std::ptr::NonNull<u8>, size: usize) -> Self {
+        self.lent = Some(Lent(memory));
+        self.size = Some(size);
         self
     }
 
@@ -231,7 +244,7 @@ impl Builder {
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
         let size = self.size.unwrap_or_else(default_size);
-        (Body::new(closure, Plan { size, name: self.name, site }), site)
+        (Body::new(closure, Plan { size, lent: self.lent, name: self.name, site }), site)
     }
 }
 
