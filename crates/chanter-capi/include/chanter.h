@@ -43,7 +43,7 @@
  *   ------------------------------------------------------------------  ---  ---  ---  ---
  *   chanter_abi_version, chanter_now                                    yes  yes  yes  yes
  *   chanter_machine_create, chanter_machine_run, chanter_machine_free   yes  no   no   no
- *   chanter_machine_current, chanter_machine_processors                 yes  yes  yes  yes
+ *   chanter_machine_current, chanter_machine_processors                 yes  yes  yes  no
  *   chanter_thread_spawn, chanter_thread_spawn_poll                     yes  yes  yes  no
  *   chanter_thread_detach, _cancel, _suspend, _resume                   yes  yes  yes  yes
  *   chanter_thread_self, chanter_key_get, chanter_key_set               no   yes  yes  no
@@ -74,6 +74,12 @@ extern "C" {
 #define CHANTER_NOEXCEPT noexcept
 #else
 #define CHANTER_NOEXCEPT
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define CHANTER_NORETURN __attribute__((noreturn))
+#else
+#define CHANTER_NORETURN
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------- */
@@ -184,7 +190,8 @@ int chanter_machine_create(const chanter_config *config, chanter_machine *machin
 
 /**
  * Runs `body(arg)` as a thread with a stack, and runs virtual processor 0 on the calling OS thread until it ends.
- * `status`, if not NULL, is given its value. Other threads of the machine go on without the caller.
+ * `status`, if not NULL, is given its value. Other threads of the machine go on without the caller, except those with
+ * a stack that have begun on virtual processor 0: they are cancelled when the call returns.
  *
  * Errors: as `chanter_thread_join`; `EPERM` on a thread of a machine.
  */
@@ -245,9 +252,10 @@ enum { CHANTER_PENDING = 0, CHANTER_DONE = 1 };
 
 /**
  * Spawns a thread without a stack: `poll(state, context)` is called until it returns `CHANTER_DONE`. On a thread of the
- * machine it is a parasite: the first poll is made at once, within this call, unless `CHANTER_HOST` is set.
+ * machine it is a parasite: the first poll is made at once, within this call, if there is room on the stack. With
+ * `CHANTER_HOST`, a name, or a member that is for policies, it is a host, which waits for its turn.
  *
- * `destroy(state)`, if not NULL, runs once when the thread has ended, in whatever way. Polls of one thread never
+ * `destroy(state)`, if not NULL, runs once when the thread has ended, in whatever way. It may drop operations. Polls of one thread never
  * overlap, but may be on different OS threads. Operations that are pending when the thread ends are dropped.
  * The members `stack` and `stack_size` of `attr` must be zero.
  *
@@ -260,11 +268,12 @@ int chanter_thread_spawn_poll(chanter_machine machine, const chanter_attr *attr,
  * Waits until a thread has ended, stores its value in `status` (which may be NULL), and frees the handle.
  *
  * Errors: `ECANCELED` if the thread was cancelled, and `EFAULT` if it panicked; the handle is freed then, too.
- * `ETIMEDOUT`, and the handle stays. `EDEADLK` for the caller itself. `EBUSY` if another call joins it already.
+ * `ETIMEDOUT`, and the handle stays. `EDEADLK` for the caller itself. If several calls join it, one
+ * has its value, and `EINVAL` is the result of the others.
  */
 int chanter_thread_join(chanter_thread thread, void **status, uint64_t deadline) CHANTER_NOEXCEPT;
 
-/** Frees the handle of a thread, which goes on. Nobody can join it then. `EBUSY` if a call joins it. */
+/** Frees the handle of a thread, which goes on. Nobody can join it then. */
 int chanter_thread_detach(chanter_thread thread) CHANTER_NOEXCEPT;
 
 /**
@@ -286,7 +295,7 @@ int chanter_thread_self(chanter_thread *thread) CHANTER_NOEXCEPT;
  * Ends the calling thread with a value: its cleanup handlers run, the last one first, then the destructors of its keys.
  * Does not return.
  */
-void chanter_thread_exit(void *value) CHANTER_NOEXCEPT;
+void chanter_thread_exit(void *value) CHANTER_NOEXCEPT CHANTER_NORETURN;
 
 /** Lets the other threads of the virtual processor run first. The calling thread may be cancelled here. */
 int chanter_yield(void) CHANTER_NOEXCEPT;
@@ -506,7 +515,7 @@ int pthread_chanter_join(const pthread_chanter_t *thread, void **status) CHANTER
 int pthread_chanter_detach(const pthread_chanter_t *thread) CHANTER_NOEXCEPT;
 
 /** Ends the calling thread with a value; see `chanter_thread_exit`. */
-void pthread_chanter_exit(void *value_ptr) CHANTER_NOEXCEPT;
+void pthread_chanter_exit(void *value_ptr) CHANTER_NOEXCEPT CHANTER_NORETURN;
 
 /** Lets the next ready thread run; see `chanter_yield`. */
 void pthread_chanter_yield(void) CHANTER_NOEXCEPT;
