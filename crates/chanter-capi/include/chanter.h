@@ -487,11 +487,14 @@ int chanter_process_count(void) CHANTER_NOEXCEPT;
 typedef chanter_thread chanter_thread_t;
 typedef chanter_attr chanter_attr_t;
 
-/** A global thread: processing element, process, and thread. */
+/**
+ * A global thread: processing element, process, and thread. A thread that `pthread_chanter_create` has not made has a
+ * name from its first call of this section on. Thread 0 of a process is the OS thread that has called `chanter_init`.
+ */
 typedef struct pthread_chanter {
     int pe;
     int process;
-    chanter_thread_t thread; /* slot and generation of its inbox */
+    uint64_t thread; /* slot and generation of its inbox */
 } pthread_chanter_t;
 
 /** This processing element, or this process; any sender, or any type; the value of a thread that was cancelled. */
@@ -501,9 +504,9 @@ typedef struct pthread_chanter {
 
 /**
  * Creates a global thread in a process, which may be `PTHREAD_CHANTER_LOCAL`. It runs `start_routine(arg)` on a stack of
- * its own. In another process, that is the function at the same place of the same program or library, and `arg` travels
- * as a word. `ENOEXEC` if that process runs another build. A process number says where: `pe` is its computer, or
- * `PTHREAD_CHANTER_LOCAL`.
+ * its own. In another process, that is the function at the same place of the same program or library (on Linux), and `arg`
+ * travels as a word. `ENOEXEC` if that process runs another build. A process number says where: `pe` is its computer,
+ * or `PTHREAD_CHANTER_LOCAL`. The members `name` and `stack` of `attr` are for this process only.
  */
 int pthread_chanter_create(pthread_chanter_t *thread, const chanter_attr_t *attr, void *(*start_routine)(void *),
                            void *arg, int pe, int process) CHANTER_NOEXCEPT;
@@ -523,7 +526,10 @@ void pthread_chanter_yield(void) CHANTER_NOEXCEPT;
 /** Returns the calling thread's name, which lives as long as the thread; NULL if it has none. */
 pthread_chanter_t *pthread_chanter_self(void) CHANTER_NOEXCEPT;
 
-/** Returns the local thread of a global one: the member `thread`. */
+/**
+ * Returns the local thread of a global one, for `chanter_thread_cancel`, `_suspend` and `_resume`. It is `CHANTER_NONE` for a
+ * thread of another process, and for one that nobody may join.
+ */
 chanter_thread_t pthread_chanter_pthread(const pthread_chanter_t *thread) CHANTER_NOEXCEPT;
 
 /** Returns the processing element of a thread, or -1 for NULL. */

@@ -262,9 +262,10 @@ impl Built {
     fn send(&mut self, index: usize, case: &CCase) -> Done<BoxEvent<'static, Chosen>> {
         let channel = channel_of(case.handle)?;
         let mut slot = Slot::new(channel.message(case.value));
+        let object: *const Channel = &raw const *channel;
         // SAFETY: the memory and the channel stay in `lent` until the events were dropped, and are not claimed before.
         let (place, from): (&'static mut Option<Message>, &'static Channel) =
-            unsafe { (slot.0.as_mut(), &*(&raw const *channel)) };
+            unsafe { (slot.0.as_mut(), &*object) };
         self.lent.slots.push(slot);
         self.lent.channels.push(channel);
         let sent = move |result: Result<(), _>| (index, result.map(|()| 0).map_err(|_| libc::EPIPE));

@@ -27,7 +27,7 @@ pub(crate) struct Locals {
     pub(crate) cleanup: RefCell<Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>>,
     pub(crate) operations: RefCell<Vec<u64>>,
     #[cfg(feature = "cluster")]
-    pub(crate) global: RefCell<Option<Box<crate::cluster::Global>>>,
+    pub(crate) global: std::cell::OnceCell<Box<crate::cluster::Global>>,
 }
 
 /// A thread while it runs, on its stack.

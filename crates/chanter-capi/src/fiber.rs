@@ -62,7 +62,8 @@ impl Plan {
 
     #[cfg(feature = "cluster")]
     pub(crate) fn global(&self, global: Box<crate::cluster::Global>) {
-        self.locals.global.replace(Some(global));
+        // The thread is new, so it has no name yet.
+        drop(self.locals.global.set(global));
     }
 }
 

@@ -1,4 +1,0 @@
-//! Figure 14 of the Chant paper.
-
-/// The global name of a thread.
-pub(crate) struct Global {}
