@@ -86,8 +86,6 @@ struct sock {
     int is_closed;
 };
 
-struct signal { chanter_event handle; };
-
 /** A choice, as a full userdata. `data` of a case is its channel or socket, since `lost` is not used. */
 struct choice {
     chanter_op op;
@@ -100,13 +98,11 @@ static struct state *states[STATES];
 static pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local struct state *here; /* the state whose thread runs on this OS thread; for the hook */
 
-static const char *const THREAD = "chanter.thread", *const CHANNEL = "chanter.channel", *const SOCKET = "chanter.socket",
-                  *const SIGNAL = "chanter.signal";
+static const char *const THREAD = "chanter.thread", *const CHANNEL = "chanter.channel", *const SOCKET = "chanter.socket";
 
 static struct state *state_of(lua_State *L) { return (struct state *)lua_touserdata(L, lua_upvalueindex(1)); }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Slots and words                                                                                                */
+/* -- Slots and words ----------------------------------------------------------------------------------------------- */
 
 /** Puts the value on top of the stack into a slot, and pops it. Raises an error without memory, and changes nothing then. */
 static uint32_t slot_put(lua_State *L, struct state *S) {
@@ -187,8 +183,12 @@ static void push_word(lua_State *L, struct state *S, uint64_t word) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Errors, deadlines, and what may block                                                                          */
+static void close_descriptor(struct sock *sock) {
+    if (sock->fd >= 0) close(sock->fd);
+    sock->fd = -1;
+}
+
+/* -- Errors, deadlines, and what may block ------------------------------------------------------------------------- */
 
 static const char *told(int error) {
     switch (error) {
@@ -228,41 +228,32 @@ static struct thread *may_block(lua_State *L, struct state *S) {
 }
 
 /** Forgets the sockets that a choice has waited for, and the values that it has not sent. */
-static void settle(struct choice *c, size_t chosen, int is_over) {
+static void settle(struct choice *c, size_t chosen) {
     for (size_t i = 0; i < c->count; i++) {
         chanter_case *one = &c->cases[i];
-        if (one->kind == CHANTER_CASE_READABLE || one->kind == CHANTER_CASE_WRITABLE) {
-            struct sock *sock = (struct sock *)one->data;
-            if (--sock->waits == 0 && sock->is_closed && sock->fd >= 0) {
-                close(sock->fd);
-                sock->fd = -1;
-            }
-        } else if (one->kind == CHANTER_CASE_SEND && one->data && !(is_over && i == chosen && one->status == 0)) {
-            drop_word(one->value);
-        }
+        struct sock *sock = (struct sock *)one->data;
+        if (one->kind == CHANTER_CASE_SEND && one->data && (i != chosen || one->status)) drop_word(one->value);
+        if (one->kind != CHANTER_CASE_READABLE && one->kind != CHANTER_CASE_WRITABLE) continue;
+        if (--sock->waits == 0 && sock->is_closed) close_descriptor(sock);
     }
 }
 
 /** Drops what a thread still waits for: it ends, or another coroutine of it was left in the middle of a wait. */
 static void drop_pending(struct thread *t) {
-    t->waiter = NULL;
-    if (t->op) {
-        int error = chanter_op_drop(&t->op);
-        if (t->is_sending && error != EALREADY) drop_word(t->word);
+    struct choice *c = t->choice;
+    int was_sent = t->op && chanter_op_drop(&t->op) == EALREADY;
+    if (t->is_sending && !was_sent) drop_word(t->word);
+    if (c) {
+        was_sent = c->op && chanter_op_drop(&c->op) == EALREADY;
+        /* The case that was sent is not known. Its slot stays, since its receiver has it. */
+        for (size_t i = 0; was_sent && i < c->count; i++)
+            if (c->cases[i].kind == CHANTER_CASE_SEND) c->cases[i].data = NULL;
+        settle(c, c->count);
     }
+    t->waiter = NULL;
+    t->choice = NULL;
     t->op = 0;
     t->is_sending = 0;
-    if (t->choice) {
-        struct choice *c = t->choice;
-        size_t chosen = c->count;
-        t->choice = NULL;
-        if (c->op && chanter_op_drop(&c->op) == EALREADY) {
-            /* One of the sends has happened. Its slot stays, since its receiver has it; the case is not known. */
-            for (size_t i = 0; i < c->count; i++)
-                if (c->cases[i].kind == CHANTER_CASE_SEND) c->cases[i].data = NULL;
-        }
-        settle(c, chosen, 0);
-    }
 }
 
 /** Makes the current thread wait in this coroutine. */
@@ -284,8 +275,7 @@ static int yield_to(lua_State *L, struct state *S, lua_KContext context, lua_KFu
     return lua_yieldk(L, 0, context, k);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Threads                                                                                                        */
+/* -- Threads ------------------------------------------------------------------------------------------------------- */
 
 /** The count hook: ends the turn of a thread that has run for a slice. */
 static void preempt(lua_State *L, lua_Debug *at) {
@@ -467,100 +457,62 @@ static int now(lua_State *L) {
     return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Coroutines within threads: what blocks or is preempted in one passes through all that have resumed it          */
+/* -- Coroutines within threads: what blocks or is preempted in one passes through all that have resumed it --------- */
 
-static int resume_on(lua_State *L, lua_State *co, int nargs, int is_wrap);
+static int resume_on(lua_State *L, int nargs);
 
-static int resume_k(lua_State *L, int status, lua_KContext is_wrap) {
-    (void)status;
-    return resume_on(L, lua_tothread(L, is_wrap ? lua_upvalueindex(2) : 1), 0, (int)is_wrap);
-}
+static int resume_k(lua_State *L, int status, lua_KContext context) { return (void)status, (void)context, resume_on(L, 0); }
 
-static int resume_on(lua_State *L, lua_State *co, int nargs, int is_wrap) {
+static int resume_on(lua_State *L, int nargs) {
     struct state *S = state_of(L);
-    lua_State *inner = S->inner;
+    lua_State *co = lua_tothread(L, 1), *inner = S->inner;
     int count, may = inner == L && lua_isyieldable(L);
-    /* A coroutine that was created outside of a thread has no hook. */
-    if (S->current && !lua_gethook(co)) lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT);
-    if (S->current) S->inner = may ? co : NULL;
+    if (S->current) {
+        S->inner = may ? co : NULL;
+        if (!lua_gethook(co)) lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT); /* it was made outside of a thread */
+    }
     int status = lua_resume(co, L, nargs, &count);
     if (S->current) S->inner = inner;
     if (status == LUA_YIELD && S->current && S->blocked == co && may) {
         lua_pop(co, count);
-        return yield_to(L, S, is_wrap, resume_k);
+        return yield_to(L, S, 0, resume_k);
     }
-    if (status != LUA_OK && status != LUA_YIELD) {
-        if (is_wrap) {
-            int error = lua_status(co);
-            if (error != LUA_OK && error != LUA_YIELD) lua_resetthread(co);
-            lua_xmove(co, L, 1);
-            return lua_error(L);
-        }
-        lua_pushboolean(L, 0);
-        lua_xmove(co, L, 1);
-        return 2;
-    }
-    if (!lua_checkstack(L, count + 1)) {
-        lua_pop(co, count);
-        return luaL_error(L, "too many results to resume");
-    }
-    if (!is_wrap) lua_pushboolean(L, 1);
+    int has_failed = status != LUA_OK && status != LUA_YIELD;
+    if (has_failed) count = 1;
+    if (!lua_checkstack(L, count + 1)) return lua_pop(co, count), luaL_error(L, "too many results to resume");
+    lua_pushboolean(L, !has_failed);
     lua_xmove(co, L, count);
-    return count + !is_wrap;
+    return count + 1;
 }
 
-static int begin_resume(lua_State *L, lua_State *co, int nargs, int is_wrap) {
-    if (!lua_checkstack(co, nargs)) {
-        if (is_wrap) return luaL_error(L, "too many arguments to resume");
-        lua_pushboolean(L, 0);
-        lua_pushliteral(L, "too many arguments to resume");
-        return 2;
-    }
-    lua_xmove(L, co, nargs);
-    return resume_on(L, co, nargs, is_wrap);
-}
-
+/** coroutine.resume */
 static int co_resume(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTHREAD);
-    return begin_resume(L, lua_tothread(L, 1), lua_gettop(L) - 1, 0);
+    int nargs = lua_gettop(L) - 1;
+    if (!lua_checkstack(lua_tothread(L, 1), nargs)) return luaL_error(L, "too many arguments to resume");
+    lua_xmove(L, lua_tothread(L, 1), nargs);
+    return resume_on(L, nargs);
 }
 
-static int co_wrapped(lua_State *L) { return begin_resume(L, lua_tothread(L, lua_upvalueindex(2)), lua_gettop(L), 1); }
-
-static int co_wrap(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_State *co = lua_newthread(L);
-    lua_pushvalue(L, 1);
-    lua_xmove(L, co, 1);
-    lua_pushcclosure(L, co_wrapped, 2);
-    return 1;
-}
-
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Channels                                                                                                       */
+/* -- Channels ------------------------------------------------------------------------------------------------------ */
 
 static struct channel *check_channel(lua_State *L) { return (struct channel *)luaL_checkudata(L, 1, CHANNEL); }
 
-static int make_channel(lua_State *L, struct state *S, chanter_channel handle) {
+static struct channel *make_channel(lua_State *L, struct state *S, chanter_channel handle) {
     struct channel *channel = (struct channel *)lua_newuserdatauv(L, sizeof *channel, 0);
     *channel = (struct channel){S, handle, 0};
     luaL_setmetatable(L, CHANNEL);
-    return channel->is_owned = 1;
+    return channel;
 }
 
 static int create_channel(lua_State *L, struct state *S) {
-    size_t capacity = CHANTER_UNBOUNDED;
-    if (lua_type(L, 1) != LUA_TNUMBER || lua_tonumber(L, 1) < 1e15) {
-        lua_Integer number = luaL_optinteger(L, 1, 0);
-        luaL_argcheck(L, number >= 0, 1, "a capacity is not negative");
-        capacity = (size_t)number;
-    }
-    make_channel(L, S, 0);
-    struct channel *channel = (struct channel *)lua_touserdata(L, -1);
+    lua_Number number = luaL_optnumber(L, 1, 0);
+    luaL_argcheck(L, number >= 0, 1, "a capacity is not negative");
+    struct channel *channel = make_channel(L, S, 0);
+    size_t capacity = number < 1e15 ? (size_t)number : CHANTER_UNBOUNDED;
     int error = chanter_channel_create(capacity, S ? drop_word : NULL, &channel->handle);
     if (error) return luaL_error(L, "cannot make a channel: %s", strerror(error));
+    channel->is_owned = 1;
     return 1;
 }
 
@@ -574,7 +526,6 @@ static int words_from(lua_State *L) {
     size_t length;
     if (chanter_channel_length(handle, &length)) return luaL_error(L, "the handle is stale, or is not of a channel");
     make_channel(L, NULL, handle);
-    ((struct channel *)lua_touserdata(L, -1))->is_owned = 0;
     return 1;
 }
 
@@ -586,42 +537,10 @@ static int channel_handle(lua_State *L) {
 }
 
 static int sent(lua_State *L, struct channel *channel, int error, uint64_t word) {
-    if (error == 0) {
-        lua_pushboolean(L, 1);
-        return 1;
-    }
-    if (channel->state) drop_word(word);
-    return failed(L, error);
-}
-
-static int send_on(lua_State *L, struct state *S, struct thread *t, uint64_t deadline);
-
-static int send_k(lua_State *L, int status, lua_KContext context) {
-    struct state *S = state_of(L);
-    (void)status, (void)context;
-    return send_on(L, S, waiting(L, S), 0);
-}
-
-static int send_on(lua_State *L, struct state *S, struct thread *t, uint64_t deadline) {
-    struct channel *channel = (struct channel *)lua_touserdata(L, 1);
-    int error = chanter_poll_send(S->context, &t->op, channel->handle, t->word, deadline);
-    if (error == EAGAIN) return yield_to(L, S, 0, send_k);
-    t->waiter = NULL;
-    t->is_sending = 0;
-    return sent(L, channel, error, t->word);
-}
-
-/** send(value [, seconds]): true; or nil, and "closed" or "timeout" */
-static int channel_send(lua_State *L) {
-    struct state *S = state_of(L);
-    struct channel *channel = check_channel(L);
-    luaL_checkany(L, 2);
-    struct thread *t = may_block(L, S);
-    uint64_t deadline = deadline_at(L, 3), word = word_of(L, 2, channel);
-    begin_wait(L, t);
-    t->word = word;
-    t->is_sending = channel->state != NULL;
-    return send_on(L, S, t, deadline);
+    if (error && channel->state) drop_word(word);
+    if (error) return failed(L, error);
+    lua_pushboolean(L, 1);
+    return 1;
 }
 
 static int received(lua_State *L, struct channel *channel, int error, uint64_t word) {
@@ -630,18 +549,37 @@ static int received(lua_State *L, struct channel *channel, int error, uint64_t w
     return 1;
 }
 
-static int recv_on(lua_State *L, struct state *S, struct thread *t, uint64_t deadline);
-
-static int recv_k(lua_State *L, int status, lua_KContext context) {
+static int send_k(lua_State *L, int status, lua_KContext deadline) {
     struct state *S = state_of(L);
-    (void)status, (void)context;
-    return recv_on(L, S, waiting(L, S), 0);
+    struct thread *t = waiting(L, S);
+    struct channel *channel = (struct channel *)lua_touserdata(L, 1);
+    (void)status;
+    int error = chanter_poll_send(S->context, &t->op, channel->handle, t->word, (uint64_t)deadline);
+    if (error == EAGAIN) return yield_to(L, S, 0, send_k);
+    t->waiter = NULL;
+    t->is_sending = 0;
+    return sent(L, channel, error, t->word);
 }
 
-static int recv_on(lua_State *L, struct state *S, struct thread *t, uint64_t deadline) {
+/** send(value [, seconds]): true; or nil, and "closed" or "timeout" */
+static int channel_send(lua_State *L) {
+    struct channel *channel = check_channel(L);
+    struct thread *t = may_block(L, state_of(L));
+    luaL_checkany(L, 2);
+    uint64_t deadline = deadline_at(L, 3), word = word_of(L, 2, channel);
+    begin_wait(L, t);
+    t->word = word;
+    t->is_sending = channel->state != NULL;
+    return send_k(L, 0, (lua_KContext)deadline);
+}
+
+static int recv_k(lua_State *L, int status, lua_KContext deadline) {
+    struct state *S = state_of(L);
+    struct thread *t = waiting(L, S);
     struct channel *channel = (struct channel *)lua_touserdata(L, 1);
     uint64_t word = 0;
-    int error = chanter_poll_recv(S->context, &t->op, channel->handle, &word, deadline);
+    (void)status;
+    int error = chanter_poll_recv(S->context, &t->op, channel->handle, &word, (uint64_t)deadline);
     if (error == EAGAIN) return yield_to(L, S, 0, recv_k);
     t->waiter = NULL;
     return received(L, channel, error, word);
@@ -649,12 +587,10 @@ static int recv_on(lua_State *L, struct state *S, struct thread *t, uint64_t dea
 
 /** recv([seconds]): the value; or nil, and "closed" or "timeout" */
 static int channel_recv(lua_State *L) {
-    struct state *S = state_of(L);
     check_channel(L);
     uint64_t deadline = deadline_at(L, 2);
-    struct thread *t = may_block(L, S);
-    begin_wait(L, t);
-    return recv_on(L, S, t, deadline);
+    begin_wait(L, may_block(L, state_of(L)));
+    return recv_k(L, 0, (lua_KContext)deadline);
 }
 
 /** try_send(value), try_recv(): at once or not at all; these may be called anywhere */
@@ -691,53 +627,7 @@ static int channel_gc(lua_State *L) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Signals: they happen once                                                                                      */
-
-static struct signal *check_signal(lua_State *L) { return (struct signal *)luaL_checkudata(L, 1, SIGNAL); }
-
-static int signal_new(lua_State *L) {
-    struct signal *signal = (struct signal *)lua_newuserdatauv(L, sizeof *signal, 0);
-    signal->handle = 0;
-    luaL_setmetatable(L, SIGNAL);
-    if (chanter_event_create(&signal->handle)) return luaL_error(L, "cannot make a signal");
-    return 1;
-}
-
-static int signal_set(lua_State *L) {
-    lua_pushboolean(L, chanter_event_set(check_signal(L)->handle, 1) == 0);
-    return 1;
-}
-
-static int signal_gc(lua_State *L) {
-    struct signal *signal = check_signal(L);
-    if (signal->handle) chanter_event_free(signal->handle);
-    signal->handle = 0;
-    return 0;
-}
-
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Choices                                                                                                        */
-
-static struct choice *new_choice(lua_State *L, size_t count) {
-    size_t size = sizeof(struct choice) + count * sizeof(chanter_case);
-    struct choice *c = (struct choice *)lua_newuserdatauv(L, size, 0);
-    memset(c, 0, size);
-    c->count = count;
-    for (size_t i = 0; i < count; i++) c->cases[i].size = sizeof *c->cases;
-    return c;
-}
-
-/** Polls a choice. The result is EAGAIN if it waits. */
-static int poll_choice(struct state *S, struct thread *t, struct choice *c, size_t *chosen) {
-    t->choice = c;
-    int error = chanter_poll_choose(S->context, &c->op, c->cases, c->count, c->deadline, chosen);
-    if (error == EAGAIN) return error;
-    t->choice = NULL;
-    t->waiter = NULL;
-    settle(c, *chosen, error == 0);
-    return error;
-}
+/* -- Choices ------------------------------------------------------------------------------------------------------- */
 
 /** Fills a case of kind `kind` with the object at the top of the stack. */
 static void fill(lua_State *L, chanter_case *one, int kind, int value) {
@@ -748,7 +638,6 @@ static void fill(lua_State *L, chanter_case *one, int kind, int value) {
         if (kind == CHANTER_CASE_SEND) one->value = word_of(L, value, (struct channel *)object);
         if (((struct channel *)object)->state) one->data = object;
         break;
-    case CHANTER_CASE_EVENT: one->handle = ((struct signal *)luaL_checkudata(L, -1, SIGNAL))->handle; break;
     case CHANTER_CASE_JOIN: {
         struct thread *t = (struct thread *)luaL_checkudata(L, -1, THREAD);
         if (t == t->state->current) luaL_error(L, "a thread would join itself");
@@ -772,27 +661,37 @@ static void fill(lua_State *L, chanter_case *one, int kind, int value) {
     one->kind = kind;
 }
 
-static int choose_k(lua_State *L, int status, lua_KContext context);
-
-static int choose_end(lua_State *L, struct state *S, struct thread *t, struct choice *c) {
-    size_t chosen = c->count;
-    int error = poll_choice(S, t, c, &chosen);
-    if (error == EAGAIN) return yield_to(L, S, (lua_KContext)c, choose_k);
-    if (error) return failed(L, error);
-    chanter_case *one = &c->cases[chosen];
-    lua_pushinteger(L, (lua_Integer)chosen + 1);
-    if (one->status) return 1 + failed(L, one->status);
-    switch (one->kind) {
-    case CHANTER_CASE_RECV: push_word(L, one->data ? S : NULL, one->value); break;
-    default: lua_pushboolean(L, 1);
+static int fill_all(lua_State *L) {
+    struct choice *c = (struct choice *)lua_touserdata(L, 4);
+    for (size_t i = 0; i < c->count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        int kind = (int)lua_tointeger(L, -1);
+        lua_rawgeti(L, 3, (lua_Integer)i + 1);
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        fill(L, &c->cases[i], kind, 6);
+        lua_settop(L, 4);
     }
-    return 2;
+    return 0;
 }
 
 static int choose_k(lua_State *L, int status, lua_KContext context) {
     struct state *S = state_of(L);
+    struct thread *t = waiting(L, S);
+    struct choice *c = (struct choice *)context;
+    size_t chosen = c->count;
     (void)status;
-    return choose_end(L, S, waiting(L, S), (struct choice *)context);
+    int error = chanter_poll_choose(S->context, &c->op, c->cases, c->count, c->deadline, &chosen);
+    if (error == EAGAIN) return yield_to(L, S, context, choose_k);
+    t->choice = NULL;
+    t->waiter = NULL;
+    settle(c, error ? c->count : chosen);
+    if (error) return failed(L, error);
+    chanter_case *one = &c->cases[chosen];
+    lua_pushinteger(L, (lua_Integer)chosen + 1);
+    if (one->status) return 1 + failed(L, one->status);
+    if (one->kind == CHANTER_CASE_RECV) push_word(L, one->data ? S : NULL, one->value);
+    else lua_pushboolean(L, 1);
+    return 2;
 }
 
 /** choose(kinds, objects, values, count [, seconds]): the index of the case, and its value; or nil, and "timeout" */
@@ -803,30 +702,26 @@ static int choose(lua_State *L) {
     luaL_argcheck(L, count >= 0 && count <= CHANTER_CASES_MOST, 4, "too many cases");
     struct thread *t = may_block(L, S);
     uint64_t deadline = deadline_at(L, 5);
-    begin_wait(L, t);
     lua_settop(L, 5);
-    struct choice *c = new_choice(L, (size_t)count);
+    size_t size = sizeof(struct choice) + (size_t)count * sizeof(chanter_case);
+    struct choice *c = (struct choice *)memset(lua_newuserdatauv(L, size, 0), 0, size);
     c->deadline = deadline;
-    t->choice = c; /* so that an error below gives back what the cases before it hold */
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_rawgeti(L, 1, i);
-        int kind = (int)lua_tointeger(L, -1);
-        lua_rawgeti(L, 3, i);
-        lua_rawgeti(L, 2, i);
-        fill(L, &c->cases[i - 1], kind, lua_absindex(L, -2));
-        lua_settop(L, 6);
+    c->count = (size_t)count;
+    for (size_t i = 0; i < c->count; i++) c->cases[i].size = sizeof *c->cases;
+    lua_pushcfunction(L, fill_all);
+    for (int i = 1; i <= 4; i++) lua_pushvalue(L, i < 4 ? i : 6);
+    if (lua_pcall(L, 4, 0, 0)) {
+        settle(c, c->count); /* what the cases before the wrong one hold */
+        return lua_error(L);
     }
-    return choose_end(L, S, t, c);
+    begin_wait(L, t);
+    t->choice = c;
+    return choose_k(L, 0, (lua_KContext)c);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Sockets: these calls never block. What waits is written in Lua, with a choice                                  */
+/* -- Sockets: these calls never block. What waits is written in Lua, with a choice --------------------------------- */
 
-static struct sock *check_sock(lua_State *L) {
-    struct sock *sock = (struct sock *)luaL_checkudata(L, 1, SOCKET);
-    if (sock->is_closed) sock->fd = sock->waits ? sock->fd : -1;
-    return sock;
-}
+static struct sock *check_sock(lua_State *L) { return (struct sock *)luaL_checkudata(L, 1, SOCKET); }
 
 /** nil and "again", or nil and another reason */
 static int sock_failed(lua_State *L, int error) {
@@ -914,15 +809,11 @@ static int sock_close(lua_State *L) {
     struct sock *sock = (struct sock *)luaL_checkudata(L, 1, SOCKET);
     if (sock->fd >= 0 && !sock->is_closed) shutdown(sock->fd, SHUT_RDWR);
     sock->is_closed = 1;
-    if (sock->fd >= 0 && sock->waits == 0) {
-        close(sock->fd);
-        sock->fd = -1;
-    }
+    if (sock->waits == 0) close_descriptor(sock);
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* Policies: a Lua table with `enqueue(self, token, priority, deadline, reason, thread)` and `next(self)`         */
+/* -- Policies: a Lua table with `enqueue(self, token, priority, deadline, reason, thread)` and `next(self)` -------- */
 
 static int policy_enqueue(lua_State *L) {
     static const char *const reasons[] = {"?", "new", "yielded", "spent", "woken", "timer", "io", "remote", "moved"};
@@ -984,8 +875,7 @@ static uint64_t next(void *self) {
     return token == UINT64_MAX ? 0 : token;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- */
-/* The module                                                                                                     */
+/* -- The module ---------------------------------------------------------------------------------------------------- */
 
 /** Begins the main thread, and waits for its end. It has a small stack, so no Lua code runs on it. */
 static void *begin(void *argument) {
@@ -1093,19 +983,17 @@ static const char EVENTS[] =
 int luaopen_chanter(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"spawn", spawn}, {"spawn_with", spawn_with}, {"self", self}, {"yield", yield}, {"now", now}, {"run", run},
-        {"channel", channel_new}, {"words", words_new}, {"from_handle", words_from}, {"signal", signal_new},
-        {"choose_cases", choose}, {"open", sock_open}, {NULL, NULL}};
+        {"channel", channel_new}, {"words", words_new}, {"from_handle", words_from},
+        {"choose_cases", choose}, {"open", sock_open}, {"resume", co_resume}, {NULL, NULL}};
     static const luaL_Reg thread[] = {{"result", thread_result}, {"status", thread_status}, {"cancel", thread_cancel},
                                       {NULL, NULL}};
     static const luaL_Reg channel[] = {
         {"send", channel_send}, {"recv", channel_recv}, {"try_send", channel_try_send}, {"try_recv", channel_try_recv},
         {"close", channel_close}, {"length", channel_length}, {"handle", channel_handle}, {"__gc", channel_gc},
         {"__len", channel_length}, {NULL, NULL}};
-    static const luaL_Reg signal[] = {{"set", signal_set}, {"__gc", signal_gc}, {NULL, NULL}};
     static const luaL_Reg sock[] = {
         {"try_accept", sock_accept}, {"try_read", sock_read}, {"try_write", sock_write}, {"error", sock_error},
         {"port", sock_port}, {"close", sock_close}, {"__gc", sock_close}, {"__close", sock_close}, {NULL, NULL}};
-    static const luaL_Reg coroutines[] = {{"resume", co_resume}, {"wrap", co_wrap}, {NULL, NULL}};
     luaL_checkversion(L);
     if (chanter_abi_version() >> 16 != CHANTER_ABI_VERSION >> 16) return luaL_error(L, "another version of libchanter_c");
     struct state *S = new_state(L);
@@ -1114,13 +1002,7 @@ int luaopen_chanter(lua_State *L) {
     luaL_setfuncs(L, functions, 1);
     methods(L, S, THREAD, thread);
     methods(L, S, CHANNEL, channel);
-    methods(L, S, SIGNAL, signal);
     methods(L, S, SOCKET, sock);
-    if (lua_getglobal(L, "coroutine") == LUA_TTABLE) {
-        lua_pushlightuserdata(L, S);
-        luaL_setfuncs(L, coroutines, 1);
-    }
-    lua_pop(L, 1);
     if (luaL_loadbufferx(L, EVENTS, sizeof EVENTS - 1, "=chanter", "t")) return lua_error(L);
     lua_insert(L, -2);
     lua_call(L, 1, 1);

@@ -5,11 +5,10 @@
 local M = ...
 local choose_cases = M.choose_cases
 local Thread, Channel = M["chanter.thread"], M["chanter.channel"]
-local Signal, Socket = M["chanter.signal"], M["chanter.socket"]
-for _, name in ipairs { "thread", "channel", "signal", "socket" } do M["chanter." .. name] = nil end
-M.choose_cases = nil
+local Socket, resume = M["chanter.socket"], M.resume
+for _, name in ipairs { "chanter.thread", "chanter.channel", "chanter.socket", "choose_cases", "resume" } do M[name] = nil end
 
-local NEVER, RECV, SEND, EVENT, JOIN, TIMER, READABLE, WRITABLE = 0, 1, 2, 3, 4, 5, 6, 7
+local NEVER, RECV, SEND, JOIN, TIMER, READABLE, WRITABLE = 0, 1, 2, 4, 5, 6, 7
 
 local Event = {}
 Event.__index = Event
@@ -32,8 +31,6 @@ function Channel:recv_event() return event(RECV, self) end
 function Channel:send_event(value) return event(SEND, self, value) end
 -- Happens when the thread has ended: true and its results, or false and its error.
 function Thread:join_event() return event(JOIN, self) end
--- Happens when the signal is set, and ever after.
-function Signal:event() return event(EVENT, self) end
 function Socket:readable() return event(READABLE, self) end
 function Socket:writable() return event(WRITABLE, self) end
 -- Happens in so many seconds from the begin of the synchronization.
@@ -43,6 +40,16 @@ function M.always(...)
     local values = table.pack(...)
     return event(TIMER, nil, 0):wrap(function() return table.unpack(values, 1, values.n) end)
 end
+
+-- Signals: they happen once, and any number of threads may wait. A signal is a channel that is closed.
+local Signal = {}
+Signal.__index = Signal
+local function truly() return true end
+function M.signal() return setmetatable({ channel = M.channel() }, Signal) end
+function Signal:set() self.channel:close() end
+-- Happens when the signal is set, and ever after: true.
+function Signal:event() return self.channel:recv_event():wrap(truly) end
+function Signal:wait(seconds) return self:event():sync(seconds) end
 
 -- Combinators.
 
@@ -120,7 +127,7 @@ end
 -- Waits until the event happens, and returns its result; or nil and "timeout" after some seconds.
 local function sync(e, seconds)
     local list, index, value, why = settle(e, seconds)
-    if not list then return nil, why end
+    if not list then return nil, value end
     local wraps, kind = list.wraps[index], list.kinds[index]
     if kind == JOIN then return apply(wraps, list.objects[index]:result()) end
     if why then return apply(wraps, value, why) end
@@ -138,7 +145,6 @@ local function wait(kind, object, value, seconds)
 end
 
 function M.sleep(seconds) wait(TIMER, nil, seconds) end
-function Signal:wait(seconds) return wait(EVENT, self, nil, seconds) end
 
 -- Waits until the thread has ended: true and its results, or false and its error; nil and "timeout".
 function Thread:join(seconds)
@@ -147,6 +153,21 @@ function Thread:join(seconds)
         if not done then return nil, why end
     end
     return self:result()
+end
+
+-- Coroutines within threads: what blocks or is preempted in one passes through all that have resumed it. So these stand in
+-- place of Lua's own.
+
+local function checked(co, ok, ...)
+    if ok then return ... end
+    if coroutine.status(co) == "dead" then coroutine.close(co) end
+    error(..., 0)
+end
+
+coroutine.resume = resume
+function coroutine.wrap(f)
+    local co = coroutine.create(f)
+    return function(...) return checked(co, resume(co, ...)) end
 end
 
 -- Scopes.
