@@ -480,8 +480,9 @@ static int resume_on(lua_State *L, int nargs) {
     int has_failed = status != LUA_OK && status != LUA_YIELD;
     if (has_failed) count = 1;
     if (!lua_checkstack(L, count + 1)) return lua_pop(co, count), luaL_error(L, "too many results to resume");
-    lua_pushboolean(L, !has_failed);
     lua_xmove(co, L, count);
+    lua_pushboolean(L, !has_failed);
+    lua_insert(L, -(count + 1)); /* after the move, since `co` may be `L` */
     return count + 1;
 }
 
@@ -941,8 +942,11 @@ static int close_state(lua_State *L) {
 }
 
 /** Makes what a Lua state has of this module. It is kept when the state is closed, since finalizers may call afterwards. */
-static struct state *new_state(lua_State *L) {
-    struct state *S = (struct state *)calloc(1, sizeof *S);
+static struct state *make_state(lua_State *L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, "chanter.state");
+    struct state *S = (struct state *)lua_touserdata(L, -1);
+    if (S) return S; /* it was required before */
+    S = (struct state *)calloc(1, sizeof *S);
     if (!S) luaL_error(L, "not enough memory");
     pthread_mutex_lock(&states_lock);
     while (S->id < STATES && states[S->id] && !states[S->id]->is_closed) S->id++;
@@ -964,6 +968,8 @@ static struct state *new_state(lua_State *L) {
     lua_setfield(L, -2, "__gc");
     lua_setmetatable(L, -2);
     lua_setfield(L, LUA_REGISTRYINDEX, "chanter.close");
+    lua_pushlightuserdata(L, S);
+    lua_setfield(L, LUA_REGISTRYINDEX, "chanter.state");
     return S;
 }
 
@@ -996,7 +1002,7 @@ int luaopen_chanter(lua_State *L) {
         {"port", sock_port}, {"close", sock_close}, {"__gc", sock_close}, {"__close", sock_close}, {NULL, NULL}};
     luaL_checkversion(L);
     if (chanter_abi_version() >> 16 != CHANTER_ABI_VERSION >> 16) return luaL_error(L, "another version of libchanter_c");
-    struct state *S = new_state(L);
+    struct state *S = make_state(L);
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, S);
     luaL_setfuncs(L, functions, 1);
