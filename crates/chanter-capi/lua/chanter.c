@@ -86,8 +86,12 @@ struct sock {
     int is_closed;
 };
 
-/** A choice, as a full userdata. `data` of a case is its channel or socket, since `lost` is not used. */
+/**
+ * A choice, as a full userdata. `data` of a case is its channel or socket, since `lost` is not used. The choice is in a slot
+ * while it is pending, with the objects as its user value. So they live, also if the coroutine that waits is closed.
+ */
 struct choice {
+    uint32_t slot;
     chanter_op op;
     uint64_t deadline;
     size_t count;
@@ -190,20 +194,10 @@ static void close_descriptor(struct sock *sock) {
 
 /* -- Errors, deadlines, and what may block ------------------------------------------------------------------------- */
 
-static const char *told(int error) {
-    switch (error) {
-    case EPIPE: return "closed";
-    case ETIMEDOUT: return "timeout";
-    case EINVAL: return "stale";
-    case ECANCELED: return "cancelled";
-    default: return strerror(error);
-    }
-}
-
 /** The results of a call that has failed: nil, and the reason. */
 static int failed(lua_State *L, int error) {
     lua_pushnil(L);
-    lua_pushstring(L, told(error));
+    lua_pushstring(L, error == EPIPE ? "closed" : error == ETIMEDOUT ? "timeout" : error == EINVAL ? "stale" : strerror(error));
     return 2;
 }
 
@@ -228,7 +222,7 @@ static struct thread *may_block(lua_State *L, struct state *S) {
 }
 
 /** Forgets the sockets that a choice has waited for, and the values that it has not sent. */
-static void settle(struct choice *c, size_t chosen) {
+static void settle(struct state *S, struct choice *c, size_t chosen) {
     for (size_t i = 0; i < c->count; i++) {
         chanter_case *one = &c->cases[i];
         struct sock *sock = (struct sock *)one->data;
@@ -236,6 +230,7 @@ static void settle(struct choice *c, size_t chosen) {
         if (one->kind != CHANTER_CASE_READABLE && one->kind != CHANTER_CASE_WRITABLE) continue;
         if (--sock->waits == 0 && sock->is_closed) close_descriptor(sock);
     }
+    if (c->slot) slot_free(S, c->slot);
 }
 
 /** Drops what a thread still waits for: it ends, or another coroutine of it was left in the middle of a wait. */
@@ -248,7 +243,7 @@ static void drop_pending(struct thread *t) {
         /* The case that was sent is not known. Its slot stays, since its receiver has it. */
         for (size_t i = 0; was_sent && i < c->count; i++)
             if (c->cases[i].kind == CHANTER_CASE_SEND) c->cases[i].data = NULL;
-        settle(c, c->count);
+        settle(t->state, c, c->count);
     }
     t->waiter = NULL;
     t->choice = NULL;
@@ -337,6 +332,10 @@ static void end_thread(void *body) {
         lua_settop(t->co, 0);
         S->is_ending = was_ending;
     }
+    if (t->status == FAILED && !t->done && lua_isstring(t->co, -1)) {
+        lua_warning(S->aux, "chanter: a thread has failed: ", 1);
+        lua_warning(S->aux, lua_tostring(t->co, -1), 0);
+    }
     if (t->done) {
         chanter_event_set(t->done, 1);
         chanter_event_free(t->done);
@@ -353,6 +352,7 @@ static struct thread *make_thread(lua_State *L, struct state *S, int first) {
     memset(t, 0, sizeof *t);
     t->state = S;
     luaL_setmetatable(L, THREAD);
+    luaL_checkstack(L, count + 4, "too many arguments");
     lua_State *co = t->co = lua_newthread(L);
     if (count > SHRT_MAX || !lua_checkstack(co, count)) luaL_error(L, "too many arguments");
     lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT);
@@ -685,7 +685,7 @@ static int choose_k(lua_State *L, int status, lua_KContext context) {
     if (error == EAGAIN) return yield_to(L, S, context, choose_k);
     t->choice = NULL;
     t->waiter = NULL;
-    settle(c, error ? c->count : chosen);
+    settle(S, c, error ? c->count : chosen);
     if (error) return failed(L, error);
     chanter_case *one = &c->cases[chosen];
     lua_pushinteger(L, (lua_Integer)chosen + 1);
@@ -705,14 +705,18 @@ static int choose(lua_State *L) {
     uint64_t deadline = deadline_at(L, 5);
     lua_settop(L, 5);
     size_t size = sizeof(struct choice) + (size_t)count * sizeof(chanter_case);
-    struct choice *c = (struct choice *)memset(lua_newuserdatauv(L, size, 0), 0, size);
+    struct choice *c = (struct choice *)memset(lua_newuserdatauv(L, size, 1), 0, size);
     c->deadline = deadline;
     c->count = (size_t)count;
     for (size_t i = 0; i < c->count; i++) c->cases[i].size = sizeof *c->cases;
+    lua_pushvalue(L, 2);
+    lua_setiuservalue(L, 6, 1);
+    lua_pushvalue(L, 6);
+    c->slot = slot_put(L, S);
     lua_pushcfunction(L, fill_all);
     for (int i = 1; i <= 4; i++) lua_pushvalue(L, i < 4 ? i : 6);
     if (lua_pcall(L, 4, 0, 0)) {
-        settle(c, c->count); /* what the cases before the wrong one hold */
+        settle(S, c, c->count); /* what the cases before the wrong one hold */
         return lua_error(L);
     }
     begin_wait(L, t);

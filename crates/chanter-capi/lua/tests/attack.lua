@@ -127,6 +127,24 @@ chanter.run(function()
     closed:cancel()
     closed:join(LONG)
 
+    -- The coroutine of a choice is closed and collected, with all that the choice names, while the thread waits.
+    local left = setmetatable({}, { __mode = "k" })
+    local chooser = chanter.spawn(function()
+        local c = coroutine.create(function()
+            local mine = assert(chanter.listen("127.0.0.1", 0))
+            local own = chanter.channel()
+            chanter.select(mine:readable(), own:send_event({}), own:recv_event())
+        end)
+        left[c] = true
+        return coroutine.resume(c)
+    end)
+    chanter.yield()
+    for c in pairs(left) do coroutine.close(c) end
+    for _ = 1, 3 do collectgarbage() end
+    chooser:cancel()
+    chooser:join(LONG)
+    for _ = 1, 3 do collectgarbage() end
+
     -- Nothing blocks across a call of C, and nothing is preempted there.
     local ok, why = pcall(string.gsub, "x", "x", function() channel:recv() end)
     assert(not ok and why:find("call of C"))
