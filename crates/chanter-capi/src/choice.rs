@@ -12,7 +12,7 @@ use crate::descriptor::watch;
 use crate::door::{Done, Limit, check, door, may_block, store};
 use crate::event::{Happening, event_of};
 use crate::handle::Held;
-use crate::thread::{is_self, take, thread_of};
+use crate::thread::{Ends, is_self, take, thread_of};
 
 /// The most cases of one choice.
 const MOST: usize = 4096;
@@ -235,7 +235,20 @@ impl Built {
                     return Err(libc::EDEADLK);
                 }
                 match held.done() {
-                    Some(done) => done.wrap(move |()| (index, take(handle))).boxed(),
+                    Some(Ends::Told(told)) => told.wrap(move |()| (index, take(handle))).boxed(),
+                    Some(Ends::Fiber(fiber)) => {
+                        let told = move |_| {
+                            // A fiber that never ran may tell its end a moment later.
+                            let told = held.told();
+                            async move {
+                                if let Some(told) = told {
+                                    told.await;
+                                }
+                                (index, take(handle))
+                            }
+                        };
+                        fiber.then(told).boxed()
+                    }
                     None => always(()).wrap(move |()| (index, take(handle))).boxed(),
                 }
             }

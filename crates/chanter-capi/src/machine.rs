@@ -11,7 +11,7 @@ use crate::door::{Done, Limit, check, door, store};
 use crate::fiber::{Plan, spawn_on};
 use crate::handle::{Held, Kind, Table};
 use crate::policy::Policies;
-use crate::thread::join;
+use crate::thread::{join, thread_of};
 
 /// A machine of the program's.
 pub(crate) struct Made {
@@ -120,10 +120,10 @@ pub unsafe extern "C" fn chanter_machine_run(
 
 /// Runs a fiber, and virtual processor 0 until it has ended.
 pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
-    let handle = spawn_on(&made.machine, machine, plan)?;
-    let done = crate::thread::thread_of(handle)?.done();
-    if let Some(done) = done {
-        made.machine.block_on(done);
+    let handle = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
+    let told = thread_of(handle)?.told();
+    if let Some(told) = told {
+        made.machine.block_on(told);
     }
     join(handle, Limit::Forever)
 }

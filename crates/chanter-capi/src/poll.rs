@@ -85,9 +85,8 @@ impl Future for Body {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let life = this.ending.thread.life();
-        let (is_cancelled, is_suspended) = (life.is_cancelled, life.is_suspended);
-        drop(life);
+        let requests = this.ending.thread.requests();
+        let (is_cancelled, is_suspended) = requests;
         if is_cancelled {
             this.end(End::Cancelled);
             return Poll::Ready(());
@@ -104,7 +103,7 @@ impl Future for Body {
                 return Poll::Ready(());
             }
         }
-        if !this.ending.thread.set_waker(cx.waker(), is_suspended) {
+        if !this.ending.thread.set_waker(cx.waker(), requests) {
             // There is a new request.
             cx.waker().wake_by_ref();
         }

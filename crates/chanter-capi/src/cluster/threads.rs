@@ -52,9 +52,9 @@ pub(super) fn create_here(body: Body, argument: *mut c_void, attr: &CAttr) -> Do
         return Err(libc::EINVAL);
     }
     // SAFETY: the name of the attributes was checked by the caller.
-    let plan = unsafe { Plan::with(body, argument, attr) };
+    let (mut plan, builder) = unsafe { Plan::with(body, argument, attr) };
     plan.global(Box::new(Global::new(inbox)));
-    let handle = spawn_on(&made.machine, job.machine, plan)?;
+    let handle = spawn_on(&made.machine, job.machine, (plan, builder))?;
     if attr.is_detached() {
         drop(thread::THREADS.close(handle));
     } else {
@@ -138,9 +138,7 @@ pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *m
             if thread::is_self(handle) {
                 return Err(libc::EDEADLK);
             }
-            if let Some(done) = thread::thread_of(handle)?.done() {
-                wait(done, Limit::Forever)?;
-            }
+            thread::thread_of(handle)?.wait(Limit::Forever)?;
             status_of(thread::take(job.remove(thread.thread)?))?
         } else {
             let ask = remote::capi_join(thread.thread);
