@@ -11,6 +11,8 @@ use std::time::Instant;
 use crate::Stop;
 use chanter::{Event, Machine, bounded, channel, spawn, spawn_fiber};
 
+/// Makes a number of operations, and returns their time in nanoseconds.
+type Work = fn(u64) -> u64;
 type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Poll = unsafe extern "C" fn(*mut c_void, *mut chanter_c::CContext) -> c_int;
 type Recv = unsafe extern "C" fn(u64, *mut u64, u64) -> c_int;
@@ -85,7 +87,7 @@ pub(crate) struct Row {
 
 /// Measures all rows. `rounds` samples of `count` operations are taken of each.
 pub(crate) fn measure(rounds: usize, count: u64) -> Vec<Row> {
-    let cases: [(&str, &str, fn(u64) -> u64); 14] = [
+    let cases: [(&str, &str, Work); 14] = [
         ("one call", "Rust", calls_rust),
         ("one call", "C", calls_c),
         ("send and receive at once", "Rust", at_once_rust),

@@ -12,7 +12,8 @@ use crate::handle::Held;
 use crate::machine::{here, machine_of};
 use crate::thread::{End, THREADS, Thread};
 
-type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+/// The body of a thread with a stack.
+pub type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// A C body and its attributes, as they are spawned.
 pub(crate) struct Plan {

@@ -8,7 +8,7 @@ use chanter::{Machine, current_vp};
 use crate::config::{CConfig, name, read};
 use crate::current;
 use crate::door::{Done, Limit, check, door, store};
-use crate::fiber::{Plan, spawn_on};
+use crate::fiber::{Body, Plan, spawn_on};
 use crate::handle::{Held, Kind, Table};
 use crate::policy::Policies;
 use crate::thread::{join, thread_of};
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn chanter_machine_create(config: *const CConfig, machine:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_machine_run(
     machine: u64,
-    body: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    body: Option<Body>,
     arg: *mut c_void,
     status: *mut *mut c_void,
 ) -> c_int {
