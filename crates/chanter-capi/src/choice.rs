@@ -21,14 +21,22 @@ const MOST: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CCase {
-    pub(crate) size: usize,
-    pub(crate) kind: c_int,
-    pub(crate) status: c_int,
-    pub(crate) handle: u64,
-    pub(crate) value: u64,
-    pub(crate) nack: u64,
-    pub(crate) lost: Option<unsafe extern "C" fn(*mut c_void)>,
-    pub(crate) data: *mut c_void,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub kind: c_int,
+    /// See `chanter.h`.
+    pub status: c_int,
+    /// See `chanter.h`.
+    pub handle: u64,
+    /// See `chanter.h`.
+    pub value: u64,
+    /// See `chanter.h`.
+    pub nack: u64,
+    /// See `chanter.h`.
+    pub lost: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// See `chanter.h`.
+    pub data: *mut c_void,
 }
 
 /// The index of the case that was chosen, and the result of its operation.
