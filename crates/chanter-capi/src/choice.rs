@@ -92,7 +92,7 @@ impl Cases {
         }
         let Some((index, result)) = chosen else { return };
         let case = self.at(index);
-        // SAFETY: as above; and the index is that of a case.
+        // SAFETY: the case lies within the caller's array, and the index is that of a case.
         unsafe {
             match result {
                 Ok(value) => {
@@ -116,7 +116,7 @@ pub(crate) const TIMER: c_int = 5;
 const READABLE: c_int = 6;
 const WRITABLE: c_int = 7;
 
-/// What is told when a case is not chosen.
+/// The parties to tell when a case is not chosen.
 struct Loss {
     lost: Option<unsafe extern "C" fn(*mut c_void)>,
     data: *mut c_void,
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn chanter_choose(
     chosen: *mut usize,
 ) -> c_int {
     door(|| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let cases = unsafe { Cases::new(cases, count) }?;
         if count != 1 {
             check(chosen)?;
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn chanter_choose(
         lent.give_back();
         cases.tell(result);
         let (index, _) = result.ok_or(libc::ETIMEDOUT)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if chosen.is_null() { Ok(()) } else { unsafe { store(chosen, index) } }
     })
 }

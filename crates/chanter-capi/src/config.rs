@@ -112,15 +112,15 @@ pub(crate) unsafe trait Sized0: Copy {
 unsafe impl Sized0 for CConfig {
     const FIRST: usize = 40;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for CPolicy {
     const FIRST: usize = 72;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for CAttr {
     const FIRST: usize = 56;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for crate::choice::CCase {
     const FIRST: usize = 56;
 }
@@ -161,7 +161,7 @@ pub(crate) unsafe fn read<T: Sized0>(from: *const T) -> Done<T> {
 /// # Safety
 /// The pointer is null, or a string.
 pub(crate) unsafe fn name(from: *const c_char) -> Option<String> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     (!from.is_null()).then(|| unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
 }
 
@@ -184,7 +184,7 @@ impl CAttr {
                 flags: 0,
             });
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let read = unsafe { read(from) }?;
         let is_wrong = read.flags & !(DETACHED | HOST) != 0
             || read.processor < 0
@@ -197,7 +197,7 @@ impl CAttr {
         self.flags & DETACHED != 0
     }
 
-    /// What a policy is told, if that is anything.
+    /// The attributes that a policy sees, if there are any.
     pub(crate) fn attributes(&self) -> Option<Attributes> {
         if self.priority == 0 && self.deadline == 0 && self.quantum == 0 {
             return None;

@@ -45,7 +45,7 @@ impl Plan {
     /// The name is null or a string.
     pub(crate) unsafe fn with(body: Body, argument: *mut c_void, attr: &CAttr) -> (Self, fiber::Builder) {
         let (mut plan, mut builder) = (Self::of(body, argument), fiber::Builder::new());
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if let Some(name) = unsafe { name(attr.name) } {
             builder = builder.name(name);
         }
@@ -188,7 +188,7 @@ pub(crate) unsafe fn hand_out(handle: u64, is_detached: bool, thread: *mut u64) 
         drop(THREADS.close(handle));
         return Ok(());
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { store(thread, handle) }
 }
 
@@ -208,15 +208,15 @@ pub unsafe extern "C" fn chanter_thread_spawn(
     door(|| {
         may_spawn()?;
         let body = body.ok_or(libc::EINVAL)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let attr = unsafe { CAttr::read(attr) }?;
         if !attr.is_detached() {
             check(thread)?;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let plan = unsafe { Plan::with(body, arg, &attr) };
         let handle = spawn(machine, plan, attr.processor)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { hand_out(handle, attr.is_detached(), thread) }
     })
 }

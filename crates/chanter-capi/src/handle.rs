@@ -5,8 +5,8 @@
 //!   │ kind │    index     │          generation            │
 //! ```
 //!
-//! The word of a slot holds the generation, whether the handle was closed, and the number of references: one of the handle,
-//! and one of each call that uses the object.
+//! The word of a slot holds the generation, whether the handle was closed, and the number of references. The handle has one,
+//! and so has each call that uses the object.
 //!
 //! ```text
 //!              insert                      close

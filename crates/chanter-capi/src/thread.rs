@@ -1,4 +1,4 @@
-//! Threads as handles: how they end, and who waits for that.
+//! Threads as handles: their ends, and those who wait for them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -55,7 +55,7 @@ const WATCHED: u32 = 8;
 const CANCEL: u32 = 16;
 const SUSPEND: u32 = 32;
 
-/// What others have left for a thread's end, or its next request.
+/// The parts that others have left for a thread's end, or its next request.
 #[derive(Default)]
 struct Life {
     done: Option<IVar<()>>,
@@ -251,7 +251,7 @@ pub(crate) fn join(handle: u64, limit: Limit) -> Done<u64> {
 pub unsafe extern "C" fn chanter_thread_join(thread: u64, status: *mut *mut c_void, deadline: u64) -> c_int {
     door(|| {
         let value = join(thread, Limit::of(deadline))?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
     })
 }
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn chanter_thread_self(thread: *mut u64) -> c_int {
             let held = current.and_then(current::Current::thread).ok_or(libc::EPERM)?;
             held.handle().ok_or(libc::ESRCH)
         })?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(thread, handle) }
     })
 }

@@ -1,4 +1,4 @@
-//! What other processes ask of this one's threads, as services.
+//! The requests of other processes to this one's threads, as services.
 
 use std::ffi::{c_int, c_void};
 
