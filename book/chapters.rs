@@ -17,6 +17,7 @@ chapters! {
     from_tokio: "src/from-tokio.md"
     from_go: "src/from-go.md"
     from_cml: "src/from-cml.md"
+    from_c: "src/from-c.md"
     recipes: "src/recipes.md"
     tokio_libraries: "src/tokio-libraries.md"
     threads: "src/threads.md"

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn chanter_channel_create(
         };
         let made = Channel { sender, receiver, destroy };
         let (handle, _) = CHANNELS.insert(made).ok_or(libc::ENOMEM)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(channel, handle) }
     })
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn chanter_recv(channel: u64, value: *mut u64, deadline: u
                 Err(_) => return Err(libc::EPIPE),
             },
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(value, received) }
     })
 }
@@ -179,7 +179,7 @@ pub extern "C" fn chanter_channel_free(channel: u64) -> c_int {
 pub unsafe extern "C" fn chanter_channel_length(channel: u64, length: *mut usize) -> c_int {
     door(|| {
         let held = channel_of(channel)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(length, held.receiver.len()) }
     })
 }

@@ -12,7 +12,7 @@ use crate::descriptor::watch;
 use crate::door::{Done, Limit, check, door, may_block, store};
 use crate::event::{Happening, event_of};
 use crate::handle::Held;
-use crate::thread::{is_self, take, thread_of};
+use crate::thread::{Ends, is_self, take, thread_of};
 
 /// The most cases of one choice.
 const MOST: usize = 4096;
@@ -21,14 +21,22 @@ const MOST: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CCase {
-    pub(crate) size: usize,
-    pub(crate) kind: c_int,
-    pub(crate) status: c_int,
-    pub(crate) handle: u64,
-    pub(crate) value: u64,
-    pub(crate) nack: u64,
-    pub(crate) lost: Option<unsafe extern "C" fn(*mut c_void)>,
-    pub(crate) data: *mut c_void,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub kind: c_int,
+    /// See `chanter.h`.
+    pub status: c_int,
+    /// See `chanter.h`.
+    pub handle: u64,
+    /// See `chanter.h`.
+    pub value: u64,
+    /// See `chanter.h`.
+    pub nack: u64,
+    /// See `chanter.h`.
+    pub lost: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// See `chanter.h`.
+    pub data: *mut c_void,
 }
 
 /// The index of the case that was chosen, and the result of its operation.
@@ -84,7 +92,7 @@ impl Cases {
         }
         let Some((index, result)) = chosen else { return };
         let case = self.at(index);
-        // SAFETY: as above; and the index is that of a case.
+        // SAFETY: the case lies within the caller's array, and the index is that of a case.
         unsafe {
             match result {
                 Ok(value) => {
@@ -108,7 +116,7 @@ pub(crate) const TIMER: c_int = 5;
 const READABLE: c_int = 6;
 const WRITABLE: c_int = 7;
 
-/// What is told when a case is not chosen.
+/// The parties to tell when a case is not chosen.
 struct Loss {
     lost: Option<unsafe extern "C" fn(*mut c_void)>,
     data: *mut c_void,
@@ -235,7 +243,20 @@ impl Built {
                     return Err(libc::EDEADLK);
                 }
                 match held.done() {
-                    Some(done) => done.wrap(move |()| (index, take(handle))).boxed(),
+                    Some(Ends::Told(told)) => told.wrap(move |()| (index, take(handle))).boxed(),
+                    Some(Ends::Fiber(fiber)) => {
+                        let told = move |_| {
+                            // A fiber that never ran may tell its end a moment later.
+                            let told = held.told();
+                            async move {
+                                if let Some(told) = told {
+                                    told.await;
+                                }
+                                (index, take(handle))
+                            }
+                        };
+                        fiber.then(told).boxed()
+                    }
                     None => always(()).wrap(move |()| (index, take(handle))).boxed(),
                 }
             }
@@ -291,7 +312,7 @@ pub unsafe extern "C" fn chanter_choose(
     chosen: *mut usize,
 ) -> c_int {
     door(|| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let cases = unsafe { Cases::new(cases, count) }?;
         if count != 1 {
             check(chosen)?;
@@ -310,7 +331,7 @@ pub unsafe extern "C" fn chanter_choose(
         lent.give_back();
         cases.tell(result);
         let (index, _) = result.ok_or(libc::ETIMEDOUT)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if chosen.is_null() { Ok(()) } else { unsafe { store(chosen, index) } }
     })
 }

@@ -12,56 +12,88 @@ use crate::door::{Done, Limit};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CConfig {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) policy: *const CPolicy,
-    pub(crate) hand_off: u64,
-    pub(crate) processors: c_int,
-    pub(crate) workers: c_int,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub name: *const c_char,
+    /// See `chanter.h`.
+    pub policy: *const CPolicy,
+    /// See `chanter.h`.
+    pub hand_off: u64,
+    /// See `chanter.h`.
+    pub processors: c_int,
+    /// See `chanter.h`.
+    pub workers: c_int,
 }
 
 /// `chanter_policy`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CPolicy {
-    pub(crate) size: usize,
-    pub(crate) data: *mut c_void,
-    pub(crate) create: Option<unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>,
-    pub(crate) destroy: Option<unsafe extern "C" fn(*mut c_void)>,
-    pub(crate) enqueue: Option<unsafe extern "C" fn(*mut c_void, *const CReady)>,
-    pub(crate) next: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
-    pub(crate) give: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
-    pub(crate) waiting: Option<unsafe extern "C" fn(*mut c_void) -> usize>,
-    pub(crate) quantum: u32,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub data: *mut c_void,
+    /// See `chanter.h`.
+    pub create: Option<unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>,
+    /// See `chanter.h`.
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// See `chanter.h`.
+    pub enqueue: Option<unsafe extern "C" fn(*mut c_void, *const CReady)>,
+    /// See `chanter.h`.
+    pub next: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
+    /// See `chanter.h`.
+    pub give: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
+    /// See `chanter.h`.
+    pub waiting: Option<unsafe extern "C" fn(*mut c_void) -> usize>,
+    /// See `chanter.h`.
+    pub quantum: u32,
 }
 
 /// `chanter_ready`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CReady {
-    pub(crate) size: usize,
-    pub(crate) token: u64,
-    pub(crate) thread: u64,
-    pub(crate) deadline: u64,
-    pub(crate) reason: c_int,
-    pub(crate) priority: c_int,
-    pub(crate) may_move: c_int,
-    pub(crate) tickets: c_int,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub token: u64,
+    /// See `chanter.h`.
+    pub thread: u64,
+    /// See `chanter.h`.
+    pub deadline: u64,
+    /// See `chanter.h`.
+    pub reason: c_int,
+    /// See `chanter.h`.
+    pub priority: c_int,
+    /// See `chanter.h`.
+    pub may_move: c_int,
+    /// See `chanter.h`.
+    pub tickets: c_int,
 }
 
 /// `chanter_attr`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CAttr {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) stack: *mut c_void,
-    pub(crate) stack_size: usize,
-    pub(crate) deadline: u64,
-    pub(crate) processor: c_int,
-    pub(crate) priority: c_int,
-    pub(crate) quantum: u32,
-    pub(crate) flags: u32,
+    /// See `chanter.h`.
+    pub size: usize,
+    /// See `chanter.h`.
+    pub name: *const c_char,
+    /// See `chanter.h`.
+    pub stack: *mut c_void,
+    /// See `chanter.h`.
+    pub stack_size: usize,
+    /// See `chanter.h`.
+    pub deadline: u64,
+    /// See `chanter.h`.
+    pub processor: c_int,
+    /// See `chanter.h`.
+    pub priority: c_int,
+    /// See `chanter.h`.
+    pub quantum: u32,
+    /// See `chanter.h`.
+    pub flags: u32,
 }
 
 pub(crate) const DETACHED: u32 = 1;
@@ -80,15 +112,15 @@ pub(crate) unsafe trait Sized0: Copy {
 unsafe impl Sized0 for CConfig {
     const FIRST: usize = 40;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for CPolicy {
     const FIRST: usize = 72;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for CAttr {
     const FIRST: usize = 56;
 }
-// SAFETY: as above.
+// SAFETY: see the first of these.
 unsafe impl Sized0 for crate::choice::CCase {
     const FIRST: usize = 56;
 }
@@ -129,7 +161,7 @@ pub(crate) unsafe fn read<T: Sized0>(from: *const T) -> Done<T> {
 /// # Safety
 /// The pointer is null, or a string.
 pub(crate) unsafe fn name(from: *const c_char) -> Option<String> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     (!from.is_null()).then(|| unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
 }
 
@@ -152,7 +184,7 @@ impl CAttr {
                 flags: 0,
             });
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let read = unsafe { read(from) }?;
         let is_wrong = read.flags & !(DETACHED | HOST) != 0
             || read.processor < 0
@@ -165,7 +197,7 @@ impl CAttr {
         self.flags & DETACHED != 0
     }
 
-    /// What a policy is told, if that is anything.
+    /// The attributes that a policy sees, if there are any.
     pub(crate) fn attributes(&self) -> Option<Attributes> {
         if self.priority == 0 && self.deadline == 0 && self.quantum == 0 {
             return None;

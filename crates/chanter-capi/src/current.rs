@@ -20,7 +20,7 @@ pub(crate) enum Place {
     Callback,
 }
 
-/// What a thread keeps for itself. Only the thread uses it.
+/// The values that a thread keeps for itself. Only the thread uses them.
 #[derive(Default)]
 pub(crate) struct Locals {
     pub(crate) keys: RefCell<Vec<(u64, *mut c_void)>>,

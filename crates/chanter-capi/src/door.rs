@@ -108,7 +108,7 @@ pub(crate) unsafe fn store<T>(place: *mut T, value: T) -> Done {
     if place.is_null() || !place.is_aligned() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's contract, and the pointer is not null.
+    // SAFETY: the caller keeps the contract, and the pointer is not null.
     unsafe { place.write(value) };
     Ok(())
 }

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn chanter_event_create(event: *mut u64) -> c_int {
     door(|| {
         check(event)?;
         let (handle, _) = EVENTS.insert(Happening { value: IVar::new() }).ok_or(libc::ENOMEM)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(event, handle) }
     })
 }
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn chanter_event_wait(event: u64, value: *mut u64, deadlin
     door(|| {
         let happened = event_of(event)?.value.get();
         let got = wait(happened, Limit::of(deadline))?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if value.is_null() { Ok(()) } else { unsafe { store(value, got) } }
     })
 }

@@ -12,58 +12,63 @@ use crate::handle::Held;
 use crate::machine::{here, machine_of};
 use crate::thread::{End, THREADS, Thread};
 
-type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+/// The body of a thread with a stack.
+pub type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// A C body and its attributes, as they are spawned.
 pub(crate) struct Plan {
     body: Body,
     argument: *mut c_void,
     is_lent: bool,
-    builder: fiber::Builder,
-    locals: Locals,
+    #[cfg(feature = "cluster")]
+    global: Option<Box<crate::cluster::Global>>,
 }
 
-// SAFETY: the program lets other OS threads call its body with the argument. The locals are still empty, or belong to the
-// new thread only. The stack is the thread's.
+// SAFETY: the program lets other OS threads call its body with the argument. The name belongs to the new thread only.
 unsafe impl Send for Plan {}
 
 impl Plan {
     /// A body without attributes.
     pub(crate) fn of(body: Body, argument: *mut c_void) -> Self {
-        Self { body, argument, is_lent: false, builder: fiber::Builder::new(), locals: Locals::default() }
+        Self {
+            body,
+            argument,
+            is_lent: false,
+            #[cfg(feature = "cluster")]
+            global: None,
+        }
     }
 
     /// A body with attributes.
     ///
     /// # Safety
     /// The name is null or a string.
-    pub(crate) unsafe fn with(body: Body, argument: *mut c_void, attr: &CAttr) -> Self {
-        let mut plan = Self::of(body, argument);
-        // SAFETY: the caller's contract.
+    pub(crate) unsafe fn with(body: Body, argument: *mut c_void, attr: &CAttr) -> (Self, fiber::Builder) {
+        let (mut plan, mut builder) = (Self::of(body, argument), fiber::Builder::new());
+        // SAFETY: the caller keeps the contract.
         if let Some(name) = unsafe { name(attr.name) } {
-            plan.builder = plan.builder.name(name);
+            builder = builder.name(name);
         }
         if attr.processor > 0 {
-            plan.builder = plan.builder.on(attr.processor as usize - 1);
+            builder = builder.on(attr.processor as usize - 1);
         }
         if attr.stack_size > 0 {
-            plan.builder = plan.builder.stack_size(attr.stack_size);
+            builder = builder.stack_size(attr.stack_size);
         }
         if let Some(stack) = NonNull::new(attr.stack) {
             // SAFETY: the program lends the memory until the thread was joined, and that waits for its fiber.
-            plan.builder = unsafe { plan.builder.stack_memory(stack.cast(), attr.stack_size) };
+            builder = unsafe { builder.stack_memory(stack.cast(), attr.stack_size) };
             plan.is_lent = true;
         }
         if let Some(attributes) = attr.attributes() {
-            plan.builder = plan.builder.attributes(attributes);
+            builder = builder.attributes(attributes);
         }
-        plan
+        (plan, builder)
     }
 
     #[cfg(feature = "cluster")]
-    pub(crate) fn global(&self, global: Box<crate::cluster::Global>) {
-        // The thread is new, so it has no name yet.
-        drop(self.locals.global.set(global));
+    pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>) {
+        self.global = Some(global);
     }
 }
 
@@ -80,7 +85,13 @@ impl Drop for Ending {
 }
 
 fn perform(thread: &Held<Thread>, plan: Plan) -> End {
-    let Plan { body, argument, locals, .. } = plan;
+    let Plan { body, argument, .. } = plan;
+    let locals = Locals::default();
+    #[cfg(feature = "cluster")]
+    if let Some(global) = plan.global {
+        // The locals are new, so there is no name yet.
+        drop(locals.global.set(global));
+    }
     let current = Current::new(Place::Fiber, thread, &locals);
     // SAFETY: the program has given the body with its argument, and this stack is the thread's.
     let end = current::set(&current, || unsafe { current.call(body, argument) });
@@ -90,10 +101,9 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
 }
 
 /// Spawns a fiber on a machine, or on the caller's, and returns its handle.
-fn start(on: Option<&Machine>, machine: u64, mut plan: Plan) -> Done<u64> {
+fn start(on: Option<&Machine>, machine: u64, plan: Plan, builder: fiber::Builder) -> Done<u64> {
     let (handle, thread) = Thread::make(machine)?;
     let known = thread.again();
-    let builder = std::mem::take(&mut plan.builder);
     if plan.is_lent {
         start_lent(on, builder, thread, plan);
         return Ok(handle);
@@ -109,11 +119,12 @@ fn start(on: Option<&Machine>, machine: u64, mut plan: Plan) -> Done<u64> {
         Some(machine) => builder.spawn_in(machine, body),
         None => builder.spawn(body),
     };
-    known.set_fiber(&fiber);
+    known.set_fiber(fiber);
     Ok(handle)
 }
 
 /// Spawns a fiber on the program's stack. Its end is told when its stack is no longer in use, by a thread that joins it.
+/// So it takes requests, and no joins.
 fn start_lent(on: Option<&Machine>, builder: fiber::Builder, thread: Held<Thread>, plan: Plan) {
     let (ending, known) = (Ending { thread: thread.again() }, thread.again());
     let body = move || {
@@ -124,12 +135,14 @@ fn start_lent(on: Option<&Machine>, builder: fiber::Builder, thread: Held<Thread
         Some(machine) => builder.spawn_in(machine, body),
         None => builder.spawn(body),
     };
-    known.set_fiber(&fiber);
+    known.set_lent(fiber.any());
     let told = async move {
-        let end = fiber.join().await;
-        ending.thread.finish(
-            end.unwrap_or_else(|error| if error.is_panic() { End::Panicked } else { End::Cancelled }),
-        );
+        let end = match fiber.join().await {
+            Ok(end) => end,
+            Err(error) if error.is_panic() => End::Panicked,
+            Err(_) => End::Cancelled,
+        };
+        ending.thread.finish(end);
     };
     drop(match on {
         Some(machine) => machine.spawn(told),
@@ -138,18 +151,18 @@ fn start_lent(on: Option<&Machine>, builder: fiber::Builder, thread: Held<Thread
 }
 
 /// Spawns a fiber on a machine.
-pub(crate) fn spawn_on(machine: &Machine, handle: u64, plan: Plan) -> Done<u64> {
-    start(Some(machine), handle, plan)
+pub(crate) fn spawn_on(machine: &Machine, handle: u64, (plan, builder): (Plan, fiber::Builder)) -> Done<u64> {
+    start(Some(machine), handle, plan, builder)
 }
 
 /// Spawns a fiber on the machine of that handle, or on the caller's.
-pub(crate) fn spawn(machine: u64, plan: Plan, processor: c_int) -> Done<u64> {
+pub(crate) fn spawn(machine: u64, plan: (Plan, fiber::Builder), processor: c_int) -> Done<u64> {
     if machine == 0 {
         let around = Machine::current().ok_or(libc::ESRCH)?;
         if processor as usize > around.vps() {
             return Err(libc::EINVAL);
         }
-        return start(None, here(), plan);
+        return start(None, here(), plan.0, plan.1);
     }
     let made = machine_of(machine)?;
     if processor as usize > made.machine.vps() {
@@ -175,7 +188,7 @@ pub(crate) unsafe fn hand_out(handle: u64, is_detached: bool, thread: *mut u64) 
         drop(THREADS.close(handle));
         return Ok(());
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { store(thread, handle) }
 }
 
@@ -195,15 +208,15 @@ pub unsafe extern "C" fn chanter_thread_spawn(
     door(|| {
         may_spawn()?;
         let body = body.ok_or(libc::EINVAL)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let attr = unsafe { CAttr::read(attr) }?;
         if !attr.is_detached() {
             check(thread)?;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let plan = unsafe { Plan::with(body, arg, &attr) };
         let handle = spawn(machine, plan, attr.processor)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { hand_out(handle, attr.is_detached(), thread) }
     })
 }

@@ -5,8 +5,8 @@
 //!   │ kind │    index     │          generation            │
 //! ```
 //!
-//! The word of a slot holds the generation, whether the handle was closed, and the number of references: one of the handle,
-//! and one of each call that uses the object.
+//! The word of a slot holds the generation, whether the handle was closed, and the number of references. The handle has one,
+//! and so has each call that uses the object.
 //!
 //! ```text
 //!              insert                      close
@@ -23,8 +23,10 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use chanter::policy::ShortLock;
 
 /// The kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 pub(crate) struct Table<T> {
     kind: Kind,
     blocks: [AtomicPtr<Slot<T>>; BLOCKS],
-    free: Mutex<Free>,
+    free: OnceLock<ShortLock<Free>>,
 }
 
 /// The free slots, and the number of slots that were ever used.
@@ -82,7 +84,7 @@ fn place_of(index: u32) -> (usize, usize) {
 impl<T: Send + Sync + 'static> Table<T> {
     pub(crate) const fn new(kind: Kind) -> Self {
         let blocks = [const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS];
-        Self { kind, blocks, free: Mutex::new(Free { slots: Vec::new(), used: 0 }) }
+        Self { kind, blocks, free: OnceLock::new() }
     }
 
     /// Puts an object in a free slot. Returns its handle, and a reference beside the handle's own. `None`: all handles
@@ -98,8 +100,13 @@ impl<T: Send + Sync + 'static> Table<T> {
         Some((handle, Held { slot, table: self, index }))
     }
 
+    #[inline(always)]
+    fn free(&self) -> &ShortLock<Free> {
+        self.free.get_or_init(|| ShortLock::new(Free { slots: Vec::new(), used: 0 }))
+    }
+
     fn take_slot(&'static self) -> Option<(u32, &'static Slot<T>)> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free().lock();
         if let Some(index) = free.slots.pop() {
             return Some((index, self.slot(index)?));
         }
@@ -199,7 +206,24 @@ impl<T: Send + Sync> Held<T> {
         (word & CLOSED == 0).then_some(handle)
     }
 
-    #[cold]
+    /// Closes the handle by which the object was found, and gives its reference up. False: somebody has closed it.
+    pub(crate) fn close(&self, handle: u64) -> bool {
+        let generation = handle & u64::from(u32::MAX);
+        let mut word = self.slot.word.load(Ordering::Relaxed);
+        loop {
+            if word >> GENERATION != generation || word & CLOSED != 0 {
+                return false;
+            }
+            // The handle's reference is not the last one, since this is another.
+            // ORDER: Release: as in `drop`.
+            let closed = (word | CLOSED) - 1;
+            match self.slot.word.compare_exchange_weak(word, closed, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
     #[inline(never)]
     fn free(&self) {
         // ORDER: Acquire pairs with the Release of each `drop`: all uses of the object happen before its end.
@@ -211,7 +235,7 @@ impl<T: Send + Sync> Held<T> {
             return;
         }
         self.slot.word.store((generation + 1) << GENERATION | CLOSED, Ordering::Relaxed);
-        self.table.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push(self.index);
+        self.table.free().lock().slots.push(self.index);
     }
 }
 

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn chanter_key_create(destroy: Option<Destroy>, key: *mut 
     door(|| {
         check(key)?;
         let (handle, _) = KEYS.insert(Key { destroy }).ok_or(libc::ENOMEM)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(key, handle) }
     })
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn chanter_key_get(key: u64, value: *mut *mut c_void) -> c
             let keys = locals.keys.borrow();
             let found =
                 keys.iter().find(|(of, _)| *of == key).map_or(std::ptr::null_mut(), |(_, value)| *value);
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps the contract.
             unsafe { store(value, found) }
         })
     })

@@ -114,7 +114,7 @@ pub(crate) unsafe fn enter(
     argument: *mut c_void,
     place: *mut Place,
 ) {
-    // SAFETY: the caller's contract; the assembly preserves what a function has to.
+    // SAFETY: the caller keeps the contract; the assembly preserves what a function has to.
     unsafe { enter_raw(body, argument, place) }
 }
 
@@ -124,7 +124,7 @@ pub(crate) unsafe fn enter(
 /// The `enter` that stored the place has not returned, and lies further out on this stack. All frames in between may be
 /// forgotten.
 pub(crate) unsafe fn leave(place: Place) -> ! {
-    // SAFETY: the caller's contract: the registers saved at the place are still there.
+    // SAFETY: the caller keeps the contract: the registers saved at the place are still there.
     unsafe { leave_raw(place) }
 }
 

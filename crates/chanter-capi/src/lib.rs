@@ -32,7 +32,7 @@ pub use choice::{CCase, chanter_choose};
 pub use cluster::*;
 pub use config::{CAttr, CConfig, CPolicy, CReady};
 pub use event::{chanter_event_create, chanter_event_free, chanter_event_set, chanter_event_wait};
-pub use fiber::{chanter_sleep, chanter_thread_exit, chanter_thread_spawn, chanter_yield};
+pub use fiber::{Body, chanter_sleep, chanter_thread_exit, chanter_thread_spawn, chanter_yield};
 pub use keys::{
     chanter_cleanup_pop, chanter_cleanup_push, chanter_key_create, chanter_key_delete, chanter_key_get,
     chanter_key_set,

@@ -8,10 +8,10 @@ use chanter::{Machine, current_vp};
 use crate::config::{CConfig, name, read};
 use crate::current;
 use crate::door::{Done, Limit, check, door, store};
-use crate::fiber::{Plan, spawn_on};
+use crate::fiber::{Body, Plan, spawn_on};
 use crate::handle::{Held, Kind, Table};
 use crate::policy::Policies;
-use crate::thread::join;
+use crate::thread::{join, thread_of};
 
 /// A machine of the program's.
 pub(crate) struct Made {
@@ -43,12 +43,12 @@ pub(crate) unsafe fn builder(config: *const CConfig) -> Done<chanter::Builder> {
     if config.is_null() {
         return Ok(builder);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     let config = unsafe { read(config) }?;
     if config.processors < 0 || config.workers < 0 {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     if let Some(name) = unsafe { name(config.name) } {
         builder = builder.name(name);
     }
@@ -65,7 +65,7 @@ pub(crate) unsafe fn builder(config: *const CConfig) -> Done<chanter::Builder> {
         });
     }
     if !config.policy.is_null() {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let policies = Policies::new(unsafe { read(config.policy) }?)?;
         builder = builder.policy(move |index| policies.make(index));
     }
@@ -88,9 +88,9 @@ pub unsafe extern "C" fn chanter_machine_create(config: *const CConfig, machine:
         if is_inside() {
             return Err(libc::EPERM);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let made = unsafe { builder(config) }?.build().map_err(|_| libc::ENOMEM)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(machine, register(made)?) }
     })
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn chanter_machine_create(config: *const CConfig, machine:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_machine_run(
     machine: u64,
-    body: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    body: Option<Body>,
     arg: *mut c_void,
     status: *mut *mut c_void,
 ) -> c_int {
@@ -113,17 +113,17 @@ pub unsafe extern "C" fn chanter_machine_run(
         }
         let made = machine_of(machine)?;
         let value = run(&made, machine, Plan::of(body, arg))?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
     })
 }
 
 /// Runs a fiber, and virtual processor 0 until it has ended.
 pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
-    let handle = spawn_on(&made.machine, machine, plan)?;
-    let done = crate::thread::thread_of(handle)?.done();
-    if let Some(done) = done {
-        made.machine.block_on(done);
+    let handle = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
+    let told = thread_of(handle)?.told();
+    if let Some(told) = told {
+        made.machine.block_on(told);
     }
     join(handle, Limit::Forever)
 }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn chanter_machine_current(machine: *mut u64) -> c_int {
         check(machine)?;
         match here() {
             0 => Err(libc::ESRCH),
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps the contract.
             handle => unsafe { store(machine, handle) },
         }
     })
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn chanter_machine_processors(machine: u64, count: *mut c_
             0 => Machine::current().ok_or(libc::ESRCH)?.vps(),
             handle => machine_of(handle)?.machine.vps(),
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(count, vps as c_int) }
     })
 }

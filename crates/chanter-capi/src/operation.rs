@@ -139,7 +139,7 @@ fn end(pending: Pending, result: Option<Chosen>) -> Option<Chosen> {
 /// The contracts of the functions below.
 unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u64) -> Done<Chosen> {
     check(op)?;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     let handle = unsafe {
         CContext::task(context)?;
         op.read()
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn chanter_poll_recv(
     door(|| {
         check(op)?;
         check(value)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe {
             CContext::task(context)?;
             if op.read() == 0 {
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn chanter_poll_send(
 ) -> c_int {
     door(|| {
         check(op)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe {
             CContext::task(context)?;
             if op.read() == 0 {
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn chanter_poll_choose(
         if count != 1 {
             check(chosen)?;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe {
             let cases = Cases::new(cases, count)?;
             let (index, _) = poll(context, op, &cases, deadline)?;
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn chanter_poll_choose(
 pub unsafe extern "C" fn chanter_op_drop(op: *mut u64) -> c_int {
     door(|| {
         check(op)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let handle = unsafe { op.read() };
         let operation = OPERATIONS.get(handle).ok_or(libc::EINVAL)?;
         if operation.owner != owner()? {
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn chanter_op_drop(op: *mut u64) -> c_int {
         }
         let Pending { future, mut lent, .. } = operation.take().ok_or(libc::EBUSY)?;
         forget(handle);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(op, 0) }?;
         drop(future);
         if lent.give_back() { Err(libc::EALREADY) } else { Ok(()) }

@@ -79,7 +79,7 @@ struct Foreign {
 
 // SAFETY: the interface says on which OS threads and when the functions run; the program has agreed to it.
 unsafe impl Send for Foreign {}
-// SAFETY: as above.
+// SAFETY: the reason is that of `Send`.
 unsafe impl Sync for Foreign {}
 
 impl Foreign {

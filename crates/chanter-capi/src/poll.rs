@@ -19,7 +19,7 @@ use crate::thread::{End, Thread};
 type PollBody = unsafe extern "C" fn(*mut c_void, *mut CContext) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut c_void);
 
-/// What a poll function sees of its thread.
+/// The view that a poll function has of its thread.
 #[derive(Debug)]
 pub struct CContext {
     /// The task context of the poll.
@@ -38,7 +38,7 @@ impl CContext {
             _ => Err(libc::EPERM),
         })?;
         check(context)?;
-        // SAFETY: the caller's contract; the task context lives during the poll.
+        // SAFETY: the caller keeps the contract; the task context lives during the poll.
         Ok(unsafe { &mut *(*context).task })
     }
 }
@@ -85,9 +85,8 @@ impl Future for Body {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let life = this.ending.thread.life();
-        let (is_cancelled, is_suspended) = (life.is_cancelled, life.is_suspended);
-        drop(life);
+        let requests = this.ending.thread.requests();
+        let (is_cancelled, is_suspended) = requests;
         if is_cancelled {
             this.end(End::Cancelled);
             return Poll::Ready(());
@@ -104,7 +103,7 @@ impl Future for Body {
                 return Poll::Ready(());
             }
         }
-        if !this.ending.thread.set_waker(cx.waker(), is_suspended) {
+        if !this.ending.thread.set_waker(cx.waker(), requests) {
             // There is a new request.
             cx.waker().wake_by_ref();
         }
@@ -130,7 +129,7 @@ pub unsafe extern "C" fn chanter_thread_spawn_poll(
     door(|| {
         may_spawn()?;
         let poll = poll.ok_or(libc::EINVAL)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let attr = unsafe { CAttr::read(attr) }?;
         if !attr.stack.is_null() || attr.stack_size != 0 {
             return Err(libc::EINVAL);
@@ -149,7 +148,7 @@ pub unsafe extern "C" fn chanter_thread_spawn_poll(
         let home = if machine == 0 { here() } else { machine };
         let (handle, held) = Thread::make(home)?;
         // The handle goes out first, since the body may end within this call.
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { hand_out(handle, attr.is_detached(), thread) }?;
         let body = Body {
             poll,
@@ -167,7 +166,7 @@ pub unsafe extern "C" fn chanter_thread_spawn_poll(
             return Ok(());
         }
         let mut builder = ThreadBuilder::new();
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if let Some(name) = unsafe { name(attr.name) } {
             builder = builder.name(name);
         }
@@ -192,7 +191,7 @@ pub unsafe extern "C" fn chanter_thread_spawn_poll(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_context_wake(context: *mut CContext) -> c_int {
     door(|| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { CContext::task(context) }?.waker().wake_by_ref();
         Ok(())
     })
@@ -205,7 +204,7 @@ pub unsafe extern "C" fn chanter_context_wake(context: *mut CContext) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_context_value(context: *mut CContext, value: *mut c_void) -> c_int {
     door(|| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe {
             CContext::task(context)?;
             (*context).value = value;

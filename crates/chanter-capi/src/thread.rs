@@ -1,12 +1,13 @@
-//! Threads as handles: how they end, and who waits for that.
+//! Threads as handles: their ends, and those who wait for them.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
 use chanter::IVar;
+use chanter::policy::ShortLock;
 use chanter::sync::Get;
-use chanter::thread::AnyThread;
+use chanter::thread::{AnyThread, Join};
 
 use crate::current;
 use crate::door::{Done, Limit, door, store, wait};
@@ -31,22 +32,46 @@ impl End {
 }
 
 /// A thread. Its handle is a reference, and so is its body.
+///
+/// `flags` says how it has ended, what is asked of it, and whether somebody has left something in its life:
+///
+/// * The body sets the bit of its end. If it finds WATCHED, it takes what is in the life, and wakes those who wait.
+/// * A watcher puts its part into the life, and sets WATCHED. If it finds the bit of an end, it need not wait.
+///
+/// So one of the two sees the other (INV-WATCHED).
 pub(crate) struct Thread {
     pub(crate) machine: u64,
-    life: Mutex<Life>,
+    flags: AtomicU32,
+    value: AtomicU64,
+    life: ShortLock<Life>,
 }
 
-/// What others ask of a thread, and what they wait for.
+const VALUE: u32 = 1;
+const CANCELLED: u32 = 2;
+const PANICKED: u32 = 4;
+const ENDED: u32 = VALUE | CANCELLED | PANICKED;
+const WATCHED: u32 = 8;
+/// Requests to a poll body, which it sees with its next poll.
+const CANCEL: u32 = 16;
+const SUSPEND: u32 = 32;
+
+/// The parts that others have left for a thread's end, or its next request.
 #[derive(Default)]
-pub(crate) struct Life {
-    end: Option<End>,
+struct Life {
     done: Option<IVar<()>>,
     /// The fiber, which takes requests itself.
-    fiber: Option<AnyThread>,
-    /// The waker of a poll body, to which requests are told here.
+    fiber: Option<chanter::Thread<()>>,
+    /// The fiber on a stack of the program's: it takes requests, and its end is told by another thread.
+    lent: Option<AnyThread>,
+    /// The waker of a poll body that waits.
     waker: Option<Waker>,
-    pub(crate) is_cancelled: bool,
-    pub(crate) is_suspended: bool,
+}
+
+/// The event that a thread has ended, or its fiber.
+pub(crate) enum Ends {
+    Told(Get<()>),
+    /// A join of a fiber that has not begun runs it at once. Its result is told before.
+    Fiber(Join<()>),
 }
 
 pub(crate) static THREADS: Table<Thread> = Table::new(Kind::Thread);
@@ -58,65 +83,138 @@ pub(crate) fn thread_of(handle: u64) -> Done<Held<Thread>> {
 impl Thread {
     /// A new thread: its handle, and the reference of its body.
     pub(crate) fn make(machine: u64) -> Done<(u64, Held<Self>)> {
-        THREADS.insert(Self { machine, life: Mutex::default() }).ok_or(libc::ENOMEM)
+        let made = Self {
+            machine,
+            flags: AtomicU32::new(0),
+            value: AtomicU64::new(0),
+            life: ShortLock::new(Life::default()),
+        };
+        THREADS.insert(made).ok_or(libc::ENOMEM)
     }
 
-    pub(crate) fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that the thread has ended, and wakes those who wait.
+    /// Notes that the thread has ended, and wakes those who wait. Only the body calls it; the first call counts.
     pub(crate) fn finish(&self, end: End) {
-        let mut life = self.life();
-        if life.end.is_some() {
+        if self.flags.load(Ordering::Relaxed) & ENDED != 0 {
             return;
         }
-        life.end = Some(end);
-        let (done, fiber, waker) = (life.done.take(), life.fiber.take(), life.waker.take());
-        drop(life);
+        let bit = match end {
+            End::Value(value) => {
+                self.value.store(value, Ordering::Relaxed);
+                VALUE
+            }
+            End::Cancelled => CANCELLED,
+            End::Panicked => PANICKED,
+        };
+        // ORDER: AcqRel: the value is published to `end`; WATCHED shows what was put into the life.
+        if self.flags.fetch_or(bit, Ordering::AcqRel) & WATCHED == 0 {
+            return;
+        }
+        let Life { done, fiber, lent, waker } = std::mem::take(&mut *self.life.lock());
         if let Some(done) = done {
             // Only this call puts it.
             let _ = done.put(());
         }
-        drop((fiber, waker));
+        drop((fiber, lent, waker));
+    }
+
+    /// Leaves something in the life. False: the thread has ended, and does not look there any more.
+    fn watch<R>(&self, leave: impl FnOnce(&mut Life) -> R) -> (bool, R) {
+        let left = leave(&mut self.life.lock());
+        // ORDER: AcqRel: see `finish`.
+        (self.flags.fetch_or(WATCHED, Ordering::AcqRel) & ENDED == 0, left)
     }
 
     /// Notes the fiber, to which requests are told.
-    pub(crate) fn set_fiber<T>(&self, fiber: &chanter::Thread<T>) {
-        let fiber = fiber.any();
-        let mut life = self.life();
-        let unused = if life.end.is_none() { life.fiber.replace(fiber) } else { Some(fiber) };
-        drop(life);
-        drop(unused);
+    pub(crate) fn set_fiber(&self, fiber: chanter::Thread<()>) {
+        let (is_alive, _) = self.watch(|life| life.fiber = Some(fiber));
+        if !is_alive {
+            let fiber = self.life.lock().fiber.take();
+            drop(fiber);
+        }
     }
 
-    /// Notes the waker of a poll body that waits, and that knows whether it is suspended. False: there is a request, and
-    /// the body has to look again.
-    pub(crate) fn set_waker(&self, waker: &Waker, is_suspended: bool) -> bool {
-        let mut life = self.life();
-        if life.is_cancelled || is_suspended && !life.is_suspended {
-            return false;
+    /// Notes a fiber on a stack of the program's.
+    pub(crate) fn set_lent(&self, fiber: AnyThread) {
+        let (is_alive, _) = self.watch(|life| life.lent = Some(fiber));
+        if !is_alive {
+            let fiber = self.life.lock().lent.take();
+            drop(fiber);
         }
-        if life.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            return true;
-        }
-        let old = life.waker.replace(waker.clone());
+    }
+
+    /// The requests to a poll body: whether it is cancelled, and whether it is suspended.
+    pub(crate) fn requests(&self) -> (bool, bool) {
+        // ORDER: Relaxed: who asks also takes the waker, under the lock under which it was left.
+        let flags = self.flags.load(Ordering::Relaxed);
+        (flags & CANCEL != 0, flags & SUSPEND != 0)
+    }
+
+    /// Notes the waker of a poll body that waits, and that has seen these requests. False: there are others, and the body
+    /// has to look again.
+    pub(crate) fn set_waker(&self, waker: &Waker, seen: (bool, bool)) -> bool {
+        let mut life = self.life.lock();
+        let knows = life.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        let old = if knows { None } else { life.waker.replace(waker.clone()) };
+        let now = self.requests();
         drop(life);
         drop(old);
-        true
+        if self.flags.load(Ordering::Relaxed) & WATCHED == 0 {
+            // ORDER: Relaxed: only the body itself ends the thread, so it is not about to.
+            self.flags.fetch_or(WATCHED, Ordering::Relaxed);
+        }
+        now == seen
     }
 
     /// The event that the thread has ended; none if it has.
-    pub(crate) fn done(&self) -> Option<Get<()>> {
-        let mut life = self.life();
-        if life.end.is_some() {
+    pub(crate) fn done(&self) -> Option<Ends> {
+        if self.end().is_some() {
             return None;
         }
-        Some(life.done.get_or_insert_with(IVar::new).get())
+        let fiber = self.life.lock().fiber.as_ref().map(chanter::Thread::join);
+        match fiber {
+            Some(fiber) => Some(Ends::Fiber(fiber)),
+            None => self.told().map(Ends::Told),
+        }
+    }
+
+    /// The event that the end is told.
+    pub(crate) fn told(&self) -> Option<Get<()>> {
+        let fresh = IVar::new();
+        let (is_alive, told) = self.watch(|life| life.done.get_or_insert(fresh).get());
+        is_alive.then_some(told)
     }
 
     pub(crate) fn end(&self) -> Option<End> {
-        self.life().end
+        // ORDER: Acquire pairs with `finish`.
+        match self.flags.load(Ordering::Acquire) & ENDED {
+            0 => None,
+            VALUE => Some(End::Value(self.value.load(Ordering::Relaxed))),
+            PANICKED => Some(End::Panicked),
+            _ => Some(End::Cancelled),
+        }
+    }
+
+    /// Waits until the thread has ended.
+    pub(crate) fn wait(&self, limit: Limit) -> Done {
+        match self.done() {
+            None => return Ok(()),
+            Some(Ends::Told(told)) => return wait(told, limit),
+            Some(Ends::Fiber(fiber)) => drop(wait(fiber, limit)?),
+        }
+        // A fiber that never ran may tell its end a moment later.
+        match self.told() {
+            None => Ok(()),
+            Some(told) => wait(told, Limit::Forever),
+        }
+    }
+
+    fn fiber(&self) -> Option<AnyThread> {
+        let life = self.life.lock();
+        life.fiber.as_ref().map(chanter::Thread::any).or_else(|| life.lent.clone())
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.life.lock().waker.take()
     }
 }
 
@@ -133,13 +231,16 @@ pub(crate) fn is_self(handle: u64) -> bool {
 /// Waits until a thread has ended, and takes its value.
 pub(crate) fn join(handle: u64, limit: Limit) -> Done<u64> {
     let held = thread_of(handle)?;
-    if is_self(handle) {
-        return Err(libc::EDEADLK);
+    if held.end().is_none() {
+        if is_self(handle) {
+            return Err(libc::EDEADLK);
+        }
+        held.wait(limit)?;
     }
-    if let Some(done) = held.done() {
-        wait(done, limit)?;
+    if !held.close(handle) {
+        return Err(libc::EINVAL);
     }
-    take(handle)
+    held.end().unwrap_or(End::Cancelled).result()
 }
 
 /// Waits for a thread. See `chanter.h`.
@@ -150,7 +251,7 @@ pub(crate) fn join(handle: u64, limit: Limit) -> Done<u64> {
 pub unsafe extern "C" fn chanter_thread_join(thread: u64, status: *mut *mut c_void, deadline: u64) -> c_int {
     door(|| {
         let value = join(thread, Limit::of(deadline))?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
     })
 }
@@ -159,11 +260,6 @@ pub unsafe extern "C" fn chanter_thread_join(thread: u64, status: *mut *mut c_vo
 #[unsafe(no_mangle)]
 pub extern "C" fn chanter_thread_detach(thread: u64) -> c_int {
     door(|| THREADS.close(thread).map(drop).ok_or(libc::EINVAL))
-}
-
-/// A request to a fiber; it is made outside of the lock of its life.
-fn ask(life: &Life) -> Option<AnyThread> {
-    life.fiber.clone()
 }
 
 /// Asks a thread to end. See `chanter.h`.
@@ -177,14 +273,12 @@ pub extern "C" fn chanter_thread_cancel(thread: u64) -> c_int {
 
 /// Asks a thread to end.
 pub(crate) fn cancel(thread: &Thread) {
-    let mut life = thread.life();
-    life.is_cancelled = true;
-    let (fiber, waker) = (ask(&life), life.waker.take());
-    drop(life);
-    if let Some(fiber) = fiber {
+    // ORDER: Relaxed: see `requests`.
+    thread.flags.fetch_or(CANCEL, Ordering::Relaxed);
+    if let Some(fiber) = thread.fiber() {
         drop(fiber.cancel());
     }
-    if let Some(waker) = waker {
+    if let Some(waker) = thread.waker() {
         waker.wake();
     }
 }
@@ -194,11 +288,9 @@ pub(crate) fn cancel(thread: &Thread) {
 pub extern "C" fn chanter_thread_suspend(thread: u64) -> c_int {
     door(|| {
         let held = thread_of(thread)?;
-        let mut life = held.life();
-        life.is_suspended = true;
-        let fiber = ask(&life);
-        drop(life);
-        if let Some(fiber) = fiber {
+        // ORDER: Relaxed: see `requests`.
+        held.flags.fetch_or(SUSPEND, Ordering::Relaxed);
+        if let Some(fiber) = held.fiber() {
             drop(fiber.suspend());
         }
         Ok(())
@@ -210,14 +302,12 @@ pub extern "C" fn chanter_thread_suspend(thread: u64) -> c_int {
 pub extern "C" fn chanter_thread_resume(thread: u64) -> c_int {
     door(|| {
         let held = thread_of(thread)?;
-        let mut life = held.life();
-        let was = std::mem::take(&mut life.is_suspended);
-        let (fiber, waker) = (ask(&life), if was { life.waker.take() } else { None });
-        drop(life);
-        if let Some(fiber) = fiber {
+        // ORDER: Relaxed: see `requests`.
+        let was = held.flags.fetch_and(!SUSPEND, Ordering::Relaxed) & SUSPEND != 0;
+        if let Some(fiber) = held.fiber() {
             fiber.resume();
         }
-        if let Some(waker) = waker {
+        if let Some(waker) = held.waker().filter(|_| was) {
             waker.wake();
         }
         Ok(())
@@ -235,7 +325,7 @@ pub unsafe extern "C" fn chanter_thread_self(thread: *mut u64) -> c_int {
             let held = current.and_then(current::Current::thread).ok_or(libc::EPERM)?;
             held.handle().ok_or(libc::ESRCH)
         })?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(thread, handle) }
     })
 }

@@ -50,7 +50,7 @@ fn compiled(name: &str) -> Option<PathBuf> {
 fn check(name: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {:?}\n{said}", output.status);
-    // What the library had to catch is printed, and is a fault.
+    // A panic that the library had to catch is printed, and is a fault.
     assert!(!said.contains("panicked"), "{name}: {said}");
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Job {
     threads: Mutex<HashMap<u64, u64>>,
 }
 
-/// The name of the OS thread that has called `chanter_init`, for that thread only.
+/// The name of the OS thread that has called `chanter_init`. Only that thread uses it.
 struct Main {
     thread: ThreadId,
     global: Global,
@@ -50,7 +50,7 @@ struct Main {
 
 // SAFETY: the name is reached on its own OS thread only, see `with_global`.
 unsafe impl Send for Main {}
-// SAFETY: as above.
+// SAFETY: the reason is that of `Send`.
 unsafe impl Sync for Main {}
 
 static JOB: OnceLock<Job> = OnceLock::new();
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
         if current_vp().is_some() || current::with(|current| current.is_some()) {
             return Err(libc::EPERM);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let builder = unsafe { builder(config) }?;
         // ORDER: Relaxed: it only counts.
         if BEGINS.swap(true, Ordering::Relaxed) {

@@ -52,7 +52,7 @@ impl Room {
         })?;
         let bytes = &message.value[..];
         let length = bytes.len().min(self.count);
-        // SAFETY: the caller's contract: the buffer has `count` bytes.
+        // SAFETY: the caller keeps the contract: the buffer has `count` bytes.
         unsafe {
             if length > 0 {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.cast(), length);
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn pthread_chanter_send(
         if buf.is_null() && count != 0 {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let (to, bytes): (_, &[u8]) = unsafe {
             let bytes = if count == 0 { &[][..] } else { slice::from_raw_parts(buf.cast(), count) };
             (CThread::read(thread)?, bytes)
@@ -119,12 +119,12 @@ pub unsafe extern "C" fn pthread_chanter_recv(
 ) -> c_int {
     door(|| {
         let room = Room::new(buf, count, thread)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let from = unsafe { CThread::read(thread) }?;
         let event =
             with_global(|job, global| Ok(global.inbox.recv_buffer::<u8>(source(job, &from)?, tags(type_))))?;
         let received = wait(event, Limit::Forever)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { room.take(received) }
     })
 }
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn pthread_chanter_irecv(
     door(|| {
         check(handle)?;
         let room = Room::new(buf, count, thread)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let from = unsafe { CThread::read(thread) }?;
         let number = with_global(|job, global| {
             let from = source(job, &from)?;
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn pthread_chanter_irecv(
                 })
             }
         })?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(handle, number) }
     })
 }

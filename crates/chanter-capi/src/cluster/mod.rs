@@ -1,7 +1,7 @@
 //! Figure 14 of the Chant paper: global threads, and messages between them.
 //!
-//! A global thread is a thread of this interface with an inbox. Its name is that of the inbox. What other processes ask for
-//! (create, join, detach, cancel) are services (`remote.rs`).
+//! A global thread is a thread of this interface with an inbox. Its name is that of the inbox. Requests of
+//! other processes (create, join, detach, cancel) are services (`remote.rs`).
 
 mod job;
 mod messages;

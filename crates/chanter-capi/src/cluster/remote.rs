@@ -1,4 +1,4 @@
-//! What other processes ask of this one's threads, as services.
+//! The requests of other processes to this one's threads, as services.
 
 use std::ffi::{c_int, c_void};
 
@@ -61,9 +61,9 @@ pub(super) async fn capi_create(asked: Asked) -> Result<ThreadName, c_int> {
 pub(super) async fn capi_join(thread: u64) -> Result<u64, c_int> {
     begun().get().await;
     let handle = job()?.handle_of(thread)?;
-    let done = thread::thread_of(handle)?.done();
-    if let Some(done) = done {
-        done.await;
+    let told = thread::thread_of(handle)?.told();
+    if let Some(told) = told {
+        told.await;
     }
     status_of(thread::take(job()?.remove(thread)?))
 }

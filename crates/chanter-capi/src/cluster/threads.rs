@@ -32,7 +32,7 @@ impl CThread {
     /// The pointer is null, or may be read.
     pub(super) unsafe fn read(from: *const Self) -> Done<Self> {
         check(from.cast_mut())?;
-        // SAFETY: the caller's contract, and the pointer is not null.
+        // SAFETY: the caller keeps the contract, and the pointer is not null.
         Ok(unsafe { from.read() })
     }
 }
@@ -52,9 +52,9 @@ pub(super) fn create_here(body: Body, argument: *mut c_void, attr: &CAttr) -> Do
         return Err(libc::EINVAL);
     }
     // SAFETY: the name of the attributes was checked by the caller.
-    let plan = unsafe { Plan::with(body, argument, attr) };
+    let (mut plan, builder) = unsafe { Plan::with(body, argument, attr) };
     plan.global(Box::new(Global::new(inbox)));
-    let handle = spawn_on(&made.machine, job.machine, plan)?;
+    let handle = spawn_on(&made.machine, job.machine, (plan, builder))?;
     if attr.is_detached() {
         drop(thread::THREADS.close(handle));
     } else {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn pthread_chanter_create(
     door(|| {
         check(thread)?;
         let body = start_routine.ok_or(libc::EINVAL)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let attr = unsafe { CAttr::read(attr) }?;
         let job = job()?;
         let to = job.name_of(&CThread { pe, process, thread: 0 })?;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn pthread_chanter_create(
             let answer = wait(job.process.at(to.process.0).call(remote::capi_create(asked)), Limit::Forever)?;
             answer.map_err(|error| code_of(&error))??
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         unsafe { store(thread, CThread::of(name)) }
     })
 }
@@ -130,7 +130,7 @@ pub(super) fn status_of(ended: Done<u64>) -> Done<u64> {
 pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *mut *mut c_void) -> c_int {
     door(|| {
         let job = job()?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let thread = unsafe { CThread::read(thread) }?;
         let name = job.name_of(&thread)?;
         let value = if job.is_here(name) {
@@ -138,16 +138,14 @@ pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *m
             if thread::is_self(handle) {
                 return Err(libc::EDEADLK);
             }
-            if let Some(done) = thread::thread_of(handle)?.done() {
-                wait(done, Limit::Forever)?;
-            }
+            thread::thread_of(handle)?.wait(Limit::Forever)?;
             status_of(thread::take(job.remove(thread.thread)?))?
         } else {
             let ask = remote::capi_join(thread.thread);
             let answer = wait(job.process.at(name.process.0).call(ask), Limit::Forever)?;
             answer.map_err(|error| code_of(&error))??
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
     })
 }
@@ -156,7 +154,7 @@ pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *m
 unsafe fn request(thread: *const CThread, what: remote::What) -> c_int {
     door(|| {
         let job = job()?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let thread = unsafe { CThread::read(thread) }?;
         let name = job.name_of(&thread)?;
         if job.is_here(name) {
@@ -174,7 +172,7 @@ unsafe fn request(thread: *const CThread, what: remote::What) -> c_int {
 /// `thread` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_detach(thread: *const CThread) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { request(thread, remote::What::Detach) }
 }
 
@@ -184,7 +182,7 @@ pub unsafe extern "C" fn pthread_chanter_detach(thread: *const CThread) -> c_int
 /// `thread` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_cancel(thread: *const CThread) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { request(thread, remote::What::Cancel) }
 }
 
@@ -220,7 +218,7 @@ pub unsafe extern "C" fn pthread_chanter_pthread(thread: *const CThread) -> u64 
     let mut local = 0;
     let _ = door(|| {
         let job = job()?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the contract.
         let thread = unsafe { CThread::read(thread) }?;
         if job.is_here(job.name_of(&thread)?) {
             local = job.handle_of(thread.thread)?;
@@ -236,7 +234,7 @@ pub unsafe extern "C" fn pthread_chanter_pthread(thread: *const CThread) -> u64 
 /// `thread` is null or may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_pe(thread: *const CThread) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { CThread::read(thread) }.map_or(-1, |thread| thread.pe)
 }
 
@@ -246,7 +244,7 @@ pub unsafe extern "C" fn pthread_chanter_pe(thread: *const CThread) -> c_int {
 /// `thread` is null or may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_process(thread: *const CThread) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { CThread::read(thread) }.map_or(-1, |thread| thread.process)
 }
 
@@ -256,7 +254,7 @@ pub unsafe extern "C" fn pthread_chanter_process(thread: *const CThread) -> c_in
 /// Each pointer is null or may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_equal(t1: *const CThread, t2: *const CThread) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     let (one, other) = unsafe { (CThread::read(t1), CThread::read(t2)) };
     c_int::from(one.is_ok_and(|one| other == Ok(one)))
 }

@@ -1,4 +1,7 @@
 /* Threads with both bodies: join, detach, exit, cancel, cleanup, keys, suspend, attributes, stacks. */
+#define _DEFAULT_SOURCE
+#include <sys/mman.h>
+
 #include "check.h"
 
 static void *add(void *arg) { return (void *)((intptr_t)arg + 1); }
@@ -152,9 +155,10 @@ static void stacks(void) {
     chanter_thread thread;
     void *status;
     size_t size = 256 * 1024;
-    char *memory = (char *)malloc(size);
+    char *memory = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *range[2];
     chanter_attr attr = {0};
+    CHECK(memory != MAP_FAILED);
     range[0] = memory;
     range[1] = memory + size;
     attr.size = sizeof attr;
@@ -165,11 +169,10 @@ static void stacks(void) {
         OK(chanter_thread_spawn(CHANTER_NONE, &attr, name_of_stack, range, &thread));
         OK(chanter_thread_join(thread, &status, CHANTER_FOREVER));
         CHECK(status == (void *)range);
-        memset(memory, 0x5a, size);
     }
     attr.stack_size = 1000;
     CHECK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, &thread) == EINVAL);
-    free(memory);
+    munmap(memory, size);
 }
 
 static void *tests(void *arg) {
