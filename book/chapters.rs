@@ -18,6 +18,7 @@ chapters! {
     from_go: "src/from-go.md"
     from_cml: "src/from-cml.md"
     from_c: "src/from-c.md"
+    from_lua: "src/from-lua.md"
     recipes: "src/recipes.md"
     tokio_libraries: "src/tokio-libraries.md"
     threads: "src/threads.md"

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,30 +366,17 @@ static struct thread *make_thread(lua_State *L, struct state *S, int first) {
     return t;
 }
 
-static int attribute(lua_State *L, int table, const char *name, int most) {
-    int is_integer = 1;
-    lua_Integer value = 0;
-    if (lua_getfield(L, table, name) != LUA_TNIL) value = lua_tointegerx(L, -1, &is_integer);
-    lua_pop(L, 1);
-    if (!is_integer || value > most || value < -most - 1) luaL_error(L, "bad attribute '%s'", name);
-    return (int)value;
-}
-
-/** spawn(function, ...), and spawn_with(attributes, function, ...) */
+/** spawn(function, ...), and spawn_as(priority, seconds, name, function, ...) */
 static int spawn_from(lua_State *L, int first) {
     struct state *S = state_of(L);
     chanter_attr attr = {.size = sizeof attr, .flags = CHANTER_HOST};
     if (!S->is_running) return luaL_error(L, "threads can only be spawned within chanter.run");
     luaL_checkany(L, first);
     if (first > 1) {
-        luaL_checktype(L, 1, LUA_TTABLE);
-        attr.priority = attribute(L, 1, "priority", 127);
-        lua_getfield(L, 1, "deadline");
-        if (!lua_isnil(L, -1)) attr.deadline = deadline_at(L, -1);
+        attr.priority = (int)luaL_optinteger(L, 1, 0);
+        attr.deadline = deadline_at(L, 2);
         if (attr.deadline == CHANTER_FOREVER) attr.deadline = 0;
-        lua_pop(L, 1);
-        if (lua_getfield(L, 1, "name") == LUA_TSTRING) attr.name = lua_tostring(L, -1);
-        lua_replace(L, 1); /* the name stays on the stack */
+        attr.name = luaL_optstring(L, 3, NULL);
     }
     struct thread *t = make_thread(L, S, first);
     int error = chanter_thread_spawn_poll(CHANTER_NONE, &attr, poll_thread, t, end_thread, &t->handle);
@@ -401,7 +389,7 @@ static int spawn_from(lua_State *L, int first) {
 }
 
 static int spawn(lua_State *L) { return spawn_from(L, 1); }
-static int spawn_with(lua_State *L) { return spawn_from(L, 2); }
+static int spawn_as(lua_State *L) { return spawn_from(L, 4); }
 
 /** The result of a thread: true and its values, false and its error, or nothing while it runs. */
 static int result_of(lua_State *L, struct thread *t) {
@@ -777,12 +765,10 @@ static int sock_error(lua_State *L) {
 }
 
 static int sock_port(lua_State *L) {
-    struct sockaddr_storage at;
+    struct sockaddr_in6 at; /* the port is at the same place in an address of IPv4 */
     socklen_t size = sizeof at;
-    char port[8] = "0";
     if (getsockname(check_sock(L)->fd, (struct sockaddr *)&at, &size)) return sock_failed(L, errno);
-    getnameinfo((struct sockaddr *)&at, size, NULL, 0, port, sizeof port, NI_NUMERICSERV);
-    lua_pushinteger(L, atoi(port));
+    lua_pushinteger(L, ntohs(at.sin6_port));
     return 1;
 }
 
@@ -992,7 +978,7 @@ static const char EVENTS[] =
 
 int luaopen_chanter(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"spawn", spawn}, {"spawn_with", spawn_with}, {"self", self}, {"yield", yield}, {"now", now}, {"run", run},
+        {"spawn", spawn}, {"spawn_as", spawn_as}, {"self", self}, {"yield", yield}, {"now", now}, {"run", run},
         {"channel", channel_new}, {"words", words_new}, {"from_handle", words_from},
         {"choose_cases", choose}, {"open", sock_open}, {"resume", co_resume}, {NULL, NULL}};
     static const luaL_Reg thread[] = {{"result", thread_result}, {"status", thread_status}, {"cancel", thread_cancel},

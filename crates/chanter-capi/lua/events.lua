@@ -5,8 +5,8 @@
 local M = ...
 local choose_cases = M.choose_cases
 local Thread, Channel = M["chanter.thread"], M["chanter.channel"]
-local Socket, resume = M["chanter.socket"], M.resume
-for _, name in ipairs { "chanter.thread", "chanter.channel", "chanter.socket", "choose_cases", "resume" } do M[name] = nil end
+local Socket, resume, spawn_as = M["chanter.socket"], M.resume, M.spawn_as
+for _, name in ipairs { "chanter.thread", "chanter.channel", "chanter.socket", "choose_cases", "resume", "spawn_as" } do M[name] = nil end
 
 local NEVER, RECV, SEND, JOIN, TIMER, READABLE, WRITABLE = 0, 1, 2, 4, 5, 6, 7
 
@@ -168,6 +168,11 @@ coroutine.resume = resume
 function coroutine.wrap(f)
     local co = coroutine.create(f)
     return function(...) return checked(co, resume(co, ...)) end
+end
+
+-- Spawns a thread with attributes for the policy: `priority` from -128 to 127, `deadline` in seconds from now, `name`.
+function M.spawn_with(attributes, f, ...)
+    return spawn_as(attributes.priority, attributes.deadline, attributes.name, f, ...)
 end
 
 -- Scopes.

@@ -74,6 +74,12 @@ impl Cases {
         self.count
     }
 
+    /// The kind and the handle of a lone case that nobody is told of.
+    pub(crate) fn lone_kind(&self) -> Option<(c_int, u64)> {
+        let case = if self.count == 1 { self.read(0).ok()? } else { return None };
+        (case.nack == 0 && case.lost.is_none()).then_some((case.kind, case.handle))
+    }
+
     fn at(&self, index: usize) -> *mut CCase {
         self.first.wrapping_byte_add(index * self.stride)
     }
@@ -108,8 +114,8 @@ impl Cases {
 }
 
 const NEVER: c_int = 0;
-const RECV: c_int = 1;
-const SEND: c_int = 2;
+pub(crate) const RECV: c_int = 1;
+pub(crate) const SEND: c_int = 2;
 const EVENT: c_int = 3;
 const JOIN: c_int = 4;
 pub(crate) const TIMER: c_int = 5;
@@ -291,6 +297,11 @@ impl Built {
         self.lent.channels.push(channel);
         let sent = move |result: Result<(), _>| (index, result.map(|()| 0).map_err(|_| libc::EPIPE));
         Ok(from.sender.send_from(place).wrap(sent).boxed())
+    }
+
+    /// The event of a lone case, and what it borrows.
+    pub(crate) fn into_one(mut self) -> (BoxEvent<'static, Chosen>, Lent) {
+        (self.events.pop().unwrap_or_else(|| never().boxed()), self.lent)
     }
 
     /// The choice as one event, and what it borrows.

@@ -6,18 +6,20 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use chanter::{BoxEvent, Event};
+use chanter::Event;
 
-use crate::channel::{channel_of, try_recv, try_send};
-use crate::choice::{Built, CCase, Cases, Chosen, Lent};
+use crate::channel::{Channel, Message, channel_of, try_recv, try_send};
+use crate::choice::{Built, CCase, Cases, Chosen, Lent, RECV, SEND};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, store};
 use crate::handle::{Kind, Table};
 use crate::poll::CContext;
 
+type Choosing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
+
 /// A choice that was begun. The future is dropped before what it borrows.
 struct Pending {
-    future: Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>,
+    future: Choosing,
     lent: Lent,
     count: usize,
 }
@@ -75,16 +77,36 @@ type Polled = Done<Option<Option<Chosen>>>;
 fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
     let count = cases.count();
     let (event, mut lent) = Built::new(cases)?.into_parts();
-    let event: BoxEvent<'static, Option<Chosen>> = match limit {
+    let future: Choosing = match limit {
         Limit::Now => {
             let result = event.try_sync();
             lent.give_back();
             return Ok(Some(result));
         }
-        Limit::At(time) => event.by(time).boxed(),
-        Limit::Forever => event.wrap(Some).boxed(),
+        Limit::At(time) => Box::pin(event.by(time).sync()),
+        Limit::Forever => Box::pin(event.wrap(Some).sync()),
     };
-    let mut pending = Pending { future: Box::pin(event.sync()), lent, count };
+    start(Pending { future, lent, count }, context, op)
+}
+
+/// Begins a receive that has no deadline, without the arrays of a choice.
+fn begin_recv(channel: &Channel, context: *mut CContext, op: *mut u64) -> Polled {
+    let received = |result: Result<Message, _>| {
+        let value = result.map(Message::into_value);
+        Some((0, value.map_err(|_| libc::EPIPE)))
+    };
+    let event = channel.receiver.clone().into_recv().wrap(received);
+    start(Pending { future: Box::pin(event.sync()), lent: Lent::default(), count: 1 }, context, op)
+}
+
+/// Begins a send that has no deadline, without a choice.
+fn begin_send(cases: &Cases, context: *mut CContext, op: *mut u64) -> Polled {
+    let (event, lent) = Built::new(cases)?.into_one();
+    start(Pending { future: Box::pin(event.wrap(Some).sync()), lent, count: 1 }, context, op)
+}
+
+/// Polls an operation for the first time, and keeps it if it is pending.
+fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
     // SAFETY: the context was checked by the caller.
     let task = unsafe { CContext::task(context) }?;
     if let Poll::Ready(result) = pending.future.as_mut().poll(task) {
@@ -145,7 +167,11 @@ unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u6
         op.read()
     };
     let polled = match handle {
-        0 => begin(cases, Limit::of(deadline), context, op)?,
+        0 => match (Limit::of(deadline), cases.lone_kind()) {
+            (Limit::Forever, Some((RECV, channel))) => begin_recv(&*channel_of(channel)?, context, op)?,
+            (Limit::Forever, Some((SEND, _))) => begin_send(cases, context, op)?,
+            (limit, _) => begin(cases, limit, context, op)?,
+        },
         handle => resume(handle, cases.count(), context, op)?,
     };
     let result = polled.ok_or(libc::EAGAIN)?;

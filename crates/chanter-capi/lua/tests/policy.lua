@@ -33,6 +33,8 @@ chanter.run(function()
     local threads = {}
     for i = 1, 5 do threads[i] = chanter.spawn_with({ priority = i, deadline = 1, name = "t" .. i }, function() order[#order + 1] = i end) end
     eq(policy.last_priority, 5)
+    assert(not pcall(chanter.spawn_with, { priority = 128 }, print))
+    assert(not pcall(chanter.spawn_with, { priority = {} }, print))
     for i = 1, 5 do threads[i]:join() end
 end, { policy = policy })
 eq(table.concat(order), "54321")
@@ -84,5 +86,4 @@ function blocking:enqueue(token) self.last = self.last + 1 self[self.last] = tok
 eq(chanter.run(function() return 1 end, { policy = blocking }), 1)
 eq(blocked, true)
 assert(not pcall(chanter.run, print, { policy = 5 }))
-assert(not pcall(chanter.spawn_with, { priority = 128 }, print))
 print("policy: passed")
