@@ -31,8 +31,8 @@
 
 #include "chanter.h"
 
-#define SLICE 1000000u /* nanoseconds that a thread may run while others wait; a count hook looks at the clock */
-#define COUNT 1000     /* instructions between two looks */
+#define SLICE 30000u /* nanoseconds of a turn: short, since the library looks at timers and descriptors after 32 turns */
+#define COUNT 1000   /* instructions between two looks at the clock */
 #define STATES 4096    /* Lua states of a process, for the words on channels */
 
 struct thread;
@@ -42,6 +42,7 @@ struct state {
     unsigned id;            /* its place in `states` */
     int is_running;         /* within `chanter.run` */
     int is_closed;          /* the Lua state is being closed: no Lua code may run */
+    int is_free;            /* loops are not preempted: no hooks */
     int is_ending;          /* threads are being cancelled: nothing may block */
     struct thread *current; /* the thread whose poll runs */
     chanter_context *context;
@@ -356,7 +357,7 @@ static struct thread *make_thread(lua_State *L, struct state *S, int first) {
     luaL_checkstack(L, count + 4, "too many arguments");
     lua_State *co = t->co = lua_newthread(L);
     if (count > SHRT_MAX || !lua_checkstack(co, count)) luaL_error(L, "too many arguments");
-    lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT);
+    lua_sethook(co, S->is_free ? NULL : preempt, S->is_free ? 0 : LUA_MASKCOUNT, COUNT);
     lua_setiuservalue(L, -2, 1);
     for (int i = 0; i < count; i++) lua_pushvalue(L, first + i);
     lua_xmove(L, co, count);
@@ -457,7 +458,7 @@ static int resume_on(lua_State *L, int nargs) {
     int count, may = inner == L && lua_isyieldable(L);
     if (S->current) {
         S->inner = may ? co : NULL;
-        if (!lua_gethook(co)) lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT); /* it was made outside of a thread */
+        if (!lua_gethook(co) && !S->is_free) lua_sethook(co, preempt, LUA_MASKCOUNT, COUNT); /* it was made outside of a thread */
     }
     int status = lua_resume(co, L, nargs, &count);
     if (S->current) S->inner = inner;
@@ -878,13 +879,15 @@ static void *begin(void *argument) {
     return error ? argument : NULL;
 }
 
-/** run(function [, {policy = table}]): runs a thread until it ends, and cancels all others. Its results, or its error */
+/** run(function [, {policy = table, preempt = false}]): runs a thread until it ends, and cancels all others. Its results, or its error */
 static int run(lua_State *L) {
     struct state *S = state_of(L);
     chanter_policy policy = {.size = sizeof policy, .data = S, .enqueue = enqueue, .next = next};
     chanter_config config = {.size = sizeof config, .processors = 1, .hand_off = UINT64_MAX};
     luaL_checktype(L, 1, LUA_TFUNCTION);
     if (S->is_running) return luaL_error(L, "chanter.run does not run within chanter.run");
+    lua_settop(L, 2);
+    S->is_free = !lua_isnil(L, 2) && lua_getfield(L, 2, "preempt") == LUA_TBOOLEAN && !lua_toboolean(L, -1);
     lua_settop(L, 2);
     if (!lua_isnil(L, 2) && lua_getfield(L, 2, "policy") != LUA_TNIL) {
         luaL_checktype(L, 3, LUA_TTABLE);
