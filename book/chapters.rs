@@ -17,6 +17,8 @@ chapters! {
     from_tokio: "src/from-tokio.md"
     from_go: "src/from-go.md"
     from_cml: "src/from-cml.md"
+    from_c: "src/from-c.md"
+    from_lua: "src/from-lua.md"
     recipes: "src/recipes.md"
     tokio_libraries: "src/tokio-libraries.md"
     threads: "src/threads.md"

@@ -4,6 +4,7 @@
 //! gets the machine ready, calls the steps in order, and says how they went.
 //! The rulers measure the tree itself: the modules `floors`, `shape`, `prose` and `walk`.
 
+mod capi;
 mod floors;
 mod prose;
 mod shape;
@@ -21,7 +22,9 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 
   cargo xtask test [ARGS]     all tests; ARGS go to `cargo test`
   cargo xtask ci [STEP..]     all that continuous integration checks, or only these steps of it:
-                              fmt floors shape clippy docs test mpi loom examples smoke
+                              fmt floors shape clippy docs test mpi capi lua loom examples smoke
+  cargo xtask capi [..]       the C header beside its library; names, symbols, or install FOLDER: man pages,
+                              and files for pkg-config and CMake
   cargo xtask floors [..]     which imports of the core run upwards: --list, --circles, --record
   cargo xtask shape [..]      sizes, public names and prose, beside the record: --list, --prose, --record
   cargo xtask prose [PATH..]  sentences to look at, counted by area; --list and --most N print them
@@ -39,8 +42,8 @@ Missing system packages and toolchain components are installed where that is pos
 ";
 
 /// The steps of continuous integration. Quick and telling steps come first.
-const CI: [&str; 10] =
-    ["fmt", "floors", "shape", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
+const CI: [&str; 12] =
+    ["fmt", "floors", "shape", "clippy", "docs", "test", "mpi", "capi", "lua", "loom", "examples", "smoke"];
 
 /// A task that measures the tree; it gets the root of the workspace and its arguments.
 type Ruler = fn(&Path, &[String]) -> Result<(), String>;
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let task = args.next();
     let rest: Vec<String> = args.collect();
     let ruler: Option<Ruler> = match task.as_deref() {
+        Some("capi") => Some(capi::main),
         Some("floors") => Some(floors::main),
         Some("shape") => Some(shape::main),
         Some("walk") => Some(walk::main),

@@ -4,6 +4,7 @@
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `ablate` builds the core with each mechanism off, and says what programs lose.
+//! - `capi` is the C interface, beside Rust and OS threads.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
 //! - `objects` is the evaluation of Concert: methods that cost a call, and the paper's programs.
@@ -16,6 +17,7 @@
 //! - `figures` says what Chanter promises, and shows it; `report` prints what was found; `process` starts and watches others.
 
 mod ablate;
+mod capi;
 mod case;
 mod choice;
 mod cluster;
@@ -79,6 +81,8 @@ enum What {
     Sting(sting::StingArgs),
     /// Measure threads that talk across processes, over MPI and sockets, beside these alone, and the paper's figures
     Cluster(cluster::ClusterArgs),
+    /// Measure the C interface beside the Rust one, and beside OS threads
+    Capi(capi::CapiArgs),
     /// Be a process of the job that is measured over MPI
     #[command(hide = true)]
     ClusterProcess(cluster::ProcessArgs),
@@ -213,6 +217,7 @@ fn main() -> ExitCode {
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
         What::Cluster(args) => cluster::run(&args),
+        What::Capi(args) => capi::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
         What::ClusterScene(args) => cluster::run_scene(&args),
         What::Objects(args) => objects::run(&args),

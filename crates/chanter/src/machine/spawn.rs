@@ -79,6 +79,10 @@ impl fiber::Builder {
         T: Send + 'static,
     {
         let (name, on) = (self.name.clone(), self.on);
+        if self.has_attributes() {
+            let host = self.host();
+            return host.spawn_in(machine, self.body(closure, Location::caller()).0);
+        }
         let (body, site) = self.body(closure, Location::caller());
         match name {
             None => spawn_fiber_in(machine.pool(), on, body, site),

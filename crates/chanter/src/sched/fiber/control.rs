@@ -237,7 +237,7 @@ impl Fibers {
 
 impl FiberControl {
     /// Takes a stack for the thread in `frame`, which begins to run, and puts its control block in
-    /// place.
+    /// place. The stack is `lent` if that is given.
     ///
     /// # Errors
     /// The error of the OS, if it refuses, or if no such large stack is supported.
@@ -245,6 +245,7 @@ impl FiberControl {
         worker: &Worker,
         frame: NonNull<Header>,
         size: usize,
+        lent: Option<Lent>,
         name: Option<Arc<str>>,
         site: &'static Location<'static>,
     ) -> io::Result<Stack> {
@@ -252,8 +253,12 @@ impl FiberControl {
         if worker.bound.fibers.prepared.replace(os_thread) != os_thread {
             overflow::prepare();
         }
-        // SAFETY: we are `worker`.
-        let (stack, origin) = unsafe { worker.bound.fibers.pool() }.take(size)?;
+        let (stack, origin) = match lent {
+            // SAFETY: the memory is lent for as long as the fiber lives.
+            Some(Lent(memory)) => (unsafe { Stack::lent(memory, size) }?, Origin::New),
+            // SAFETY: we are `worker`.
+            None => unsafe { worker.bound.fibers.pool() }.take(size)?,
+        };
         let counters = worker.counters();
         match origin {
             Origin::New => counters.stacks.allocated.add_one(),
@@ -458,6 +463,15 @@ impl FiberControl {
         }
     }
 }
+
+/// The lowest byte of memory that a caller lends to a fiber, as its stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Lent(pub(crate) NonNull<u8>);
+
+// SAFETY: it is plain memory, and only the fiber uses it.
+unsafe impl Send for Lent {}
+// SAFETY: a shared address does nothing.
+unsafe impl Sync for Lent {}
 
 /// Restores the running thread when it is dropped, also if the stack unwinds.
 struct Running<'a> {

@@ -11,5 +11,5 @@ mod stack;
 #[cfg(feature = "tokio")]
 pub(crate) use bound::Bound;
 pub(crate) use bound::before_a_fiber_blocks;
-pub(crate) use control::{FiberControl, Fibers, YIELDED, default_size};
+pub(crate) use control::{FiberControl, Fibers, Lent, YIELDED, default_size};
 pub(crate) use stack::Stack;

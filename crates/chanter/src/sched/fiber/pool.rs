@@ -1,5 +1,5 @@
 //! The pool of stacks: each virtual processor keeps the stacks of its ended fibers, by size, and
-//! uses the last one first. Only its worker uses the pool.
+//! uses the last one first. Only its worker uses the pool. A stack that a caller has lent is not kept.
 
 use std::io;
 
@@ -65,10 +65,13 @@ impl Pool {
         }
     }
 
-    /// Puts back the stack of a fiber that has ended. Returns it if the class is full; the caller
-    /// then unmaps it.
+    /// Puts back the stack of a fiber that has ended. Returns it if the class is full, or if it is
+    /// lent; the caller then drops it.
     #[must_use]
     pub(super) fn put(&mut self, stack: Stack) -> Option<Stack> {
+        if stack.is_lent() {
+            return Some(stack);
+        }
         let index = (stack.size() / SMALLEST).ilog2() as usize;
         let class = &mut self.classes[index];
         if class.free.len() < STACKS_KEPT {

@@ -34,6 +34,8 @@ struct Top {
     guard: usize,
     /// The size of the stack in bytes, without the guard.
     size: usize,
+    /// Whether the memory is a caller's, and stays when the stack is dropped.
+    is_lent: bool,
     valgrind: ManuallyDrop<ValgrindStackRegistration>,
     /// The control block, which is there while a fiber uses the stack.
     head: MaybeUninit<FiberControl>,
@@ -64,7 +66,7 @@ impl Stack {
         // SAFETY: the record lies inside our own mapping, which is aligned to pages.
         let stack = unsafe {
             let top = low.add(guard + size - size_of::<Top>()).cast::<Top>();
-            top.write(Top { low, guard, size, valgrind, head: MaybeUninit::uninit() });
+            top.write(Top { low, guard, size, is_lent: false, valgrind, head: MaybeUninit::uninit() });
             Self(top)
         };
         // SAFETY: these are the lowest pages of our own mapping, and not in use.
@@ -74,6 +76,42 @@ impl Stack {
             // The stack is dropped here, and so unmapped.
             Err(io::Error::last_os_error())
         }
+    }
+
+    /// A stack in memory of the caller's, without a guard.
+    ///
+    /// # Errors
+    /// If the memory is smaller than the smallest stack.
+    ///
+    /// # Safety
+    /// The memory is writable, and nobody else uses it while the stack lives.
+    pub(crate) unsafe fn lent(memory: NonNull<u8>, size: usize) -> io::Result<Self> {
+        let start = memory.as_ptr() as usize;
+        let Some(end) = start.checked_add(size).filter(|_| (SMALLEST..=LARGEST).contains(&size)) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the memory has no size of a stack"));
+        };
+        let at = (end - size_of::<Top>()) & !(align_of::<Top>() - 1);
+        let valgrind = ManuallyDrop::new(ValgrindStackRegistration::new(memory.as_ptr(), size));
+        let size = at + size_of::<Top>() - start;
+        // SAFETY: the record lies within the caller's memory, since that is larger, and is aligned.
+        unsafe {
+            let top = memory.add(at - start).cast::<Top>();
+            top.write(Top {
+                low: memory,
+                guard: 0,
+                size,
+                is_lent: true,
+                valgrind,
+                head: MaybeUninit::uninit(),
+            });
+            Ok(Self(top))
+        }
+    }
+
+    /// Whether the memory is a caller's.
+    #[inline(always)]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.top().is_lent
     }
 
     #[inline(always)]
@@ -115,10 +153,14 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         let (low, start) = self.guard();
-        let size = self.size();
-        // SAFETY: the mapping is ours and nobody runs on it. It is dropped once.
+        let (size, is_lent) = (self.size(), self.is_lent());
+        // SAFETY: nobody runs on the stack, and it is dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.0.as_mut().valgrind) };
+        if is_lent {
+            return;
+        }
+        // SAFETY: the mapping is ours, and nobody uses it.
         unsafe {
-            ManuallyDrop::drop(&mut self.0.as_mut().valgrind);
             libc::munmap(low as *mut libc::c_void, start - low + size);
         }
     }

@@ -18,11 +18,12 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use crate::frame::environment;
 use crate::sched::Worker;
-use crate::sched::fiber::{FiberControl, Stack};
+use crate::sched::fiber::{FiberControl, Lent, Stack};
 
 /// The parameters of a fiber's start.
 pub(super) struct Plan {
     pub(super) size: usize,
+    pub(super) lent: Option<Lent>,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
 }
@@ -68,8 +69,8 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
     fn begin(&mut self) {
         let vp = Worker::current().expect("threads are polled by a driver");
         let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
-        let Plan { size, name, site, .. } = &mut self.plan;
-        let stack = match FiberControl::begin(vp, frame, *size, name.take(), site) {
+        let Plan { size, lent, name, site } = &mut self.plan;
+        let stack = match FiberControl::begin(vp, frame, *size, *lent, name.take(), site) {
             Ok(stack) => stack,
             Err(error) => self.refused(&error),
         };

@@ -76,7 +76,8 @@ use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_named_fiber};
 use super::{Thread, ThreadBuilder};
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
-use crate::sched::fiber::default_size;
+use crate::frame::Attributes;
+use crate::sched::fiber::{Lent, default_size};
 use crate::sched::{Worker, entered};
 use body::{Body, Plan};
 
@@ -126,6 +127,8 @@ where
 pub struct Builder {
     pub(crate) name: Option<Arc<str>>,
     size: Option<usize>,
+    lent: Option<Lent>,
+    attributes: Option<Attributes>,
     pub(crate) on: Option<usize>,
 }
 
@@ -151,6 +154,25 @@ impl Builder {
         self
     }
 
+    /// Sets memory of the caller's as its stack, without a guard. A size that is no stack's makes the fiber panic
+    /// before it begins.
+    ///
+    /// # Safety
+    /// The memory is writable. Nobody else uses it until the one fiber that is spawned has ended and was dropped.
+    #[doc(hidden)]
+    pub unsafe fn stack_memory(mut self, memory: std::ptr::NonNull<u8>, size: usize) -> Self {
+        self.lent = Some(Lent(memory));
+        self.size = Some(size);
+        self
+    }
+
+    /// Sets the attributes that policies see, as [`ThreadBuilder::attributes`] does.
+    #[doc(hidden)]
+    pub fn attributes(mut self, attributes: Attributes) -> Self {
+        self.attributes = Some(attributes);
+        self
+    }
+
     /// Sets the index of the virtual processor on which it runs.
     pub fn on(mut self, vp: usize) -> Self {
         self.on = Some(vp);
@@ -170,6 +192,9 @@ impl Builder {
         T: Send + 'static,
     {
         let (name, on) = (self.name.clone(), self.on);
+        if self.has_attributes() {
+            return self.host().spawn(self.body(closure, Location::caller()).0);
+        }
         let (body, site) = self.body(closure, Location::caller());
         match name {
             None => spawn_fiber_here(on, body, site),
@@ -205,23 +230,37 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (name, on) = (self.name.clone(), self.on);
+        let is_plain = self.name.is_none() && self.on.is_none() && !self.has_attributes();
+        let host = (!is_plain).then(|| self.host());
         let (body, _) = self.body(closure, Location::caller());
         match Worker::current() {
             Some(vp) => vp.counters().fibers.add_one(),
             None => entered().expect(OUTSIDE).outside.counters.fibers.add_one_shared(),
         }
-        if name.is_none() && on.is_none() {
+        if host.is_none() {
             return super::spawn::delay(body);
         }
+        host.unwrap_or_default().delay(body)
+    }
+
+    /// A builder of a host with the name, the place and the attributes of the fiber.
+    pub(crate) fn host(&self) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new();
-        if let Some(name) = name {
-            builder = builder.name(name);
+        if let Some(name) = &self.name {
+            builder = builder.name(Arc::clone(name));
         }
-        if let Some(vp) = on {
+        if let Some(vp) = self.on {
             builder = builder.on(vp);
         }
-        builder.delay(body)
+        if let Some(attributes) = self.attributes {
+            builder = builder.attributes(attributes);
+        }
+        builder
+    }
+
+    /// Whether the fiber needs a builder of a host.
+    pub(crate) fn has_attributes(&self) -> bool {
+        self.attributes.is_some()
     }
 
     #[inline]
@@ -231,7 +270,7 @@ impl Builder {
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
         let size = self.size.unwrap_or_else(default_size);
-        (Body::new(closure, Plan { size, name: self.name, site }), site)
+        (Body::new(closure, Plan { size, lent: self.lent, name: self.name, site }), site)
     }
 }
 

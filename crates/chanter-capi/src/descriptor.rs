@@ -1,0 +1,36 @@
+//! Descriptors in choices.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use chanter::io::Descriptor;
+
+use crate::door::Done;
+
+/// Watches a descriptor for one wait. `None`: it is a file, which is always ready.
+pub(crate) fn watch(descriptor: u64) -> Done<Option<Descriptor>> {
+    let number = c_int::try_from(descriptor).map_err(|_| libc::EINVAL)?;
+    // A descriptor of our own: the program may wait for its own one several times at once.
+    // SAFETY: the call makes a new descriptor, or fails.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(code(&io::Error::last_os_error()));
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+    match Descriptor::new(copy) {
+        Ok(watched) => Ok(Some(watched)),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(None),
+        Err(error) => Err(code(&error)),
+    }
+}
+
+/// The code of an error; without one, no machine runs the caller.
+fn code(error: &io::Error) -> c_int {
+    match error.raw_os_error() {
+        Some(libc::EBADF) => libc::EINVAL,
+        Some(other) => other,
+        None => libc::ESRCH,
+    }
+}

@@ -1,0 +1,173 @@
+//! Machines.
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use chanter::{Machine, current_vp};
+
+use crate::config::{CConfig, name, read};
+use crate::current;
+use crate::door::{Done, Limit, check, door, store};
+use crate::fiber::{Body, Plan, spawn_on};
+use crate::handle::{Held, Kind, Table};
+use crate::policy::Policies;
+use crate::thread::{join, thread_of};
+
+/// A machine of the program's.
+pub(crate) struct Made {
+    pub(crate) machine: Machine,
+}
+
+static MACHINES: Table<Made> = Table::new(Kind::Machine);
+
+pub(crate) fn machine_of(handle: u64) -> Done<Held<Made>> {
+    MACHINES.get(handle).ok_or(libc::EINVAL)
+}
+
+/// The machine that runs the caller, if it is one of this interface.
+pub(crate) fn here() -> u64 {
+    current::with(|current| current.and_then(|current| Some(current.thread()?.machine))).unwrap_or(0)
+}
+
+/// Whether the caller is on a virtual processor, where machines can neither be run nor ended.
+fn is_inside() -> bool {
+    current_vp().is_some() || Machine::current().is_some() || current::with(|current| current.is_some())
+}
+
+/// A builder of a machine.
+///
+/// # Safety
+/// The contract of `chanter_machine_create`.
+pub(crate) unsafe fn builder(config: *const CConfig) -> Done<chanter::Builder> {
+    let mut builder = Machine::builder();
+    if config.is_null() {
+        return Ok(builder);
+    }
+    // SAFETY: the caller keeps the contract.
+    let config = unsafe { read(config) }?;
+    if config.processors < 0 || config.workers < 0 {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller keeps the contract.
+    if let Some(name) = unsafe { name(config.name) } {
+        builder = builder.name(name);
+    }
+    if config.processors > 0 {
+        builder = builder.vps(config.processors as usize);
+    }
+    if config.workers > 0 {
+        builder = builder.workers(config.workers as usize);
+    }
+    if config.hand_off > 0 {
+        builder = builder.hand_off_after(match config.hand_off {
+            u64::MAX => None,
+            nanoseconds => Some(Duration::from_nanos(nanoseconds)),
+        });
+    }
+    if !config.policy.is_null() {
+        // SAFETY: the caller keeps the contract.
+        let policies = Policies::new(unsafe { read(config.policy) }?)?;
+        builder = builder.policy(move |index| policies.make(index));
+    }
+    Ok(builder)
+}
+
+/// Makes a handle of a machine.
+pub(crate) fn register(machine: Machine) -> Done<u64> {
+    MACHINES.insert(Made { machine }).map(|(handle, _)| handle).ok_or(libc::ENOMEM)
+}
+
+/// Makes a machine. See `chanter.h`.
+///
+/// # Safety
+/// `config` is null or a struct as long as its size says, whose pointers are null or valid. `machine` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_machine_create(config: *const CConfig, machine: *mut u64) -> c_int {
+    door(|| {
+        check(machine)?;
+        if is_inside() {
+            return Err(libc::EPERM);
+        }
+        // SAFETY: the caller keeps the contract.
+        let made = unsafe { builder(config) }?.build().map_err(|_| libc::ENOMEM)?;
+        // SAFETY: the caller keeps the contract.
+        unsafe { store(machine, register(made)?) }
+    })
+}
+
+/// Runs a body on a machine, and its virtual processor 0. See `chanter.h`.
+///
+/// # Safety
+/// `body(arg)` may be called on another stack. `status` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_machine_run(
+    machine: u64,
+    body: Option<Body>,
+    arg: *mut c_void,
+    status: *mut *mut c_void,
+) -> c_int {
+    door(|| {
+        let body = body.ok_or(libc::EINVAL)?;
+        if is_inside() {
+            return Err(libc::EPERM);
+        }
+        let made = machine_of(machine)?;
+        let value = run(&made, machine, Plan::of(body, arg))?;
+        // SAFETY: the caller keeps the contract.
+        if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
+    })
+}
+
+/// Runs a fiber, and virtual processor 0 until it has ended.
+pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
+    let handle = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
+    let told = thread_of(handle)?.told();
+    if let Some(told) = told {
+        made.machine.block_on(told);
+    }
+    join(handle, Limit::Forever)
+}
+
+/// Ends a machine. See `chanter.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn chanter_machine_free(machine: u64) -> c_int {
+    door(|| {
+        if is_inside() {
+            return Err(libc::EPERM);
+        }
+        drop(MACHINES.close(machine).ok_or(libc::EINVAL)?);
+        Ok(())
+    })
+}
+
+/// Stores the machine that runs the caller. See `chanter.h`.
+///
+/// # Safety
+/// `machine` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_machine_current(machine: *mut u64) -> c_int {
+    door(|| {
+        check(machine)?;
+        match here() {
+            0 => Err(libc::ESRCH),
+            // SAFETY: the caller keeps the contract.
+            handle => unsafe { store(machine, handle) },
+        }
+    })
+}
+
+/// Stores the number of virtual processors. See `chanter.h`.
+///
+/// # Safety
+/// `count` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_machine_processors(machine: u64, count: *mut c_int) -> c_int {
+    door(|| {
+        let vps = match machine {
+            0 => Machine::current().ok_or(libc::ESRCH)?.vps(),
+            handle => machine_of(handle)?.machine.vps(),
+        };
+        // SAFETY: the caller keeps the contract.
+        unsafe { store(count, vps as c_int) }
+    })
+}

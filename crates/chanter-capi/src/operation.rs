@@ -1,0 +1,299 @@
+//! Pending operations of poll bodies, which keep their registrations from one poll to the next.
+
+use std::ffi::c_int;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+
+use chanter::Event;
+
+use crate::channel::{Channel, Message, channel_of, try_recv, try_send};
+use crate::choice::{Built, CCase, Cases, Chosen, Lent, RECV, SEND};
+use crate::current::{self, Locals};
+use crate::door::{Done, Limit, check, door, store};
+use crate::handle::{Kind, Table};
+use crate::poll::CContext;
+
+type Choosing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
+
+/// A choice that was begun. The future is dropped before what it borrows.
+struct Pending {
+    future: Choosing,
+    lent: Lent,
+    count: usize,
+}
+
+struct Operation {
+    /// The thread that has begun it: the address of its locals.
+    owner: usize,
+    /// Taken out while it is polled, since code of others may run then.
+    pending: Mutex<Option<Pending>>,
+}
+
+static OPERATIONS: Table<Operation> = Table::new(Kind::Operation);
+
+impl Operation {
+    fn take(&self) -> Option<Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, pending: Pending) {
+        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
+    }
+}
+
+fn owner() -> Done<usize> {
+    current::with(|current| {
+        let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
+        Ok(std::ptr::from_ref(locals) as usize)
+    })
+}
+
+fn with_operations<R>(body: impl FnOnce(&mut Vec<u64>) -> R) -> Done<R> {
+    current::with(|current| {
+        let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
+        Ok(body(&mut locals.operations.borrow_mut()))
+    })
+}
+
+/// Drops the operations that a thread has left. Their unsent values are destroyed.
+pub(crate) fn drop_all(locals: &Locals) {
+    for handle in locals.operations.take() {
+        drop(OPERATIONS.close(handle));
+    }
+}
+
+/// Frees the handle of an operation that has ended.
+fn forget(handle: u64) {
+    drop(OPERATIONS.close(handle));
+    let _ = with_operations(|all| all.retain(|other| *other != handle));
+}
+
+/// The result of a poll of an operation: none if it is pending.
+type Polled = Done<Option<Option<Chosen>>>;
+
+/// Begins a choice, and polls it once.
+fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
+    let count = cases.count();
+    let (event, mut lent) = Built::new(cases)?.into_parts();
+    let future: Choosing = match limit {
+        Limit::Now => {
+            let result = event.try_sync();
+            lent.give_back();
+            return Ok(Some(result));
+        }
+        Limit::At(time) => Box::pin(event.by(time).sync()),
+        Limit::Forever => Box::pin(event.wrap(Some).sync()),
+    };
+    start(Pending { future, lent, count }, context, op)
+}
+
+/// Begins a receive that has no deadline, without the arrays of a choice.
+fn begin_recv(channel: &Channel, context: *mut CContext, op: *mut u64) -> Polled {
+    let received = |result: Result<Message, _>| {
+        let value = result.map(Message::into_value);
+        Some((0, value.map_err(|_| libc::EPIPE)))
+    };
+    let event = channel.receiver.clone().into_recv().wrap(received);
+    start(Pending { future: Box::pin(event.sync()), lent: Lent::default(), count: 1 }, context, op)
+}
+
+/// Begins a send that has no deadline, without a choice.
+fn begin_send(cases: &Cases, context: *mut CContext, op: *mut u64) -> Polled {
+    let (event, lent) = Built::new(cases)?.into_one();
+    start(Pending { future: Box::pin(event.wrap(Some).sync()), lent, count: 1 }, context, op)
+}
+
+/// Polls an operation for the first time, and keeps it if it is pending.
+fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
+    // SAFETY: the context was checked by the caller.
+    let task = unsafe { CContext::task(context) }?;
+    if let Poll::Ready(result) = pending.future.as_mut().poll(task) {
+        return Ok(Some(end(pending, result)));
+    }
+    let operation = Operation { owner: owner()?, pending: Mutex::new(Some(pending)) };
+    let (handle, _) = OPERATIONS.insert(operation).ok_or(libc::ENOMEM)?;
+    with_operations(|all| all.push(handle))?;
+    // SAFETY: the caller has checked that the place may be written.
+    unsafe { store(op, handle) }?;
+    Ok(None)
+}
+
+/// Polls a pending operation again.
+fn resume(handle: u64, count: usize, context: *mut CContext, op: *mut u64) -> Polled {
+    let operation = OPERATIONS.get(handle).ok_or(libc::EINVAL)?;
+    if operation.owner != owner()? {
+        return Err(libc::EINVAL);
+    }
+    let mut pending = operation.take().ok_or(libc::EBUSY)?;
+    if pending.count != count {
+        operation.put(pending);
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the context was checked by the caller.
+    let task = unsafe { CContext::task(context) }?;
+    match pending.future.as_mut().poll(task) {
+        Poll::Pending => {
+            operation.put(pending);
+            Ok(None)
+        }
+        Poll::Ready(result) => {
+            let result = end(pending, result);
+            forget(handle);
+            // SAFETY: the caller has checked that the place may be written.
+            unsafe { store(op, 0) }?;
+            Ok(Some(result))
+        }
+    }
+}
+
+fn end(pending: Pending, result: Option<Chosen>) -> Option<Chosen> {
+    let Pending { future, mut lent, .. } = pending;
+    drop(future);
+    lent.give_back();
+    result
+}
+
+/// Begins an operation, or polls the pending one.
+///
+/// # Safety
+/// The contracts of the functions below.
+unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u64) -> Done<Chosen> {
+    check(op)?;
+    // SAFETY: the caller keeps the contract.
+    let handle = unsafe {
+        CContext::task(context)?;
+        op.read()
+    };
+    let polled = match handle {
+        0 => match (Limit::of(deadline), cases.lone_kind()) {
+            (Limit::Forever, Some((RECV, channel))) => begin_recv(&*channel_of(channel)?, context, op)?,
+            (Limit::Forever, Some((SEND, _))) => begin_send(cases, context, op)?,
+            (limit, _) => begin(cases, limit, context, op)?,
+        },
+        handle => resume(handle, cases.count(), context, op)?,
+    };
+    let result = polled.ok_or(libc::EAGAIN)?;
+    cases.tell(result);
+    result.ok_or(libc::ETIMEDOUT)
+}
+
+fn case(kind: c_int, handle: u64, value: u64) -> CCase {
+    let data = std::ptr::null_mut();
+    CCase { size: size_of::<CCase>(), kind, status: 0, handle, value, nack: 0, lost: None, data }
+}
+
+/// Receives in a poll body. See `chanter.h`.
+///
+/// # Safety
+/// `context` was given to the poll function that runs. `op` and `value` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_poll_recv(
+    context: *mut CContext,
+    op: *mut u64,
+    channel: u64,
+    value: *mut u64,
+    deadline: u64,
+) -> c_int {
+    door(|| {
+        check(op)?;
+        check(value)?;
+        // SAFETY: the caller keeps the contract.
+        unsafe {
+            CContext::task(context)?;
+            if op.read() == 0 {
+                match try_recv(&*channel_of(channel)?) {
+                    Ok(received) => return store(value, received),
+                    Err(libc::ETIMEDOUT) => (),
+                    Err(code) => return Err(code),
+                }
+            }
+            let mut one = case(1, channel, 0);
+            let cases = Cases::new(&raw mut one, 1)?;
+            let (_, received) = poll(context, op, &cases, deadline)?;
+            store(value, received?)
+        }
+    })
+}
+
+/// Sends in a poll body. See `chanter.h`.
+///
+/// # Safety
+/// `context` was given to the poll function that runs. `op` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_poll_send(
+    context: *mut CContext,
+    op: *mut u64,
+    channel: u64,
+    value: u64,
+    deadline: u64,
+) -> c_int {
+    door(|| {
+        check(op)?;
+        // SAFETY: the caller keeps the contract.
+        unsafe {
+            CContext::task(context)?;
+            if op.read() == 0 {
+                let held = channel_of(channel)?;
+                match try_send(&held, held.message(value)) {
+                    Err(libc::ETIMEDOUT) => (),
+                    result => return result,
+                }
+            }
+            let mut one = case(2, channel, value);
+            let cases = Cases::new(&raw mut one, 1)?;
+            poll(context, op, &cases, deadline)?.1.map(drop)
+        }
+    })
+}
+
+/// Chooses in a poll body. See `chanter.h`.
+///
+/// # Safety
+/// `context` was given to the poll function that runs. There are `count` cases, each as long as the first one's size says.
+/// `op` and the cases may be written, and so may `chosen`, which may be null for one case.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_poll_choose(
+    context: *mut CContext,
+    op: *mut u64,
+    cases: *mut CCase,
+    count: usize,
+    deadline: u64,
+    chosen: *mut usize,
+) -> c_int {
+    door(|| {
+        if count != 1 {
+            check(chosen)?;
+        }
+        // SAFETY: the caller keeps the contract.
+        unsafe {
+            let cases = Cases::new(cases, count)?;
+            let (index, _) = poll(context, op, &cases, deadline)?;
+            if chosen.is_null() { Ok(()) } else { store(chosen, index) }
+        }
+    })
+}
+
+/// Drops a pending operation. See `chanter.h`.
+///
+/// # Safety
+/// `op` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_op_drop(op: *mut u64) -> c_int {
+    door(|| {
+        check(op)?;
+        // SAFETY: the caller keeps the contract.
+        let handle = unsafe { op.read() };
+        let operation = OPERATIONS.get(handle).ok_or(libc::EINVAL)?;
+        if operation.owner != owner()? {
+            return Err(libc::EPERM);
+        }
+        let Pending { future, mut lent, .. } = operation.take().ok_or(libc::EBUSY)?;
+        forget(handle);
+        // SAFETY: the caller keeps the contract.
+        unsafe { store(op, 0) }?;
+        drop(future);
+        if lent.give_back() { Err(libc::EALREADY) } else { Ok(()) }
+    })
+}

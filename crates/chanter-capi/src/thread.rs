@@ -1,0 +1,331 @@
+//! Threads as handles: their ends, and those who wait for them.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
+
+use chanter::IVar;
+use chanter::policy::ShortLock;
+use chanter::sync::Get;
+use chanter::thread::{AnyThread, Join};
+
+use crate::current;
+use crate::door::{Done, Limit, door, store, wait};
+use crate::handle::{Held, Kind, Table};
+
+/// How a thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Value(u64),
+    Cancelled,
+    Panicked,
+}
+
+impl End {
+    pub(crate) fn result(self) -> Done<u64> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Cancelled => Err(libc::ECANCELED),
+            Self::Panicked => Err(libc::EFAULT),
+        }
+    }
+}
+
+/// A thread. Its handle is a reference, and so is its body.
+///
+/// `flags` says how it has ended, what is asked of it, and whether somebody has left something in its life:
+///
+/// * The body sets the bit of its end. If it finds WATCHED, it takes what is in the life, and wakes those who wait.
+/// * A watcher puts its part into the life, and sets WATCHED. If it finds the bit of an end, it need not wait.
+///
+/// So one of the two sees the other (INV-WATCHED).
+pub(crate) struct Thread {
+    pub(crate) machine: u64,
+    flags: AtomicU32,
+    value: AtomicU64,
+    life: ShortLock<Life>,
+}
+
+const VALUE: u32 = 1;
+const CANCELLED: u32 = 2;
+const PANICKED: u32 = 4;
+const ENDED: u32 = VALUE | CANCELLED | PANICKED;
+const WATCHED: u32 = 8;
+/// Requests to a poll body, which it sees with its next poll.
+const CANCEL: u32 = 16;
+const SUSPEND: u32 = 32;
+
+/// The parts that others have left for a thread's end, or its next request.
+#[derive(Default)]
+struct Life {
+    done: Option<IVar<()>>,
+    /// The fiber, which takes requests itself.
+    fiber: Option<chanter::Thread<()>>,
+    /// The fiber on a stack of the program's: it takes requests, and its end is told by another thread.
+    lent: Option<AnyThread>,
+    /// The waker of a poll body that waits.
+    waker: Option<Waker>,
+}
+
+/// The event that a thread has ended, or its fiber.
+pub(crate) enum Ends {
+    Told(Get<()>),
+    /// A join of a fiber that has not begun runs it at once. Its result is told before.
+    Fiber(Join<()>),
+}
+
+pub(crate) static THREADS: Table<Thread> = Table::new(Kind::Thread);
+
+pub(crate) fn thread_of(handle: u64) -> Done<Held<Thread>> {
+    THREADS.get(handle).ok_or(libc::EINVAL)
+}
+
+impl Thread {
+    /// A new thread: its handle, and the reference of its body.
+    pub(crate) fn make(machine: u64) -> Done<(u64, Held<Self>)> {
+        let made = Self {
+            machine,
+            flags: AtomicU32::new(0),
+            value: AtomicU64::new(0),
+            life: ShortLock::new(Life::default()),
+        };
+        THREADS.insert(made).ok_or(libc::ENOMEM)
+    }
+
+    /// Notes that the thread has ended, and wakes those who wait. Only the body calls it; the first call counts.
+    pub(crate) fn finish(&self, end: End) {
+        if self.flags.load(Ordering::Relaxed) & ENDED != 0 {
+            return;
+        }
+        let bit = match end {
+            End::Value(value) => {
+                self.value.store(value, Ordering::Relaxed);
+                VALUE
+            }
+            End::Cancelled => CANCELLED,
+            End::Panicked => PANICKED,
+        };
+        // ORDER: AcqRel: the value is published to `end`; WATCHED shows what was put into the life.
+        if self.flags.fetch_or(bit, Ordering::AcqRel) & WATCHED == 0 {
+            return;
+        }
+        let Life { done, fiber, lent, waker } = std::mem::take(&mut *self.life.lock());
+        if let Some(done) = done {
+            // Only this call puts it.
+            let _ = done.put(());
+        }
+        drop((fiber, lent, waker));
+    }
+
+    /// Leaves something in the life. False: the thread has ended, and does not look there any more.
+    fn watch<R>(&self, leave: impl FnOnce(&mut Life) -> R) -> (bool, R) {
+        let left = leave(&mut self.life.lock());
+        // ORDER: AcqRel: see `finish`.
+        (self.flags.fetch_or(WATCHED, Ordering::AcqRel) & ENDED == 0, left)
+    }
+
+    /// Notes the fiber, to which requests are told.
+    pub(crate) fn set_fiber(&self, fiber: chanter::Thread<()>) {
+        let (is_alive, _) = self.watch(|life| life.fiber = Some(fiber));
+        if !is_alive {
+            let fiber = self.life.lock().fiber.take();
+            drop(fiber);
+        }
+    }
+
+    /// Notes a fiber on a stack of the program's.
+    pub(crate) fn set_lent(&self, fiber: AnyThread) {
+        let (is_alive, _) = self.watch(|life| life.lent = Some(fiber));
+        if !is_alive {
+            let fiber = self.life.lock().lent.take();
+            drop(fiber);
+        }
+    }
+
+    /// The requests to a poll body: whether it is cancelled, and whether it is suspended.
+    pub(crate) fn requests(&self) -> (bool, bool) {
+        // ORDER: Relaxed: who asks also takes the waker, under the lock under which it was left.
+        let flags = self.flags.load(Ordering::Relaxed);
+        (flags & CANCEL != 0, flags & SUSPEND != 0)
+    }
+
+    /// Notes the waker of a poll body that waits, and that has seen these requests. False: there are others, and the body
+    /// has to look again.
+    pub(crate) fn set_waker(&self, waker: &Waker, seen: (bool, bool)) -> bool {
+        let mut life = self.life.lock();
+        let knows = life.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        let old = if knows { None } else { life.waker.replace(waker.clone()) };
+        let now = self.requests();
+        drop(life);
+        drop(old);
+        if self.flags.load(Ordering::Relaxed) & WATCHED == 0 {
+            // ORDER: Relaxed: only the body itself ends the thread, so it is not about to.
+            self.flags.fetch_or(WATCHED, Ordering::Relaxed);
+        }
+        now == seen
+    }
+
+    /// The event that the thread has ended; none if it has.
+    pub(crate) fn done(&self) -> Option<Ends> {
+        if self.end().is_some() {
+            return None;
+        }
+        let fiber = self.life.lock().fiber.as_ref().map(chanter::Thread::join);
+        match fiber {
+            Some(fiber) => Some(Ends::Fiber(fiber)),
+            None => self.told().map(Ends::Told),
+        }
+    }
+
+    /// The event that the end is told.
+    pub(crate) fn told(&self) -> Option<Get<()>> {
+        let fresh = IVar::new();
+        let (is_alive, told) = self.watch(|life| life.done.get_or_insert(fresh).get());
+        is_alive.then_some(told)
+    }
+
+    pub(crate) fn end(&self) -> Option<End> {
+        // ORDER: Acquire pairs with `finish`.
+        match self.flags.load(Ordering::Acquire) & ENDED {
+            0 => None,
+            VALUE => Some(End::Value(self.value.load(Ordering::Relaxed))),
+            PANICKED => Some(End::Panicked),
+            _ => Some(End::Cancelled),
+        }
+    }
+
+    /// Waits until the thread has ended.
+    pub(crate) fn wait(&self, limit: Limit) -> Done {
+        match self.done() {
+            None => return Ok(()),
+            Some(Ends::Told(told)) => return wait(told, limit),
+            Some(Ends::Fiber(fiber)) => drop(wait(fiber, limit)?),
+        }
+        // A fiber that never ran may tell its end a moment later.
+        match self.told() {
+            None => Ok(()),
+            Some(told) => wait(told, Limit::Forever),
+        }
+    }
+
+    fn fiber(&self) -> Option<AnyThread> {
+        let life = self.life.lock();
+        life.fiber.as_ref().map(chanter::Thread::any).or_else(|| life.lent.clone())
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.life.lock().waker.take()
+    }
+}
+
+/// Frees the handle of a thread that has ended, and returns how it has.
+pub(crate) fn take(handle: u64) -> Done<u64> {
+    let held = THREADS.close(handle).ok_or(libc::EINVAL)?;
+    held.end().unwrap_or(End::Cancelled).result()
+}
+
+pub(crate) fn is_self(handle: u64) -> bool {
+    current::with(|current| current?.thread()?.handle()) == Some(handle)
+}
+
+/// Waits until a thread has ended, and takes its value.
+pub(crate) fn join(handle: u64, limit: Limit) -> Done<u64> {
+    let held = thread_of(handle)?;
+    if held.end().is_none() {
+        if is_self(handle) {
+            return Err(libc::EDEADLK);
+        }
+        held.wait(limit)?;
+    }
+    if !held.close(handle) {
+        return Err(libc::EINVAL);
+    }
+    held.end().unwrap_or(End::Cancelled).result()
+}
+
+/// Waits for a thread. See `chanter.h`.
+///
+/// # Safety
+/// `status` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_thread_join(thread: u64, status: *mut *mut c_void, deadline: u64) -> c_int {
+    door(|| {
+        let value = join(thread, Limit::of(deadline))?;
+        // SAFETY: the caller keeps the contract.
+        if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
+    })
+}
+
+/// Frees the handle of a thread. See `chanter.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn chanter_thread_detach(thread: u64) -> c_int {
+    door(|| THREADS.close(thread).map(drop).ok_or(libc::EINVAL))
+}
+
+/// Asks a thread to end. See `chanter.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn chanter_thread_cancel(thread: u64) -> c_int {
+    door(|| {
+        cancel(&*thread_of(thread)?);
+        Ok(())
+    })
+}
+
+/// Asks a thread to end.
+pub(crate) fn cancel(thread: &Thread) {
+    // ORDER: Relaxed: see `requests`.
+    thread.flags.fetch_or(CANCEL, Ordering::Relaxed);
+    if let Some(fiber) = thread.fiber() {
+        drop(fiber.cancel());
+    }
+    if let Some(waker) = thread.waker() {
+        waker.wake();
+    }
+}
+
+/// Asks a thread to stop. See `chanter.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn chanter_thread_suspend(thread: u64) -> c_int {
+    door(|| {
+        let held = thread_of(thread)?;
+        // ORDER: Relaxed: see `requests`.
+        held.flags.fetch_or(SUSPEND, Ordering::Relaxed);
+        if let Some(fiber) = held.fiber() {
+            drop(fiber.suspend());
+        }
+        Ok(())
+    })
+}
+
+/// Lets a suspended thread go on. See `chanter.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn chanter_thread_resume(thread: u64) -> c_int {
+    door(|| {
+        let held = thread_of(thread)?;
+        // ORDER: Relaxed: see `requests`.
+        let was = held.flags.fetch_and(!SUSPEND, Ordering::Relaxed) & SUSPEND != 0;
+        if let Some(fiber) = held.fiber() {
+            fiber.resume();
+        }
+        if let Some(waker) = held.waker().filter(|_| was) {
+            waker.wake();
+        }
+        Ok(())
+    })
+}
+
+/// Stores the handle of the calling thread. See `chanter.h`.
+///
+/// # Safety
+/// `thread` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_thread_self(thread: *mut u64) -> c_int {
+    door(|| {
+        let handle = current::with(|current| {
+            let held = current.and_then(current::Current::thread).ok_or(libc::EPERM)?;
+            held.handle().ok_or(libc::ESRCH)
+        })?;
+        // SAFETY: the caller keeps the contract.
+        unsafe { store(thread, handle) }
+    })
+}

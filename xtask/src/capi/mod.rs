@@ -1,0 +1,110 @@
+//! `cargo xtask capi`: the header of the C interface, held against its library, and the files of an installation.
+//!
+//! * `check` compares each prototype of `chanter.h` with the Rust function of that name.
+//! * `symbols` writes a C file that takes the address of each function, for the linker.
+//! * `names` lists the functions.
+//! * `install FOLDER` writes man pages, and the files of pkg-config and CMake.
+
+mod header;
+mod man;
+mod rust;
+
+use std::fs;
+use std::path::Path;
+
+use header::Prototype;
+
+/// The most functions whose names begin with `chanter_`.
+const MOST: usize = 64;
+const CRATE: &str = "crates/chanter-capi";
+
+pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
+    let text = read(&root.join(CRATE).join("include/chanter.h"))?;
+    let prototypes = header::parse(&text)?;
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check"] | [] => check(root, &prototypes),
+        ["names"] => {
+            prototypes.iter().for_each(|prototype| println!("{}", prototype.name));
+            Ok(())
+        }
+        ["symbols"] => {
+            print!("{}", symbols(&prototypes));
+            Ok(())
+        }
+        ["install", folder] => install(root, Path::new(folder), &prototypes),
+        _ => Err("cargo xtask capi [check | names | symbols | install FOLDER]".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Compares the header with the library's source.
+fn check(root: &Path, prototypes: &[Prototype]) -> Result<(), String> {
+    let functions = rust::functions(&root.join(CRATE).join("src"))?;
+    let mut faults = Vec::new();
+    for prototype in prototypes {
+        match functions.get(&prototype.name) {
+            None => faults.push(format!("{} is declared, and not defined", prototype.name)),
+            Some(types) if *types != prototype.types => faults.push(format!(
+                "{}: the header has {:?}, and the library {types:?}",
+                prototype.name, prototype.types
+            )),
+            Some(_) => (),
+        }
+        if prototype.comment.is_empty() {
+            faults.push(format!("{} has no comment", prototype.name));
+        }
+    }
+    for name in functions.keys().filter(|name| prototypes.iter().all(|prototype| prototype.name != **name)) {
+        faults.push(format!("{name} is defined, and not declared"));
+    }
+    let count = prototypes.iter().filter(|prototype| prototype.name.starts_with("chanter_")).count();
+    if count > MOST {
+        faults.push(format!("{count} functions begin with chanter_, and {MOST} may"));
+    }
+    if faults.is_empty() {
+        println!("chanter.h: {} functions, as in the library; {count} of them chanter_*", prototypes.len());
+        return Ok(());
+    }
+    Err(faults.join("\n"))
+}
+
+/// A program that needs every symbol.
+fn symbols(prototypes: &[Prototype]) -> String {
+    let mut text =
+        String::from("#include \"chanter.h\"\n\ntypedef void (*any)(void);\n\nstatic const any all[] = {\n");
+    for prototype in prototypes {
+        text += &format!("    (any)&{},\n", prototype.name);
+    }
+    text += "};\n\nint main(void) {\n    size_t at;\n";
+    text += "    for (at = 0; at < sizeof all / sizeof *all; at++)\n        if (all[at] == 0) return 1;\n";
+    text + "    return (chanter_abi_version() >> 16) != (CHANTER_ABI_VERSION >> 16);\n}\n"
+}
+
+fn install(root: &Path, folder: &Path, prototypes: &[Prototype]) -> Result<(), String> {
+    let version = man::version(&read(&root.join("Cargo.toml"))?)?;
+    for prototype in prototypes {
+        write(&folder.join(format!("share/man/man3/{}.3", prototype.name)), &man::page(prototype, &version))?;
+    }
+    let fill = |template: &str| -> Result<String, String> {
+        Ok(read(&root.join(CRATE).join("install").join(template))?.replace("@VERSION@", &version))
+    };
+    write(&folder.join("lib/pkgconfig/chanter.pc"), &fill("chanter.pc.in")?)?;
+    write(&folder.join("lib/cmake/chanter/chanter-config.cmake"), &fill("chanter-config.cmake.in")?)?;
+    write(
+        &folder.join("lib/cmake/chanter/chanter-config-version.cmake"),
+        &fill("chanter-config-version.cmake.in")?,
+    )?;
+    write(&folder.join("include/chanter.h"), &read(&root.join(CRATE).join("include/chanter.h"))?)?;
+    println!("{} man pages in {}", prototypes.len(), folder.display());
+    Ok(())
+}
