@@ -49,7 +49,14 @@ pub fn join(args: JoinArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let error = Command::new(&args.program[0]).args(&args.program[1..]).envs(variables).exec();
+    let mut command = Command::new(&args.program[0]);
+    // An inherited secret is another one.
+    for (name, other) in [(SECRET, SECRET_FILE), (SECRET_FILE, SECRET)] {
+        if variables.iter().any(|(said, _)| *said == name) {
+            command.env_remove(other);
+        }
+    }
+    let error = command.args(&args.program[1..]).envs(variables).exec();
     eprintln!("chanter: cannot run {}: {error}", Path::new(&args.program[0]).display());
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }

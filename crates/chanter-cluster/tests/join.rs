@@ -249,3 +249,48 @@ async fn a_rolling_restart_under_load_loses_nothing() {
     let last: Vec<u32> = (PROCESSES..2 * PROCESSES + 1).collect();
     sees(&client, &last).await;
 }
+
+/// All start at once, and one of them begins the cluster; the others wait for it.
+#[chanter::test]
+async fn a_cluster_starts_cold() {
+    let place = Arc::new(Place::new());
+    let joins: Vec<_> = (0..6)
+        .map(|name| {
+            let place = Arc::clone(&place);
+            spawn(async move { Process::join(place.join(name, &[0, 1, 2, 3, 4, 5])).await.unwrap() })
+        })
+        .collect();
+    let mut cluster = Vec::new();
+    for join in joins {
+        cluster.push(join.join().await.unwrap());
+    }
+    assert_eq!(cluster[0].number(), 0, "its address is the first of the seeds");
+    let mut numbers: Vec<u32> = cluster.iter().map(Process::number).collect();
+    numbers.sort_unstable();
+    for here in &cluster {
+        sees(here, &numbers).await;
+    }
+}
+
+/// A port ends when its last sender goes with a process that has joined, also for members that have come since.
+#[chanter::test]
+async fn ports_count_processes_that_join() {
+    let place = Place::new();
+    let first = Process::join(place.join(0, &[0])).await.unwrap();
+    let second = Process::join(place.join(1, &[0])).await.unwrap();
+    let port = first.port::<u32>().unwrap();
+    let outlet = second.connect(port.sender()).unwrap();
+    outlet.send(7).await.unwrap();
+    assert_eq!(port.recv().await, Ok(7));
+    let third = Process::join(place.join(2, &[1])).await.unwrap();
+    let outlet_there = third.connect(port.sender()).unwrap();
+    second.leave().await;
+    drop((outlet, second));
+    // It has never known the second one, which has gone.
+    let fourth = Process::join(place.join(3, &[0])).await.unwrap();
+    outlet_there.send(8).await.unwrap();
+    assert_eq!(port.recv().await, Ok(8));
+    drop((outlet_there, third));
+    assert!(port.recv().await.is_err(), "no process has a sender");
+    assert_eq!(fourth.members().get(), [0, 3]);
+}

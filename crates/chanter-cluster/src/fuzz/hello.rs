@@ -40,7 +40,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mine = Introduction::new(&secret, ProcessId(3), [9; CHALLENGE], Some(ProcessId(2)));
     let theirs = greeted(&secret, ProcessId(2), [8; CHALLENGE], *mine.greeting(), |_| true)
         .unwrap_or_else(|_| unreachable!());
-    let proof = mine.answered(&theirs.answer).unwrap_or_else(|_| unreachable!());
+    let (proof, _) = mine.answered(&theirs.answer).unwrap_or_else(|_| unreachable!());
     let accepting = [&[0][..], mine.greeting(), &proof].concat();
     let mut other_version = accepting.clone();
     other_version[8] += 1;

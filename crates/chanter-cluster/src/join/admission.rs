@@ -12,8 +12,10 @@
 //! gone for ever, so there is one leader at a time among processes that can reach each other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chanter::ThreadBuilder;
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use chanter::sync::Mutex as Turns;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,9 @@ use crate::engine::{NodeId, ProcessId};
 use crate::launcher::Address;
 use crate::service::{CallError, Service};
 use crate::{Process, Serving};
+
+/// Longest address of a process, in bytes.
+const LONGEST_ADDRESS: usize = 256;
 
 /// Asks the leader to admit a process.
 const ADMIT: Service<Request, Admitted> = Service::new("chanter::admit");
@@ -80,27 +85,40 @@ pub(crate) fn serve(here: &Process, door: Door) {
     }));
 }
 
-/// Leads a process in that has come here.
+/// Leads a process in that has come here. Each step has its time.
 async fn lead_in(here: &Process, door: &Door, applicant: Applicant) {
-    let Ok(request) = applicant.request().await else { return };
+    let limit = door.patience();
+    let Some(Ok(request)) = from_cancel_safe(applicant.request()).timeout(limit).await else { return };
     if let Some(number) = request.failed {
         dismiss(here, door, number);
     }
-    let answer = loop {
-        let leader = here.leader();
-        match here.at(leader).call(ADMIT.ask(&request)).await {
-            Ok(Admitted::As { number, node, others }) => break Answer::Admitted { number, node, others },
-            Ok(Admitted::Refused(why)) => break Answer::Refused(why),
-            // This process does not know yet what the other one knows.
-            Ok(Admitted::Elsewhere) => yield_now().await,
-            Err(CallError::Lost { .. }) => {}
-            Err(error) => break Answer::Refused(error.to_string()),
-        }
-    };
-    let said = applicant.answer(&answer).await;
+    // A process that has gone needs no number. (It says nothing before it has an answer.)
+    let has_gone = from_cancel_safe(applicant.says_it_is_in()).wrap(|_| None);
+    let is_over = choose((has_gone, door.ended().wrap(|()| None), after(3 * limit).wrap(|()| None)));
+    let asked = from_cancel_safe(ask_the_leader(here, &request)).wrap(Some);
+    let Some(answer) = choose((asked, is_over)).await else { return };
+    let said = from_cancel_safe(applicant.answer(&answer)).timeout(limit).await;
     let Answer::Admitted { number, .. } = answer else { return };
-    if said.is_err() || applicant.is_in().await.is_err() {
+    let is_in = match said {
+        Some(Ok(())) => from_cancel_safe(applicant.says_it_is_in()).timeout(2 * limit).await,
+        _ => None,
+    };
+    if !matches!(is_in, Some(Ok(()))) {
         dismiss(here, door, number);
+    }
+}
+
+async fn ask_the_leader(here: &Process, request: &Request) -> Answer {
+    loop {
+        match here.at(here.leader()).call(ADMIT.ask(request)).await {
+            Ok(Admitted::As { number, node, others }) => return Answer::Admitted { number, node, others },
+            Ok(Admitted::Refused(why)) => return Answer::Refused(why),
+            // The two differ about who has gone. The process tries again soon.
+            Ok(Admitted::Elsewhere) => return Answer::Refused("the leader is about to change".to_owned()),
+            // The next one is asked.
+            Err(CallError::Lost { .. }) => {}
+            Err(error) => return Answer::Refused(error.to_string()),
+        }
     }
 }
 
@@ -118,14 +136,29 @@ fn others(here: &Process, door: &Door) -> Vec<u32> {
     door.members().into_iter().map(|(peer, ..)| peer.0).filter(is_other).collect()
 }
 
+/// A number that was given, and is awaited no longer if this is dropped before the admission has succeeded.
+struct Given<'a> {
+    here: &'a Process,
+    door: &'a Door,
+    number: ProcessId,
+    has_succeeded: bool,
+}
+
+impl Drop for Given<'_> {
+    fn drop(&mut self) {
+        if !self.has_succeeded {
+            dismiss(self.here, self.door, self.number);
+        }
+    }
+}
+
 /// Admits a process, as the leader (INV-ADMIT).
 async fn admit(here: &Process, door: &Door, Request { address, failed }: Request) -> Admitted {
     if here.leader() != here.number() {
         return Admitted::Elsewhere;
     }
-    let Ok(parsed) = address.parse::<Address>() else {
-        return Admitted::Refused("it has told no address".to_owned());
-    };
+    let parsed = address.parse::<Address>().ok().filter(|_| address.len() <= LONGEST_ADDRESS);
+    let Some(parsed) = parsed else { return Admitted::Refused("it has told no address".to_owned()) };
     // The other members may hear of it later.
     failed.into_iter().for_each(|number| door.dismiss(number));
     loop {
@@ -134,21 +167,24 @@ async fn admit(here: &Process, door: &Door, Request { address, failed }: Request
         if !door.expect(number, node, parsed.clone(), never()) {
             return Admitted::Refused("this process is leaving".to_owned());
         }
+        let mut given = Given { here, door, number, has_succeeded: false };
         let known = Known { number, node, address: address.clone() };
         let asked: Vec<_> = others(here, door)
             .into_iter()
             .filter(|member| *member < number.0)
             .map(|member| {
-                let (here, ask) = (here.clone(), EXPECT.ask(&known));
-                spawn(async move { here.at(member).call(ask).await })
+                let (here, known, limit) = (here.clone(), known.clone(), door.patience());
+                spawn(async move { await_it(&here, member, &known, limit).await })
             })
             .collect();
-        let mut is_refused = false;
+        let mut answers = Vec::new();
         for asked in asked {
-            is_refused |= matches!(asked.join().await, Ok(Ok(false)));
+            answers.push(asked.join().await.unwrap_or(Awaits::Silent));
         }
-        if is_refused {
-            door.dismiss(number);
+        if answers.contains(&Awaits::Silent) {
+            return Admitted::Refused("a member does not answer in time".to_owned());
+        }
+        if answers.contains(&Awaits::No) {
             continue;
         }
         // It connects to these, and those that are admitted later connect to it.
@@ -156,8 +192,35 @@ async fn admit(here: &Process, door: &Door, Request { address, failed }: Request
         let others = door.members().into_iter().filter(|(peer, ..)| is_there(peer));
         let others =
             others.map(|(number, node, address)| Known { number, node, address: address.to_string() });
+        given.has_succeeded = true;
         return Admitted::As { number, node, others: others.collect() };
     }
+}
+
+/// A member's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaits {
+    /// It awaits the process, or has gone.
+    Yes,
+    /// It knows a process of that number.
+    No,
+    /// It has not answered in time.
+    Silent,
+}
+
+/// Asks a member to await a process.
+async fn await_it(here: &Process, member: u32, known: &Known, limit: Duration) -> Awaits {
+    let asking = async {
+        loop {
+            match here.at(member).call(EXPECT.ask(known)).await {
+                Ok(true) | Err(CallError::Lost { .. }) => return Awaits::Yes,
+                Ok(false) => return Awaits::No,
+                // It has just come, or has too much to do.
+                Err(_) => after(Duration::from_millis(1)).await,
+            }
+        }
+    };
+    from_cancel_safe(asking).timeout(limit).await.unwrap_or(Awaits::Silent)
 }
 
 /// The node of a new process: that of a member on the same host, or a new one.
@@ -181,5 +244,10 @@ async fn expect(here: &Process, door: &Door, leader: u32, known: &Known) -> bool
     let Ok(address) = known.address.parse() else { return false };
     // A leader that has gone may not have told the number. If it has, the process fails here, and begins again.
     let is_off = here.node().gone(ProcessId(leader)).wrap(drop);
-    door.expect(known.number, known.node, address, is_off)
+    let awaits = door.expect(known.number, known.node, address, is_off);
+    if awaits {
+        // Now, as a message may bring its name before the engine's next poll tells of it.
+        here.node().add(known.number, known.node);
+    }
+    awaits
 }

@@ -26,10 +26,10 @@
 //!
 //! # The first process
 //!
-//! A process that finds no other one begins the cluster if its own address is the first of the seeds. (The seeds of a DNS
-//! name or a file are sorted.) It looks for others for [some time](Join::founds_after) before. So one process at most begins
-//! a cluster, unless that process is cut off from all other seeds when it starts. Then there are two clusters, which
-//! never become one. [`Join::never_founds`] forbids it: use that where a cluster is known to run.
+//! A process begins the cluster if its own address is the first of the seeds, and if nobody listens at the others, or
+//! those who do look for a cluster, too. (The seeds of a DNS name or a file are sorted.) It looks for [some
+//! time](Join::founds_after) before. So one process at most begins a cluster, unless that process is cut off from all other
+//! seeds when it starts. Then there are two clusters, which never become one. [`Join::never_founds`] forbids it: use that where a cluster is known to run.
 //!
 //! # Failure
 //!
@@ -43,6 +43,7 @@ mod seeds;
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -55,7 +56,7 @@ use chanter::prelude::*;
 pub(crate) use self::admission::serve;
 pub use self::seeds::Seed;
 use crate::Process;
-use crate::engine::socket::joining::{Answer, Application, Known};
+use crate::engine::socket::joining::{Answer, Application, Found, Known, Looking, NotFound};
 use crate::engine::socket::{Config, Sockets, StartError, Starting, Tls};
 use crate::engine::{NodeId, ProcessId};
 use crate::launcher::{Address, BadEnvironment, SECRET, Secret, tls_files};
@@ -68,6 +69,9 @@ pub const LISTEN: &str = "CHANTER_LISTEN";
 pub const ADVERTISE: &str = "CHANTER_ADVERTISE";
 /// Name of the variable with the file of the secret.
 pub const SECRET_FILE: &str = "CHANTER_SECRET_FILE";
+
+/// Highest number that a process believes it is given.
+const HIGHEST: u32 = 1 << 30;
 
 /// Time between two attempts to join.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -211,6 +215,10 @@ impl Join {
 /// The socket at which a process listens, with its true address.
 fn listen(address: &Address) -> Result<(OwnedFd, Address), StartError> {
     match address {
+        Address::Unix(path) if path.as_os_str().as_encoded_bytes().starts_with(b"@") => {
+            let why = "a process that joins does not listen at an abstract name";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why).into())
+        }
         Address::Unix(path) => {
             // A socket of an earlier process is in the way, unless somebody listens there.
             if std::os::unix::net::UnixStream::connect(path).is_err() {
@@ -229,7 +237,10 @@ fn listen(address: &Address) -> Result<(OwnedFd, Address), StartError> {
 /// The address at which others reach a process that listens at `listens` and has reached them from `local`.
 fn reached_at(listens: &Address, local: Option<IpAddr>) -> Address {
     match (listens, local) {
-        (Address::Tcp(address), Some(ip)) if address.ip().is_unspecified() => {
+        // `[::]` takes connections of both families, and `0.0.0.0` those of its own.
+        (Address::Tcp(address), Some(ip))
+            if address.ip().is_unspecified() && (address.is_ipv6() || ip.is_ipv4()) =>
+        {
             Address::Tcp(SocketAddr::new(ip, address.port()))
         }
         _ => listens.clone(),
@@ -258,53 +269,54 @@ impl Process {
     }
 }
 
+/// The result of a look at all seeds.
+struct Look {
+    member: Option<Application>,
+    /// This process's address, if that is the first of the seeds, and if no other process can be in a cluster: nobody
+    /// listens at the other seeds, or those who do look themselves.
+    founds: Option<Address>,
+}
+
 impl Join {
     /// Tries until it has joined. `last`: the latest reason for which it has not.
     async fn attempts(&self, last: &mut StartError) -> Result<Process, StartError> {
         let (listener, listens) = listen(&self.listen)?;
-        let started = chanter::now();
+        let mut alone_since = chanter::now();
         let mut failed = None;
         loop {
-            let (found, own) = self.look(&listens, failed, last).await;
-            let founds = match (found, self.founds_after) {
-                (Some((application, answer)), _) => {
-                    failed = match &answer {
-                        Answer::Admitted { number, .. } => Some(*number),
-                        Answer::Refused(_) => failed,
-                    };
-                    match self.enter(application, answer, listener.try_clone()?, &listens).await {
-                        Ok(here) => return Ok(here),
-                        // Another attempt would end in the same way.
-                        Err(error @ StartError::Program(_)) => return Err(error),
-                        Err(error) => *last = error,
-                    }
-                    false
-                }
-                (None, Some(time)) => chanter::now().duration_since(started) >= time,
-                (None, None) => false,
+            let look = {
+                let (listener, tls) = (listener.try_clone()?, self.config.tls.as_ref());
+                let _looking = Looking::new(listener, &listens, &self.secret, tls, self.config.hello)?;
+                self.look(&listens, last).await
             };
-            if founds && let Some(own) = own {
-                let members = vec![(ProcessId(0), NodeId(0), own)];
-                return self.start(ProcessId(0), members, listener).await;
+            if let Some(application) = look.member {
+                match self.enter(application, &mut failed, listener.try_clone()?).await {
+                    Ok(here) => return Ok(here),
+                    // Another attempt would end in the same way.
+                    Err(error @ StartError::Program(_)) => return Err(error),
+                    Err(error) => *last = error,
+                }
+            }
+            match (look.founds, self.founds_after) {
+                (Some(own), Some(time)) if chanter::now().duration_since(alone_since) >= time => {
+                    return self.start(ProcessId(0), vec![(ProcessId(0), NodeId(0), own)], listener).await;
+                }
+                (Some(_), _) => {}
+                (None, _) => alone_since = chanter::now(),
             }
             after(PAUSE).await;
         }
     }
 
-    /// Asks the seeds in turn to let this process in. Also returns its address if it is the first of the seeds.
-    async fn look(
-        &self,
-        listens: &Address,
-        failed: Option<ProcessId>,
-        last: &mut StartError,
-    ) -> (Option<(Application, Answer)>, Option<Address>) {
-        let mut own = None;
-        let mut is_first = true;
+    /// Looks at the seeds in turn, until one is a member.
+    async fn look(&self, listens: &Address, last: &mut StartError) -> Look {
+        let (mut own, mut is_first, mut others_are_out) = (None, true, true);
         for seed in &self.seeds {
             let addresses = match seed.addresses().await {
                 Ok(addresses) => addresses,
                 Err(error) => {
                     *last = StartError::NoSeed(format!("{seed}: {error}"));
+                    is_first = false;
                     continue;
                 }
             };
@@ -318,39 +330,53 @@ impl Join {
                     Some(address) => address.clone(),
                     None => reached_at(listens, local.map(|local| local.ip())),
                 };
-                let tls = self.config.tls.as_ref();
-                let asked = Application::make(&address, failed, &self.secret, tls, reached);
-                match from_cancel_safe(asked).timeout(self.config.hello).await {
-                    Some(Ok(found)) => return (Some(found), own),
-                    Some(Err(error)) => *last = error,
-                    None => *last = StartError::Seed(address, "it does not answer in time".to_owned()),
+                let (tls, limit) = (self.config.tls.as_ref(), self.config.hello);
+                match Application::find(&address, &self.secret, tls, limit, reached).await {
+                    Ok(Found::Member(application)) => {
+                        return Look { member: Some(application), founds: None };
+                    }
+                    Ok(Found::Looking) => {
+                        *last = StartError::Seed(address, "it looks for a cluster itself".into())
+                    }
+                    Err(NotFound::Nobody(error)) => *last = error,
+                    Err(NotFound::Stranger(error)) => {
+                        *last = error;
+                        others_are_out = false;
+                    }
                 }
             }
+            is_first = false;
         }
-        (None, own)
+        Look { member: None, founds: own.filter(|_| others_are_out) }
     }
 
-    /// Connects to all members, after a seed has answered.
+    /// Asks a member for a number, and connects to all members. `failed`: the number of an attempt that has failed.
     async fn enter(
         &self,
         application: Application,
-        answer: Answer,
+        failed: &mut Option<ProcessId>,
         listener: OwnedFd,
-        listens: &Address,
     ) -> Result<Process, StartError> {
-        let (number, node, others) = match answer {
+        // The member has as long for each of three steps: to ask the leader, who asks all.
+        let late = || StartError::NoSeed("a member does not answer in time".to_owned());
+        let asked = from_cancel_safe(application.ask(*failed)).timeout(3 * self.config.hello).await;
+        let (number, node, others) = match asked.ok_or_else(late)?? {
             Answer::Admitted { number, node, others } => (number, node, others),
             Answer::Refused(why) => return Err(StartError::NoSeed(why)),
         };
-        let mut members = vec![(number, node, listens.clone())];
+        *failed = Some(number);
+        let mut members = vec![(number, node, application.own().clone())];
         for Known { number: other, node, address } in others {
             let address = address.parse()?;
-            if other >= number {
-                return Err(StartError::Stranger(other, "it has a higher number than this one".to_owned()));
+            if other >= number || number.0 > HIGHEST {
+                return Err(StartError::Stranger(other, "its answer makes no sense".to_owned()));
             }
             members.push((other, node, address));
         }
-        let here = self.start(number, members, listener).await?;
+        // Members await this process so long.
+        let entered =
+            from_cancel_safe(self.start(number, members, listener)).timeout(self.config.hello).await;
+        let here = entered.ok_or_else(late)??;
         application.confirm().await;
         match here.agree().await {
             Ok(()) => Ok(here),

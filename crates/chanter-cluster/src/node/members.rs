@@ -35,8 +35,8 @@ impl Node {
         self.peers.members.watcher()
     }
 
-    /// Takes in a process that is about to join: messages may be sent to it.
-    pub(super) fn add(&self, peer: ProcessId, pe: NodeId) {
+    /// Takes in a process that is about to join: messages may be sent to it. It may be known already.
+    pub(crate) fn add(&self, peer: ProcessId, pe: NodeId) {
         if self.peers.links.add(peer, Link { is_there: AtomicBool::new(false), ..Link::new(pe) }) {
             self.add_holder(peer);
         }

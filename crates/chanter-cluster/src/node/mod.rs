@@ -361,8 +361,11 @@ impl Node {
         self.lose_caller(peer);
         self.lose_spawner(peer);
         let _ = link.gone.put(why);
-        let _ = self.peers.some_gone.put(());
-        self.see_members();
+        // An attempt to join that has failed is no loss.
+        if link.is_there.load(Ordering::Relaxed) {
+            let _ = self.peers.some_gone.put(());
+            self.see_members();
+        }
         emptied.map(|emptied| emptied.put(()));
         lock(&self.names.registry).forget_askers(|asker| asker.peer == peer);
         let windows = self.peers.windows.lock().retain(|name, _| name.process != peer);

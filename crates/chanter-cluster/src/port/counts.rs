@@ -128,11 +128,6 @@ impl<C, P> State<C, P> {
         self.peers.insert(peer);
     }
 
-    /// Whether this process has never known that one, which was there before it joined.
-    fn is_past(&self, peer: ProcessId) -> bool {
-        peer < self.me && !self.peers.contains(&peer)
-    }
-
     /// The next message and its receiver. One thread at a time sends them, in order.
     pub(super) fn next_word(&mut self, goes_on: bool) -> Option<(ProcessId, PortMessage)> {
         if self.is_talking && !goes_on {
@@ -303,13 +298,15 @@ impl<C, P> State<C, P> {
             PortMessage::Held { request } => self.is_held(from, request),
             PortMessage::Release { port } => self.let_go(from, port),
             PortMessage::Unpacked { transfer } => self.is_unpacked(from, transfer),
-            PortMessage::Confirm { process } if self.lost.contains(&process) || self.is_past(process) => {
-                self.say(from, PortMessage::Confirmed { process });
-            }
-            PortMessage::Confirm { process } if self.peers.contains(&process) && process != from => {
+            PortMessage::Confirm { process } if process == self.me || process == from => {}
+            PortMessage::Confirm { process }
+                if self.peers.contains(&process) && !self.lost.contains(&process) =>
+            {
                 self.watched.entry(process).or_default().insert(from);
             }
-            PortMessage::Confirm { .. } => {}
+            // A process that is not known here went before this one came, or does not get in: all have to await it, and
+            // the asker does so no longer.
+            PortMessage::Confirm { process } => self.say(from, PortMessage::Confirmed { process }),
             PortMessage::Confirmed { process } => {
                 self.is_seen(process, from);
                 self.see_who_has_ended();

@@ -57,7 +57,9 @@ impl Child {
             Place::AnyProcess => {
                 let from = *turn;
                 *turn = turn.wrapping_add(1);
-                (0..here.count()).map(|at| from.wrapping_add(at) % here.count()).collect()
+                let members = here.members().get();
+                let begin = from as usize % members.len().max(1);
+                members[begin..].iter().chain(&members[..begin]).copied().collect()
             }
         };
         let mut last = None;

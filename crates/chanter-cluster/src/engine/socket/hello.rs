@@ -193,11 +193,11 @@ impl<'a> Introduction<'a> {
         &self.mine.0
     }
 
-    /// Checks the answer, and returns this side's proof for a peer that has proved to be the wanted process.
+    /// Checks the answer of a peer, which has proved to be the wanted process. Returns this side's proof, and the peer's number.
     ///
     /// # Errors
     /// The peer is not that process. It has then learned nothing that helps it to pass as this one.
-    pub(crate) fn answered(&self, answer: &[u8; ANSWER]) -> Result<[u8; PROOF], Stranger> {
+    pub(crate) fn answered(&self, answer: &[u8; ANSWER]) -> Result<([u8; PROOF], ProcessId), Stranger> {
         let mut theirs = Greeting([0; GREETING]);
         theirs.0.copy_from_slice(&answer[..GREETING]);
         let number = theirs.check()?;
@@ -208,7 +208,8 @@ impl<'a> Introduction<'a> {
         if self.peer.is_some_and(|peer| number != peer) {
             return Err(Stranger::Number(number.0));
         }
-        Ok(hmac(self.secret, Side::Connect, &self.mine, &theirs).finalize().into_bytes().into())
+        let proof = hmac(self.secret, Side::Connect, &self.mine, &theirs).finalize().into_bytes().into();
+        Ok((proof, number))
     }
 }
 
@@ -219,6 +220,7 @@ fn challenge() -> io::Result<[u8; CHALLENGE]> {
 }
 
 /// Introduces this process to the process that it has connected to. `peer`: `None` stands for any process of the job.
+/// Returns its number.
 ///
 /// # Errors
 /// The other end is not `peer`. It has then learned nothing that helps it to pass as this process.
@@ -227,7 +229,7 @@ pub(super) async fn connect(
     secret: &Secret,
     me: ProcessId,
     peer: Option<ProcessId>,
-) -> Result<(), Stranger> {
+) -> Result<ProcessId, Stranger> {
     let introduction = Introduction::new(secret, me, challenge()?, peer);
     stream.write_all(introduction.greeting()).await?;
     let mut answer = [0; ANSWER];
@@ -236,8 +238,9 @@ pub(super) async fn connect(
     stream.read_exact(magic).await?;
     check_magic(magic)?;
     stream.read_exact(rest).await?;
-    stream.write_all(&introduction.answered(&answer)?).await?;
-    Ok(())
+    let (proof, number) = introduction.answered(&answer)?;
+    stream.write_all(&proof).await?;
+    Ok(number)
 }
 
 /// Finds out which process has connected. `has_greeted` is called when a valid greeting has come.

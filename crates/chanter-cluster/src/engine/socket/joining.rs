@@ -15,15 +15,22 @@
 //! An applicant that ends the connection before the byte is not awaited any longer. If the process that it has asked has gone
 //! meanwhile, nobody sees that end. So its next request names the number that it has not used.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
+use chanter::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::StartError;
+use super::accepting::{Cancelled, STRANGERS};
 use super::hello;
-use super::members::JOINS;
-use super::stream::Stream;
+use super::members::{JOINS, LOOKS};
+use super::stream::{Listener, Stream};
 use super::tls::Tls;
 use crate::engine::{NodeId, ProcessId};
 use crate::launcher::{Address, Secret};
@@ -95,48 +102,127 @@ impl Applicant {
         say(&self.stream, answer).await
     }
 
-    /// Waits until it is in. `Err`: it has given up, or has gone.
-    pub(crate) async fn is_in(&self) -> io::Result<()> {
+    /// Waits for the byte by which it says that it is in. `Err`: it has given up, or has gone.
+    pub(crate) async fn says_it_is_in(&self) -> io::Result<()> {
         self.stream.read_exact(&mut [0]).await
     }
 }
 
-/// A connection to a member that has been asked to let this process in.
+/// A connection to a member, which lets this process in.
 pub(crate) struct Application {
     stream: Stream,
+    /// The address at which others reach this process.
+    own: Address,
+}
+
+/// The process at a seed's address.
+pub(crate) enum Found {
+    Member(Application),
+    /// It looks for a cluster itself.
+    Looking,
+}
+
+/// The reason why no process was found at a seed's address.
+pub(crate) enum NotFound {
+    /// Nobody listens there, or the host cannot be reached.
+    Nobody(StartError),
+    /// A process that listens there says nothing, or is none of the cluster.
+    Stranger(StartError),
 }
 
 impl Application {
-    /// Asks the member that listens at `seed`. `own`: the address at which this process can be reached, given the
-    /// one from which it has connected. `failed`: the number of the last attempt.
-    pub(crate) async fn make(
+    /// Finds out which process listens at `seed`. `own`: the address at which this process can be reached, given the
+    /// one from which it has connected.
+    pub(crate) async fn find(
         seed: &Address,
-        failed: Option<ProcessId>,
         secret: &Secret,
         tls: Option<&Tls>,
-        own: impl FnOnce(Option<std::net::SocketAddr>) -> Address,
-    ) -> Result<(Self, Answer), StartError> {
-        let refused = |why: String| StartError::Seed(seed.clone(), why);
-        let stream = Stream::connect(seed).await.map_err(|error| refused(error.to_string()))?;
+        limit: Duration,
+        own: impl FnOnce(Option<SocketAddr>) -> Address,
+    ) -> Result<Found, NotFound> {
+        let error = |why: String| StartError::Seed(seed.clone(), why);
+        let late = || error("it does not answer in time".to_owned());
+        let stream = match from_cancel_safe(Stream::connect(seed)).timeout(limit).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(failed)) => return Err(NotFound::Nobody(error(failed.to_string()))),
+            None => return Err(NotFound::Nobody(late())),
+        };
         let own = own(stream.local_addr());
         if let Address::Tcp(address) = &own
             && (address.ip().is_unspecified() || address.port() == 0)
         {
-            return Err(refused(format!("nobody reaches this process at {own}: advertise another address")));
+            let why = format!("nobody reaches this process at {own}: advertise another address");
+            return Err(NotFound::Stranger(error(why)));
         }
-        let stream = stream.secure_to(tls, seed).await.map_err(|error| refused(error.to_string()))?;
-        hello::connect(&stream, secret, JOINS, None).await.map_err(|error| refused(error.to_string()))?;
-        let asked = async {
-            say(&stream, &Request { address: own.to_string(), failed }).await?;
-            hear(&stream, LONGEST_ANSWER).await
+        let hello = async {
+            let stream = stream.secure_to(tls, seed).await.map_err(|error| error.to_string())?;
+            let found =
+                hello::connect(&stream, secret, JOINS, None).await.map_err(|error| error.to_string())?;
+            Ok((stream, found))
         };
-        let answer = asked.await.map_err(|error| refused(error.to_string()))?;
-        Ok((Self { stream }, answer))
+        match from_cancel_safe(hello).timeout(limit).await {
+            Some(Ok((_, LOOKS))) => Ok(Found::Looking),
+            Some(Ok((stream, _))) => Ok(Found::Member(Self { stream, own })),
+            Some(Err(why)) => Err(NotFound::Stranger(error(why))),
+            None => Err(NotFound::Stranger(late())),
+        }
+    }
+
+    /// Asks the member to let this process in. `failed`: the number of the last attempt.
+    pub(crate) async fn ask(&self, failed: Option<ProcessId>) -> io::Result<Answer> {
+        say(&self.stream, &Request { address: self.own.to_string(), failed }).await?;
+        hear(&self.stream, LONGEST_ANSWER).await
+    }
+
+    /// The address at which others reach this process.
+    pub(crate) fn own(&self) -> &Address {
+        &self.own
     }
 
     /// Says that this process is in.
     pub(crate) async fn confirm(self) {
         // The member may have gone. Then the others wait for the connections alone.
         let _ = self.stream.write_all(&[1]).await;
+    }
+}
+
+/// Answers processes that look for a cluster: this one looks, too. It ends when it is dropped.
+pub(crate) struct Looking {
+    _answering: Cancelled,
+}
+
+impl Looking {
+    /// Answers at a socket that listens at `address`.
+    pub(crate) fn new(
+        listener: OwnedFd,
+        address: &Address,
+        secret: &Secret,
+        tls: Option<&Tls>,
+        limit: Duration,
+    ) -> io::Result<Self> {
+        let listener = Listener::new(listener, address)?;
+        let (secret, tls) = (secret.clone(), tls.cloned());
+        let answering = spawn(async move {
+            let mut answers = VecDeque::new();
+            loop {
+                let Ok(stream) = listener.accept().await else {
+                    after(Duration::from_millis(10)).await;
+                    continue;
+                };
+                let (secret, tls) = (secret.clone(), tls.clone());
+                let hello = async move {
+                    let stream = stream.secure(tls.as_ref()).await.ok()?;
+                    hello::accept(&stream, &secret, LOOKS, |peer| peer == JOINS, || ()).await.ok()
+                };
+                answers.push_back(Cancelled(spawn(async move {
+                    let _ = from_cancel_safe(hello).timeout(limit).await;
+                })));
+                // Strangers that say nothing give way to others.
+                if answers.len() > STRANGERS {
+                    answers.pop_front();
+                }
+            }
+        });
+        Ok(Self { _answering: Cancelled(answering) })
     }
 }

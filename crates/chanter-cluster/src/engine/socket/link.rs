@@ -226,7 +226,16 @@ impl Link {
         let mut drained = false;
         loop {
             loop {
-                match frames.next() {
+                let frame = frames.next();
+                // An attempt to join that has failed says that it leaves, and nothing before.
+                if !is_confirmed && matches!(&frame, Ok(Some(frame)) if !matches!(frame, Frame::Leave)) {
+                    is_confirmed = true;
+                    let _ = self.confirmed.put(true);
+                    if self.joins {
+                        inbox.push(Happening::Changed(self.peer, Change::Up));
+                    }
+                }
+                match frame {
                     Ok(Some(Frame::Message(lane, bytes))) => {
                         // ORDER: Relaxed: a count; what is counted goes through the inbox's lock.
                         self.held.fetch_add(bytes.len(), Ordering::Relaxed);
@@ -284,12 +293,6 @@ impl Link {
                 Ok(read) => {
                     frames.filled(read);
                     drained = read < most;
-                    if !std::mem::replace(&mut is_confirmed, true) {
-                        let _ = self.confirmed.put(true);
-                        if self.joins {
-                            inbox.push(Happening::Changed(self.peer, Change::Up));
-                        }
-                    }
                     // ORDER: Relaxed: hints for the beat.
                     self.heard.store(true, Ordering::Relaxed);
                 }

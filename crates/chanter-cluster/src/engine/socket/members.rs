@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use chanter::prelude::*;
 
@@ -22,6 +23,8 @@ use crate::roster::Roster;
 
 /// The number that a process gives in its hello if it wants to join.
 pub(super) const JOINS: ProcessId = ProcessId(u32::MAX);
+/// The number of a process that looks for a cluster itself.
+pub(super) const LOOKS: ProcessId = ProcessId(u32::MAX - 1);
 /// Numbers beyond the highest one that a process may be given. It bounds the memory that a wrong number costs.
 const AHEAD: u32 = 1 << 10;
 
@@ -222,9 +225,19 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// The event that a process wants to join.
+    /// The event that a process wants to join; `None`: this process has left.
     pub(crate) fn applicant(&self) -> impl Event<Output = Option<Applicant>> + Send + use<'_> {
-        self.applicants.recv().wrap(Result::ok)
+        choose((self.applicants.recv().wrap(Result::ok), self.ended().wrap(|()| None)))
+    }
+
+    /// The event that this process has left.
+    pub(crate) fn ended(&self) -> impl Event<Output = ()> + Send + use<> {
+        self.shared.ended.get().wrap(drop)
+    }
+
+    /// The time that a process has for each step of joining.
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.config.hello
     }
 
     /// The processes that were not refused, with their nodes and addresses.

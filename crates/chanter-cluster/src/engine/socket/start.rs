@@ -85,10 +85,22 @@ impl Sockets {
         let (welcome, welcomed) = mailbox();
         let accepting = Accepting { listener, secret: secret.clone(), shared: Arc::clone(&shared), welcome };
         let accepting = Cancelled(spawn(accepting.run()));
+        let (reached, reaches) = mailbox();
+        // All at once: some may be slow.
+        let reaching: Vec<Cancelled> = lower
+            .into_iter()
+            .map(|(peer, _, address)| {
+                let (shared, secret, tls, reached) =
+                    (Arc::clone(&shared), secret.clone(), tls.clone(), reached.clone());
+                Cancelled(spawn(async move {
+                    let stream = reach(peer, &address, me, &secret, tls.as_ref()).await;
+                    let _ = reached.try_send(stream.map(|stream| shared.connect(peer, stream)));
+                }))
+            })
+            .collect();
         let connecting = async {
-            for (peer, _, address) in &lower {
-                let stream = reach(*peer, address, me, &secret, tls.as_ref()).await?;
-                shared.connect(*peer, stream);
+            for _ in &reaching {
+                reaches.recv().await.map_err(|_| io::Error::from(io::ErrorKind::NotConnected))??;
             }
             while !shared.awaited().is_empty() {
                 welcomed.recv().await.map_err(|_| io::Error::from(io::ErrorKind::NotConnected))?;
@@ -102,6 +114,8 @@ impl Sockets {
                     ));
                 }
             }
+            // To the others, it is in from now on.
+            shared.links().filter(|_| joins).for_each(|(_, link)| link.confirm(&shared.inbox));
             Ok::<(), StartError>(())
         };
         match from_cancel_safe(connecting).timeout(start).await {
