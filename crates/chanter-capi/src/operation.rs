@@ -8,16 +8,19 @@ use std::task::Poll;
 
 use chanter::{BoxEvent, Event};
 
-use crate::channel::{channel_of, try_recv, try_send};
+use crate::channel::{Channel, Message, channel_of, try_recv, try_send};
 use crate::choice::{Built, CCase, Cases, Chosen, Lent};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, store};
 use crate::handle::{Kind, Table};
 use crate::poll::CContext;
 
+/// A synchronization that has begun.
+type Synchronizing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
+
 /// A choice that was begun. The future is dropped before what it borrows.
 struct Pending {
-    future: Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>,
+    future: Synchronizing,
     lent: Lent,
     count: usize,
 }
@@ -73,7 +76,6 @@ type Polled = Done<Option<Option<Chosen>>>;
 
 /// Begins a choice, and polls it once.
 fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
-    let count = cases.count();
     let (event, mut lent) = Built::new(cases)?.into_parts();
     let event: BoxEvent<'static, Option<Chosen>> = match limit {
         Limit::Now => {
@@ -84,7 +86,19 @@ fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> P
         Limit::At(time) => event.by(time).boxed(),
         Limit::Forever => event.wrap(Some).boxed(),
     };
-    let mut pending = Pending { future: Box::pin(event.sync()), lent, count };
+    start(Pending { future: Box::pin(event.sync()), lent, count: cases.count() }, context, op)
+}
+
+/// Begins a receive that has no other end, and found nothing.
+fn begin_recv(channel: &Channel, context: *mut CContext, op: *mut u64) -> Polled {
+    let received =
+        |result: Result<Message, _>| Some((0, result.map(Message::into_value).map_err(|_| libc::EPIPE)));
+    let future: Synchronizing = Box::pin(channel.receiver.clone().into_recv().wrap(received).sync());
+    start(Pending { future, lent: Lent::default(), count: 1 }, context, op)
+}
+
+/// Polls an operation for the first time, and keeps it if it is pending.
+fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
     // SAFETY: the context was checked by the caller.
     let task = unsafe { CContext::task(context) }?;
     if let Poll::Ready(result) = pending.future.as_mut().poll(task) {
@@ -177,10 +191,15 @@ pub unsafe extern "C" fn chanter_poll_recv(
         unsafe {
             CContext::task(context)?;
             if op.read() == 0 {
-                match try_recv(&*channel_of(channel)?) {
+                let held = channel_of(channel)?;
+                match try_recv(&held) {
                     Ok(received) => return store(value, received),
                     Err(libc::ETIMEDOUT) => (),
                     Err(code) => return Err(code),
+                }
+                if deadline == u64::MAX {
+                    let (_, received) = begin_recv(&held, context, op)?.flatten().ok_or(libc::EAGAIN)?;
+                    return store(value, received?);
                 }
             }
             let mut one = case(1, channel, 0);
