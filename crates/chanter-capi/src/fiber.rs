@@ -100,7 +100,7 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
     #[cfg(feature = "cluster")]
     if let Some(global) = plan.global {
         // The locals are new, so there is no name yet.
-        drop(locals.global.set(global));
+        drop(locals.made().global.set(global));
     }
     #[cfg(feature = "cluster")]
     let _kept = plan.kept;

@@ -54,13 +54,16 @@ fn owner() -> Done<usize> {
 fn with_operations<R>(body: impl FnOnce(&mut Vec<u64>) -> R) -> Done<R> {
     current::with(|current| {
         let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
-        Ok(body(&mut locals.operations.borrow_mut()))
+        Ok(body(&mut locals.made().operations.borrow_mut()))
     })
 }
 
 /// Drops the operations that a thread has left. Their unsent values are destroyed.
 pub(crate) fn drop_all(locals: &Locals) {
-    for handle in locals.operations.take() {
+    if !locals.has_any() {
+        return;
+    }
+    for handle in locals.made().operations.take() {
         drop(OPERATIONS.close(handle));
     }
 }
