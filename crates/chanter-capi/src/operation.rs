@@ -8,11 +8,11 @@ use std::task::Poll;
 
 use chanter::{BoxEvent, Event};
 
-use crate::channel::{Channel, Message, channel_of, try_recv, try_send};
+use crate::channel::{Channel, channel_of, try_recv, try_send};
 use crate::choice::{Built, CCase, Cases, Chosen, Lent};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, store};
-use crate::handle::{Kind, Table};
+use crate::handle::{Held, Kind, Table};
 use crate::poll::CContext;
 
 /// A synchronization that has begun.
@@ -92,12 +92,14 @@ fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> P
     start(Pending { future: Box::pin(event.sync()), lent, count: cases.count() }, context, op)
 }
 
-/// Begins a receive that has no other end, and found nothing.
-fn begin_recv(channel: &Channel, context: *mut CContext, op: *mut u64) -> Polled {
-    let received =
-        |result: Result<Message, _>| Some((0, result.map(Message::into_value).map_err(|_| libc::EPIPE)));
-    let future: Synchronizing = Box::pin(channel.receiver.clone().into_recv().wrap(received).sync());
-    start(Pending { future, lent: Lent::default(), count: 1 }, context, op)
+/// Begins a receive without a deadline, after one that found nothing.
+fn begin_recv(channel: Held<Channel>, context: *mut CContext, op: *mut u64) -> Polled {
+    let mut lent = Lent::default();
+    // SAFETY: the future is dropped before `lent`.
+    let channel = unsafe { lent.keep(channel) };
+    let received = |result: Result<u64, _>| Some((0, result.map_err(|_| libc::EPIPE)));
+    let future: Synchronizing = Box::pin(channel.receiver.recv().wrap(received).sync());
+    start(Pending { future, lent, count: 1 }, context, op)
 }
 
 /// Polls an operation for the first time, and keeps it if it is pending.
@@ -201,7 +203,7 @@ pub unsafe extern "C" fn chanter_poll_recv(
                     Err(code) => return Err(code),
                 }
                 if deadline == u64::MAX {
-                    let (_, received) = begin_recv(&held, context, op)?.flatten().ok_or(libc::EAGAIN)?;
+                    let (_, received) = begin_recv(held, context, op)?.flatten().ok_or(libc::EAGAIN)?;
                     return store(value, received?);
                 }
             }
@@ -232,7 +234,7 @@ pub unsafe extern "C" fn chanter_poll_send(
             CContext::task(context)?;
             if op.read() == 0 {
                 let held = channel_of(channel)?;
-                match try_send(&held, held.message(value)) {
+                match try_send(&held, value) {
                     Err(libc::ETIMEDOUT) => (),
                     result => return result,
                 }
