@@ -18,7 +18,11 @@ unsafe extern "C" {
 unsafe extern "C" {
     fn luaL_checkinteger(state: *mut c_void, index: c_int) -> i64;
     fn lua_pushinteger(state: *mut c_void, value: i64);
-    fn lua_pushcclosure(state: *mut c_void, function: unsafe extern "C" fn(*mut c_void) -> c_int, upvalues: c_int);
+    fn lua_pushcclosure(
+        state: *mut c_void,
+        function: unsafe extern "C" fn(*mut c_void) -> c_int,
+        upvalues: c_int,
+    );
 }
 
 struct End {
