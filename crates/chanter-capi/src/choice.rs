@@ -192,7 +192,7 @@ impl Lent {
     /// The reference is not used when this has been dropped.
     pub(crate) unsafe fn keep(&mut self, channel: Held<Channel>) -> &'static Channel {
         let object: *const Channel = &raw const *channel;
-        self.channels.push(channel);
+        push_first(&mut self.channels, channel);
         // SAFETY: the object lives while there is the reference that was pushed.
         unsafe { &*object }
     }
@@ -208,6 +208,14 @@ impl Lent {
         }
         was_sent
     }
+}
+
+/// Pushes to a vector that has one element in most cases: the first push makes room for no more.
+pub(crate) fn push_first<T>(all: &mut Vec<T>, one: T) {
+    if all.is_empty() {
+        all.reserve_exact(1);
+    }
+    all.push(one);
 }
 
 impl Built {
@@ -302,7 +310,7 @@ impl Built {
         // SAFETY: the memory and the channel stay in `lent` until the events were dropped, and are not claimed before.
         let (place, from): (&'static mut Option<u64>, _) =
             unsafe { (slot.place.as_mut(), self.lent.keep(channel)) };
-        self.lent.slots.push(slot);
+        push_first(&mut self.lent.slots, slot);
         let sent = move |result: Result<(), _>| (index, result.map(|()| 0).map_err(|_| libc::EPIPE));
         Ok(from.sender.send_from(place).wrap(sent).boxed())
     }

@@ -9,7 +9,7 @@ use std::task::Poll;
 use chanter::{BoxEvent, Event};
 
 use crate::channel::{Channel, channel_of, try_recv, try_send};
-use crate::choice::{Built, CCase, Cases, Chosen, Lent};
+use crate::choice::{Built, CCase, Cases, Chosen, Lent, push_first};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, store};
 use crate::handle::{Held, Kind, Table};
@@ -111,7 +111,7 @@ fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
     }
     let operation = Operation { owner: owner()?, pending: Mutex::new(Some(pending)) };
     let (handle, _) = OPERATIONS.insert(operation).ok_or(libc::ENOMEM)?;
-    with_operations(|all| all.push(handle))?;
+    with_operations(|all| push_first(all, handle))?;
     // SAFETY: the caller has checked that the place may be written.
     unsafe { store(op, handle) }?;
     Ok(None)
