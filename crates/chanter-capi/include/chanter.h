@@ -58,7 +58,8 @@
  *   chanter_poll_*, chanter_context_*                                   no   no   yes  no
  *   chanter_op_drop                                                     yes  yes  yes  yes
  *   chanter_init, chanter_finalize                                      yes  no   no   no
- *   pthread_chanter_*                                                   yes  yes  no   no
+ *   pthread_chanter_*, chanter_rsr_call                                 yes  yes  no   no
+ *   chanter_rsr_register, chanter_rsr_send, chanter_rsr_reply           yes  yes  yes  no
  *
  * A call at a wrong place returns `EPERM`. A call that returns nothing does nothing there, except
  * `chanter_thread_exit`, which ends the process with a message. Cleanup handlers run at F.
@@ -567,6 +568,35 @@ int pthread_chanter_msgtest(int handle) CHANTER_NOEXCEPT;
 
 /** Waits for a posted receive, and frees its handle. */
 int pthread_chanter_msgwait(int handle) CHANTER_NOEXCEPT;
+
+/* Remote service requests (section 3.2 of the paper): functions that other processes call by name.                    */
+
+/** A request while its handler runs. */
+typedef struct chanter_request chanter_request;
+
+/**
+ * Registers a handler under a name, in this process. Each request runs `handler(data, request, buf, count)` on a thread with
+ * a stack of its own, which may block. `buf` lives until the handler returns. `EALREADY` if the name is taken.
+ */
+int chanter_rsr_register(const char *name,
+                         void (*handler)(void *data, chanter_request *request, const char *buf, size_t count),
+                         void *data) CHANTER_NOEXCEPT;
+
+/**
+ * Calls the handler of a name in a process, which may be `PTHREAD_CHANTER_LOCAL`, and waits for its answer. `length` has the
+ * room in `answer`, and is set to the length of the whole answer: `EMSGSIZE` if it is longer.
+ *
+ * Errors: `ENOSYS` if the process has no such handler; `ECANCELED` if the handler was cancelled; `EHOSTDOWN` if the process
+ * has gone; `ETIMEDOUT`, and then the handler may have run.
+ */
+int chanter_rsr_call(int process, const char *name, const char *buf, size_t count, char *answer, size_t *length,
+                     uint64_t deadline) CHANTER_NOEXCEPT;
+
+/** Has the handler of a name called in a process, and does not wait. Nobody learns of its answer or error. */
+int chanter_rsr_send(int process, const char *name, const char *buf, size_t count) CHANTER_NOEXCEPT;
+
+/** Sets the answer of a request, which is sent when its handler returns. Without one it is empty. `EALREADY` the second time. */
+int chanter_rsr_reply(chanter_request *request, const char *buf, size_t count) CHANTER_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 //! Channels of words.
 
 use std::ffi::c_int;
-use std::mem;
 
 use chanter::{Event, Receiver, Sender, TryRecvError, TrySendError, bounded, channel, mailbox};
 
@@ -9,44 +8,46 @@ use crate::current;
 use crate::door::{Limit, check, door, may_block, store, wait};
 use crate::handle::{Held, Kind, Table};
 
-type Destroy = unsafe extern "C" fn(u64);
+pub(crate) type Destroy = unsafe extern "C" fn(u64);
 
-/// A value on its way. It is destroyed as the channel says, unless it is taken out.
-pub(crate) struct Message {
-    value: u64,
-    destroy: Option<Destroy>,
+/// A channel with both of its ends. Its values are words. So those that are left are destroyed here, and those that a
+/// send still owns are destroyed by the send (`Owned`, and the slots of choices).
+pub(crate) struct Channel {
+    pub(crate) sender: Sender<u64>,
+    pub(crate) receiver: Receiver<u64>,
+    pub(crate) destroy: Option<Destroy>,
 }
 
-impl Message {
-    #[inline(always)]
-    pub(crate) fn into_value(self) -> u64 {
-        let value = self.value;
-        mem::forget(self);
-        value
-    }
-}
-
-impl Drop for Message {
-    #[inline]
+impl Drop for Channel {
     fn drop(&mut self) {
-        if let Some(destroy) = self.destroy {
-            // SAFETY: the program has given the destructor for the values of this channel.
-            current::callback(|| unsafe { destroy(self.value) });
+        self.sender.close();
+        if self.destroy.is_some() {
+            while let Ok(value) = self.receiver.try_recv() {
+                destroy(self.destroy, value);
+            }
         }
     }
 }
 
-/// A channel with both of its ends.
-pub(crate) struct Channel {
-    pub(crate) sender: Sender<Message>,
-    pub(crate) receiver: Receiver<Message>,
+/// Destroys a value that nobody receives.
+pub(crate) fn destroy(destroy: Option<Destroy>, value: u64) {
+    if let Some(destroy) = destroy {
+        // SAFETY: the program has given the destructor for the values of the channel.
+        current::callback(|| unsafe { destroy(value) });
+    }
+}
+
+/// A value that is being sent. It is destroyed if the thread is cancelled.
+struct Owned {
+    place: Option<u64>,
     destroy: Option<Destroy>,
 }
 
-impl Channel {
-    #[inline(always)]
-    pub(crate) fn message(&self, value: u64) -> Message {
-        Message { value, destroy: self.destroy }
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(value) = self.place {
+            destroy(self.destroy, value);
+        }
     }
 }
 
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn chanter_channel_create(
             0 => self::channel(),
             usize::MAX => mailbox(),
             // More values than memory can hold are no limit.
-            _ if capacity > isize::MAX as usize / size_of::<Message>() => mailbox(),
+            _ if capacity > isize::MAX as usize / size_of::<[u64; 2]>() => mailbox(),
             _ => bounded(capacity),
         };
         let made = Channel { sender, receiver, destroy };
@@ -92,43 +93,36 @@ pub extern "C" fn chanter_send(channel: u64, value: u64, deadline: u64) -> c_int
         if limit != Limit::Now {
             may_block()?;
         }
-        // The caller has its value again with each error from here on.
-        let message = held.message(value);
-        match limit {
-            Limit::Forever => held.sender.send(message).sync_blocking().map_err(|error| {
-                error.0.into_value();
-                libc::EPIPE
-            }),
-            Limit::Now => try_send(&held, message),
-            Limit::At(time) => {
-                let mut place = Some(message);
-                let sent = wait(held.sender.send_from(&mut place), Limit::At(time));
-                place.map(Message::into_value);
-                sent?.map_err(|_| libc::EPIPE)
-            }
+        if limit == Limit::Now {
+            return try_send(&held, value);
         }
+        if limit == Limit::Forever && held.destroy.is_none() {
+            return held.sender.send(value).sync_blocking().map_err(|_| libc::EPIPE);
+        }
+        let mut owned = Owned { place: Some(value), destroy: held.destroy };
+        let sent = wait(held.sender.send_from(&mut owned.place), limit);
+        // The caller has its value again if it was not sent.
+        owned.place = None;
+        sent?.map_err(|_| libc::EPIPE)
     })
 }
 
 /// Sends at once, or not at all: the value stays with the caller then.
 #[inline(always)]
-pub(crate) fn try_send(channel: &Channel, message: Message) -> Result<(), c_int> {
-    channel.sender.try_send(message).map_err(|error| {
-        let is_closed = matches!(error, TrySendError::Closed(_));
-        let code = if is_closed { libc::EPIPE } else { libc::ETIMEDOUT };
-        error.into_message().into_value();
-        code
+pub(crate) fn try_send(channel: &Channel, value: u64) -> Result<(), c_int> {
+    channel.sender.try_send(value).map_err(|error| match error {
+        TrySendError::Closed(_) => libc::EPIPE,
+        TrySendError::Full(_) => libc::ETIMEDOUT,
     })
 }
 
 /// Receives at once, or not at all.
 #[inline(always)]
 pub(crate) fn try_recv(channel: &Channel) -> Result<u64, c_int> {
-    match channel.receiver.try_recv() {
-        Ok(message) => Ok(message.into_value()),
-        Err(TryRecvError::Closed) => Err(libc::EPIPE),
-        Err(_) => Err(libc::ETIMEDOUT),
-    }
+    channel.receiver.try_recv().map_err(|error| match error {
+        TryRecvError::Closed => libc::EPIPE,
+        TryRecvError::Empty => libc::ETIMEDOUT,
+    })
 }
 
 /// Receives a value. See `chanter.h`.
@@ -142,10 +136,7 @@ pub unsafe extern "C" fn chanter_recv(channel: u64, value: *mut u64, deadline: u
         let held = channel_of(channel)?;
         let received = match Limit::of(deadline) {
             Limit::Now => try_recv(&held)?,
-            limit => match wait(held.receiver.recv(), limit)? {
-                Ok(message) => message.into_value(),
-                Err(_) => return Err(libc::EPIPE),
-            },
+            limit => wait(held.receiver.recv(), limit)?.map_err(|_| libc::EPIPE)?,
         };
         // SAFETY: the caller keeps the contract.
         unsafe { store(value, received) }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use chanter::{BoxEvent, Event, always, at, choose, never};
 
-use crate::channel::{Channel, Message, channel_of};
+use crate::channel::{Channel, Destroy, channel_of, destroy};
 use crate::config::{Sized0, read};
 use crate::current;
 use crate::descriptor::watch;
@@ -74,12 +74,6 @@ impl Cases {
         self.count
     }
 
-    /// The kind and the handle of a lone case that nobody is told of.
-    pub(crate) fn lone_kind(&self) -> Option<(c_int, u64)> {
-        let case = if self.count == 1 { self.read(0).ok()? } else { return None };
-        (case.nack == 0 && case.lost.is_none()).then_some((case.kind, case.handle))
-    }
-
     fn at(&self, index: usize) -> *mut CCase {
         self.first.wrapping_byte_add(index * self.stride)
     }
@@ -114,8 +108,8 @@ impl Cases {
 }
 
 const NEVER: c_int = 0;
-pub(crate) const RECV: c_int = 1;
-pub(crate) const SEND: c_int = 2;
+const RECV: c_int = 1;
+const SEND: c_int = 2;
 const EVENT: c_int = 3;
 const JOIN: c_int = 4;
 pub(crate) const TIMER: c_int = 5;
@@ -146,25 +140,31 @@ impl Loss {
 }
 
 /// A value to be sent, which comes back if it is not. It owns its memory, and claims it only when the events are gone.
-struct Slot(NonNull<Option<Message>>);
+struct Slot {
+    place: NonNull<Option<u64>>,
+    destroy: Option<Destroy>,
+}
 
 impl Slot {
-    fn new(message: Message) -> Self {
-        let place = Box::into_raw(Box::new(Some(message)));
+    fn new(value: u64, destroy: Option<Destroy>) -> Self {
+        let place = Box::into_raw(Box::new(Some(value)));
         // SAFETY: a box is not null.
-        Self(unsafe { NonNull::new_unchecked(place) })
+        Self { place: unsafe { NonNull::new_unchecked(place) }, destroy }
     }
 
-    fn take(&mut self) -> Option<Message> {
+    fn take(&mut self) -> Option<u64> {
         // SAFETY: the memory is ours, and the event that has borrowed it is gone.
-        unsafe { self.0.as_mut() }.take()
+        unsafe { self.place.as_mut() }.take()
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         // SAFETY: the memory came from a box, and the event that has borrowed it is gone.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        let value = *unsafe { Box::from_raw(self.place.as_ptr()) };
+        if let Some(value) = value {
+            destroy(self.destroy, value);
+        }
     }
 }
 
@@ -186,17 +186,36 @@ pub(crate) struct Lent {
 unsafe impl Send for Lent {}
 
 impl Lent {
+    /// Keeps a channel for an event.
+    ///
+    /// # Safety
+    /// The reference is not used when this has been dropped.
+    pub(crate) unsafe fn keep(&mut self, channel: Held<Channel>) -> &'static Channel {
+        let object: *const Channel = &raw const *channel;
+        push_first(&mut self.channels, channel);
+        // SAFETY: the object lives while there is the reference that was pushed.
+        unsafe { &*object }
+    }
+
     /// Leaves the values that were not sent to the caller. Returns whether one was sent. The events have been dropped.
     pub(crate) fn give_back(&mut self) -> bool {
         let mut was_sent = false;
         for mut slot in self.slots.drain(..) {
             match slot.take() {
-                Some(message) => drop(message.into_value()),
+                Some(_) => (),
                 None => was_sent = true,
             }
         }
         was_sent
     }
+}
+
+/// Pushes to a vector that has one element in most cases: the first push makes room for no more.
+pub(crate) fn push_first<T>(all: &mut Vec<T>, one: T) {
+    if all.is_empty() {
+        all.reserve_exact(1);
+    }
+    all.push(one);
 }
 
 impl Built {
@@ -235,11 +254,10 @@ impl Built {
         Ok(match case.kind {
             NEVER => never().boxed(),
             RECV => {
-                let receiver = channel_of(case.handle)?.receiver.clone();
-                let received = move |result: Result<Message, _>| {
-                    (index, result.map(Message::into_value).map_err(|_| libc::EPIPE))
-                };
-                receiver.into_recv().wrap(received).boxed()
+                // SAFETY: the event is dropped before `lent`.
+                let channel = unsafe { self.lent.keep(channel_of(case.handle)?) };
+                let received = move |result: Result<u64, _>| (index, result.map_err(|_| libc::EPIPE));
+                channel.receiver.recv().wrap(received).boxed()
             }
             SEND => self.send(index, case)?,
             EVENT => event_of(case.handle)?.value.get().wrap(move |value| (index, Ok(value))).boxed(),
@@ -288,20 +306,13 @@ impl Built {
 
     fn send(&mut self, index: usize, case: &CCase) -> Done<BoxEvent<'static, Chosen>> {
         let channel = channel_of(case.handle)?;
-        let mut slot = Slot::new(channel.message(case.value));
-        let object: *const Channel = &raw const *channel;
+        let mut slot = Slot::new(case.value, channel.destroy);
         // SAFETY: the memory and the channel stay in `lent` until the events were dropped, and are not claimed before.
-        let (place, from): (&'static mut Option<Message>, &'static Channel) =
-            unsafe { (slot.0.as_mut(), &*object) };
-        self.lent.slots.push(slot);
-        self.lent.channels.push(channel);
+        let (place, from): (&'static mut Option<u64>, _) =
+            unsafe { (slot.place.as_mut(), self.lent.keep(channel)) };
+        push_first(&mut self.lent.slots, slot);
         let sent = move |result: Result<(), _>| (index, result.map(|()| 0).map_err(|_| libc::EPIPE));
         Ok(from.sender.send_from(place).wrap(sent).boxed())
-    }
-
-    /// The event of a lone case, and what it borrows.
-    pub(crate) fn into_one(mut self) -> (BoxEvent<'static, Chosen>, Lent) {
-        (self.events.pop().unwrap_or_else(|| never().boxed()), self.lent)
     }
 
     /// The choice as one event, and what it borrows.

@@ -1,6 +1,6 @@
 //! The thread that calls, and the place where the call is made.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -20,14 +20,32 @@ pub(crate) enum Place {
     Callback,
 }
 
-/// The values that a thread keeps for itself. Only the thread uses them.
+/// The values that a thread keeps for itself. Only the thread uses them. Most threads have none.
 #[derive(Default)]
 pub(crate) struct Locals {
+    made: OnceCell<Box<Made>>,
+}
+
+impl Locals {
+    /// The values, which are made now if there are none.
+    pub(crate) fn made(&self) -> &Made {
+        self.made.get_or_init(Box::default)
+    }
+
+    /// Whether there may be values.
+    pub(crate) fn has_any(&self) -> bool {
+        self.made.get().is_some()
+    }
+}
+
+/// The values of a thread.
+#[derive(Default)]
+pub(crate) struct Made {
     pub(crate) keys: RefCell<Vec<(u64, *mut c_void)>>,
     pub(crate) cleanup: RefCell<Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>>,
     pub(crate) operations: RefCell<Vec<u64>>,
     #[cfg(feature = "cluster")]
-    pub(crate) global: std::cell::OnceCell<Box<crate::cluster::Global>>,
+    pub(crate) global: OnceCell<Box<crate::cluster::Global>>,
 }
 
 /// A thread while it runs, on its stack.
@@ -89,9 +107,9 @@ impl Current {
     }
 
     fn clean_up(&self) {
-        let Some(locals) = self.locals() else { return };
+        let Some(locals) = self.locals().filter(|locals| locals.has_any()) else { return };
         loop {
-            let last = locals.cleanup.borrow_mut().pop();
+            let last = locals.made().cleanup.borrow_mut().pop();
             let Some((handler, argument)) = last else { return };
             // SAFETY: the program has pushed the handler with its argument, and did not pop it.
             unsafe { handler(argument) };
@@ -157,7 +175,10 @@ pub(crate) fn exit(end: End) {
 
 /// Runs the destructors of a thread's keys.
 pub(crate) fn end_locals(locals: &Locals) {
-    for (key, value) in locals.keys.take() {
+    if !locals.has_any() {
+        return;
+    }
+    for (key, value) in locals.made().keys.take() {
         keys::destroy(key, value);
     }
 }

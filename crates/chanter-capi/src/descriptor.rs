@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use chanter::io::Descriptor;
+use chanter::base::Descriptor;
 
 use crate::door::Done;
 

@@ -22,6 +22,9 @@ pub(crate) struct Plan {
     is_lent: bool,
     #[cfg(feature = "cluster")]
     global: Option<Box<crate::cluster::Global>>,
+    /// The value that the argument points to. It lives until the body has ended or was left.
+    #[cfg(feature = "cluster")]
+    kept: Option<std::sync::Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 // SAFETY: the program lets other OS threads call its body with the argument. The name belongs to the new thread only.
@@ -36,6 +39,8 @@ impl Plan {
             is_lent: false,
             #[cfg(feature = "cluster")]
             global: None,
+            #[cfg(feature = "cluster")]
+            kept: None,
         }
     }
 
@@ -67,6 +72,11 @@ impl Plan {
     }
 
     #[cfg(feature = "cluster")]
+    pub(crate) fn keep(&mut self, value: std::sync::Arc<dyn std::any::Any + Send + Sync>) {
+        self.kept = Some(value);
+    }
+
+    #[cfg(feature = "cluster")]
     pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>) {
         self.global = Some(global);
     }
@@ -90,8 +100,10 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
     #[cfg(feature = "cluster")]
     if let Some(global) = plan.global {
         // The locals are new, so there is no name yet.
-        drop(locals.global.set(global));
+        drop(locals.made().global.set(global));
     }
+    #[cfg(feature = "cluster")]
+    let _kept = plan.kept;
     let current = Current::new(Place::Fiber, thread, &locals);
     // SAFETY: the program has given the body with its argument, and this stack is the thread's.
     let end = current::set(&current, || unsafe { current.call(body, argument) });
@@ -158,11 +170,15 @@ pub(crate) fn spawn_on(machine: &Machine, handle: u64, (plan, builder): (Plan, f
 /// Spawns a fiber on the machine of that handle, or on the caller's.
 pub(crate) fn spawn(machine: u64, plan: (Plan, fiber::Builder), processor: c_int) -> Done<u64> {
     if machine == 0 {
-        let around = Machine::current().ok_or(libc::ESRCH)?;
-        if processor as usize > around.vps() {
-            return Err(libc::EINVAL);
+        let home = here();
+        // A thread of this interface has a machine.
+        if home == 0 || processor != 0 {
+            let around = Machine::current().ok_or(libc::ESRCH)?;
+            if processor as usize > around.vps() {
+                return Err(libc::EINVAL);
+            }
         }
-        return start(None, here(), plan.0, plan.1);
+        return start(None, home, plan.0, plan.1);
     }
     let made = machine_of(machine)?;
     if processor as usize > made.machine.vps() {

@@ -59,7 +59,7 @@ pub extern "C" fn chanter_key_set(key: u64, value: *mut c_void) -> c_int {
     door(|| {
         with_locals(false, |locals| {
             KEYS.get(key).ok_or(libc::EINVAL)?;
-            let mut keys = locals.keys.borrow_mut();
+            let mut keys = locals.made().keys.borrow_mut();
             match keys.iter_mut().find(|(of, _)| *of == key) {
                 Some((_, old)) => *old = value,
                 None => keys.push((key, value)),
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn chanter_key_get(key: u64, value: *mut *mut c_void) -> c
     door(|| {
         with_locals(false, |locals| {
             KEYS.get(key).ok_or(libc::EINVAL)?;
-            let keys = locals.keys.borrow();
+            let keys = locals.made().keys.borrow();
             let found =
                 keys.iter().find(|(of, _)| *of == key).map_or(std::ptr::null_mut(), |(_, value)| *value);
             // SAFETY: the caller keeps the contract.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn chanter_key_get(key: u64, value: *mut *mut c_void) -> c
 pub unsafe extern "C" fn chanter_cleanup_push(handler: Option<Destroy>, arg: *mut c_void) -> c_int {
     door(|| {
         with_locals(true, |locals| {
-            locals.cleanup.borrow_mut().push((handler.ok_or(libc::EINVAL)?, arg));
+            locals.made().cleanup.borrow_mut().push((handler.ok_or(libc::EINVAL)?, arg));
             Ok(())
         })
     })
@@ -107,7 +107,7 @@ pub extern "C" fn chanter_cleanup_pop(execute: c_int) -> c_int {
     let mut popped = None;
     let code = door(|| {
         with_locals(true, |locals| {
-            popped = Some(locals.cleanup.borrow_mut().pop().ok_or(libc::EINVAL)?);
+            popped = Some(locals.made().cleanup.borrow_mut().pop().ok_or(libc::EINVAL)?);
             Ok(())
         })
     });

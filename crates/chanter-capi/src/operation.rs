@@ -6,20 +6,21 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use chanter::Event;
+use chanter::{BoxEvent, Event};
 
-use crate::channel::{Channel, Message, channel_of, try_recv, try_send};
-use crate::choice::{Built, CCase, Cases, Chosen, Lent, RECV, SEND};
+use crate::channel::{Channel, channel_of, try_recv, try_send};
+use crate::choice::{Built, CCase, Cases, Chosen, Lent, push_first};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, store};
-use crate::handle::{Kind, Table};
+use crate::handle::{Held, Kind, Table};
 use crate::poll::CContext;
 
-type Choosing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
+/// A synchronization that has begun.
+type Synchronizing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
 
 /// A choice that was begun. The future is dropped before what it borrows.
 struct Pending {
-    future: Choosing,
+    future: Synchronizing,
     lent: Lent,
     count: usize,
 }
@@ -53,13 +54,16 @@ fn owner() -> Done<usize> {
 fn with_operations<R>(body: impl FnOnce(&mut Vec<u64>) -> R) -> Done<R> {
     current::with(|current| {
         let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
-        Ok(body(&mut locals.operations.borrow_mut()))
+        Ok(body(&mut locals.made().operations.borrow_mut()))
     })
 }
 
 /// Drops the operations that a thread has left. Their unsent values are destroyed.
 pub(crate) fn drop_all(locals: &Locals) {
-    for handle in locals.operations.take() {
+    if !locals.has_any() {
+        return;
+    }
+    for handle in locals.made().operations.take() {
         drop(OPERATIONS.close(handle));
     }
 }
@@ -75,34 +79,27 @@ type Polled = Done<Option<Option<Chosen>>>;
 
 /// Begins a choice, and polls it once.
 fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
-    let count = cases.count();
     let (event, mut lent) = Built::new(cases)?.into_parts();
-    let future: Choosing = match limit {
+    let event: BoxEvent<'static, Option<Chosen>> = match limit {
         Limit::Now => {
             let result = event.try_sync();
             lent.give_back();
             return Ok(Some(result));
         }
-        Limit::At(time) => Box::pin(event.by(time).sync()),
-        Limit::Forever => Box::pin(event.wrap(Some).sync()),
+        Limit::At(time) => event.by(time).boxed(),
+        Limit::Forever => event.wrap(Some).boxed(),
     };
-    start(Pending { future, lent, count }, context, op)
+    start(Pending { future: Box::pin(event.sync()), lent, count: cases.count() }, context, op)
 }
 
-/// Begins a receive that has no deadline, without the arrays of a choice.
-fn begin_recv(channel: &Channel, context: *mut CContext, op: *mut u64) -> Polled {
-    let received = |result: Result<Message, _>| {
-        let value = result.map(Message::into_value);
-        Some((0, value.map_err(|_| libc::EPIPE)))
-    };
-    let event = channel.receiver.clone().into_recv().wrap(received);
-    start(Pending { future: Box::pin(event.sync()), lent: Lent::default(), count: 1 }, context, op)
-}
-
-/// Begins a send that has no deadline, without a choice.
-fn begin_send(cases: &Cases, context: *mut CContext, op: *mut u64) -> Polled {
-    let (event, lent) = Built::new(cases)?.into_one();
-    start(Pending { future: Box::pin(event.wrap(Some).sync()), lent, count: 1 }, context, op)
+/// Begins a receive without a deadline, after one that found nothing.
+fn begin_recv(channel: Held<Channel>, context: *mut CContext, op: *mut u64) -> Polled {
+    let mut lent = Lent::default();
+    // SAFETY: the future is dropped before `lent`.
+    let channel = unsafe { lent.keep(channel) };
+    let received = |result: Result<u64, _>| Some((0, result.map_err(|_| libc::EPIPE)));
+    let future: Synchronizing = Box::pin(channel.receiver.recv().wrap(received).sync());
+    start(Pending { future, lent, count: 1 }, context, op)
 }
 
 /// Polls an operation for the first time, and keeps it if it is pending.
@@ -114,7 +111,7 @@ fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
     }
     let operation = Operation { owner: owner()?, pending: Mutex::new(Some(pending)) };
     let (handle, _) = OPERATIONS.insert(operation).ok_or(libc::ENOMEM)?;
-    with_operations(|all| all.push(handle))?;
+    with_operations(|all| push_first(all, handle))?;
     // SAFETY: the caller has checked that the place may be written.
     unsafe { store(op, handle) }?;
     Ok(None)
@@ -167,11 +164,7 @@ unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u6
         op.read()
     };
     let polled = match handle {
-        0 => match (Limit::of(deadline), cases.lone_kind()) {
-            (Limit::Forever, Some((RECV, channel))) => begin_recv(&*channel_of(channel)?, context, op)?,
-            (Limit::Forever, Some((SEND, _))) => begin_send(cases, context, op)?,
-            (limit, _) => begin(cases, limit, context, op)?,
-        },
+        0 => begin(cases, Limit::of(deadline), context, op)?,
         handle => resume(handle, cases.count(), context, op)?,
     };
     let result = polled.ok_or(libc::EAGAIN)?;
@@ -203,10 +196,15 @@ pub unsafe extern "C" fn chanter_poll_recv(
         unsafe {
             CContext::task(context)?;
             if op.read() == 0 {
-                match try_recv(&*channel_of(channel)?) {
+                let held = channel_of(channel)?;
+                match try_recv(&held) {
                     Ok(received) => return store(value, received),
                     Err(libc::ETIMEDOUT) => (),
                     Err(code) => return Err(code),
+                }
+                if deadline == u64::MAX {
+                    let (_, received) = begin_recv(held, context, op)?.flatten().ok_or(libc::EAGAIN)?;
+                    return store(value, received?);
                 }
             }
             let mut one = case(1, channel, 0);
@@ -236,7 +234,7 @@ pub unsafe extern "C" fn chanter_poll_send(
             CContext::task(context)?;
             if op.read() == 0 {
                 let held = channel_of(channel)?;
-                match try_send(&held, held.message(value)) {
+                match try_send(&held, value) {
                     Err(libc::ETIMEDOUT) => (),
                     result => return result,
                 }

@@ -138,14 +138,17 @@ pub unsafe extern "C" fn chanter_thread_spawn_poll(
             check(thread)?;
         }
         let made = if machine == 0 { None } else { Some(machine_of(machine)?) };
-        let vps = match &made {
-            Some(made) => made.machine.vps(),
-            None => Machine::current().ok_or(libc::ESRCH)?.vps(),
-        };
-        if attr.processor as usize > vps {
-            return Err(libc::EINVAL);
-        }
         let home = if machine == 0 { here() } else { machine };
+        // A thread of this interface has a machine.
+        if home == 0 || attr.processor != 0 {
+            let vps = match &made {
+                Some(made) => made.machine.vps(),
+                None => Machine::current().ok_or(libc::ESRCH)?.vps(),
+            };
+            if attr.processor as usize > vps {
+                return Err(libc::EINVAL);
+            }
+        }
         let (handle, held) = Thread::make(home)?;
         // The handle goes out first, since the body may end within this call.
         // SAFETY: the caller keeps the contract.

@@ -179,6 +179,9 @@ impl Thread {
 
     /// The event that the end is told.
     pub(crate) fn told(&self) -> Option<Get<()>> {
+        if self.end().is_some() {
+            return None;
+        }
         let fresh = IVar::new();
         let (is_alive, told) = self.watch(|life| life.done.get_or_insert(fresh).get());
         is_alive.then_some(told)

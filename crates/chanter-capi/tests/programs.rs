@@ -23,7 +23,10 @@ fn is_there(program: &str) -> bool {
 fn library() -> PathBuf {
     let folder = libraries();
     let candidates = [folder.join("libchanter_c.a"), folder.join("deps/libchanter_c.a")];
-    candidates.into_iter().find(|path| path.exists()).unwrap_or_else(|| {
+    // An earlier build may have left one of them.
+    let newest =
+        candidates.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
+    newest.map(|(_, path)| path).unwrap_or_else(|| {
         panic!("no libchanter_c.a in {}: cargo builds it with this test", folder.display())
     })
 }

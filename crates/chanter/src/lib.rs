@@ -293,6 +293,8 @@ pub mod __checkpoint {
 pub mod base {
     pub use crate::channel::place::{Demanded, Operation, Place, PlaceBranch, Queue};
     pub use crate::inspect::choose;
+    #[cfg(unix)]
+    pub use crate::io::descriptor::Descriptor;
     pub use crate::lock::Acquire;
     pub use crate::lock::biased_gate::{BiasedGate, Entering, HoldKind, Key, Mode};
     pub use crate::machine::threads::{Random, Threads};

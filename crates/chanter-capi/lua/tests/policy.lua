@@ -38,7 +38,7 @@ chanter.run(function()
     for i = 1, 5 do threads[i]:join() end
 end, { policy = policy })
 eq(table.concat(order), "54321")
-eq(policy.seen.new, 7) -- five, the main thread, and the one in which `run` waits
+assert(policy.seen.new >= 6) -- five, the main thread, and perhaps that in which `run` waits: it comes from outside
 assert(policy.seen.woken)
 
 -- All works under a policy, also when garbage is collected at every step.

@@ -18,7 +18,11 @@ unsafe extern "C" {
 unsafe extern "C" {
     fn luaL_checkinteger(state: *mut c_void, index: c_int) -> i64;
     fn lua_pushinteger(state: *mut c_void, value: i64);
-    fn lua_pushcclosure(state: *mut c_void, function: unsafe extern "C" fn(*mut c_void) -> c_int, upvalues: c_int);
+    fn lua_pushcclosure(
+        state: *mut c_void,
+        function: unsafe extern "C" fn(*mut c_void) -> c_int,
+        upvalues: c_int,
+    );
 }
 
 struct End {
@@ -39,7 +43,7 @@ extern "C" fn send_all(end: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// `spawn(handle, first, count)`: a thread sends so many words.
+/// `spawn(handle, first, count)`: a thread sends `count` words.
 unsafe extern "C" fn spawn(state: *mut c_void) -> c_int {
     // SAFETY: Lua calls this with its state. The calls that may raise an error come before anything is owned.
     unsafe {
@@ -59,7 +63,7 @@ unsafe extern "C" fn spawn(state: *mut c_void) -> c_int {
 /// Lua calls this with its state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn luaopen_rust_end(state: *mut c_void) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps the contract.
     unsafe { lua_pushcclosure(state, spawn, 0) };
     1
 }

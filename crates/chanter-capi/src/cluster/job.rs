@@ -132,12 +132,12 @@ pub(super) fn with_global<R>(body: impl FnOnce(&'static Job, &Global) -> Done<R>
         return Err(libc::EPERM);
     }
     let locals = current.locals().ok_or(libc::EPERM)?;
-    if locals.global.get().is_none() {
+    if locals.made().global.get().is_none() {
         let inbox = job.process.inbox().map_err(|_| libc::ENOMEM)?;
         // Only this thread sets it.
-        drop(locals.global.set(Box::new(Global::new(inbox))));
+        drop(locals.made().global.set(Box::new(Global::new(inbox))));
     }
-    body(job, locals.global.get().ok_or(libc::EPERM)?)
+    body(job, locals.made().global.get().ok_or(libc::EPERM)?)
 }
 
 /// Makes this process one of its job. See `chanter.h`.

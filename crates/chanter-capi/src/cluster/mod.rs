@@ -7,6 +7,7 @@ mod job;
 mod messages;
 mod module;
 mod remote;
+mod rsr;
 mod threads;
 
 pub use job::{chanter_finalize, chanter_init, chanter_process_count};
@@ -14,6 +15,7 @@ pub use messages::{
     pthread_chanter_irecv, pthread_chanter_msgtest, pthread_chanter_msgwait, pthread_chanter_recv,
     pthread_chanter_send,
 };
+pub use rsr::{CRequest, chanter_rsr_call, chanter_rsr_register, chanter_rsr_reply, chanter_rsr_send};
 pub use threads::{
     CThread, pthread_chanter_cancel, pthread_chanter_create, pthread_chanter_detach, pthread_chanter_equal,
     pthread_chanter_exit, pthread_chanter_join, pthread_chanter_pe, pthread_chanter_process,

@@ -91,6 +91,39 @@ static void in_process(int process) {
     CHECK(pthread_chanter_send(1, NULL, 0, &from) == EINVAL);
 }
 
+static int posted;
+static chanter_event was_posted;
+
+static void reverses(void *data, chanter_request *request, const char *buf, size_t count) {
+    char back[64];
+    CHECK(data == &posted && count <= sizeof back);
+    OK(chanter_yield());
+    for (size_t at = 0; at < count; at++) back[at] = buf[count - 1 - at];
+    OK(chanter_rsr_reply(request, back, count));
+    CHECK(chanter_rsr_reply(request, back, count) == EALREADY);
+}
+
+static void exits_early(void *data, chanter_request *request, const char *buf, size_t count) {
+    (void)data, (void)request, (void)buf, (void)count;
+    if (count == 1) OK(chanter_event_set(was_posted, 1));
+    chanter_thread_exit(NULL);
+}
+
+static void requests(int process) {
+    char answer[8];
+    size_t length = sizeof answer;
+    OK(chanter_rsr_call(process, "reverses", "abc", 3, answer, &length, CHANTER_FOREVER));
+    CHECK(length == 3 && memcmp(answer, "cba", 3) == 0);
+    length = 2;
+    CHECK(chanter_rsr_call(process, "reverses", "abc", 3, answer, &length, CHANTER_FOREVER) == EMSGSIZE);
+    CHECK(length == 3);
+    length = 0;
+    OK(chanter_rsr_call(process, "exits", NULL, 0, NULL, &length, CHANTER_FOREVER));
+    CHECK(length == 0);
+    CHECK(chanter_rsr_call(process, "nobody", NULL, 0, NULL, &length, CHANTER_FOREVER) == ENOSYS);
+    CHECK(chanter_rsr_call(77, "exits", NULL, 0, NULL, &length, CHANTER_FOREVER) == EINVAL);
+}
+
 static void *talks(void *arg) {
     pthread_chanter_t *self = pthread_chanter_self();
     CHECK(self != NULL && self->thread != 0);
@@ -105,6 +138,10 @@ int main(void) {
     config.size = sizeof config;
     config.processors = 2;
     CHECK(pthread_chanter_self() == NULL && chanter_process_count() == 0);
+    OK(chanter_event_create(&was_posted));
+    OK(chanter_rsr_register("reverses", reverses, &posted));
+    OK(chanter_rsr_register("exits", exits_early, NULL));
+    CHECK(chanter_rsr_register("exits", exits_early, NULL) == EALREADY);
     OK(chanter_init(&config));
     CHECK(chanter_init(&config) == EALREADY);
     self = pthread_chanter_self();
@@ -114,6 +151,10 @@ int main(void) {
     CHECK(self->thread == 0 && pthread_chanter_pe(self) >= 0 && me < count);
     in_process(PTHREAD_CHANTER_LOCAL);
     in_process(next);
+    requests(PTHREAD_CHANTER_LOCAL);
+    requests(next);
+    OK(chanter_rsr_send(next, "exits", "x", 1));
+    OK(chanter_event_wait(was_posted, NULL, CHANTER_FOREVER));
     OK(pthread_chanter_create(&thread, NULL, talks, (void *)(intptr_t)next, PTHREAD_CHANTER_LOCAL, me));
     CHECK(pthread_chanter_pthread(&thread) != 0);
     OK(pthread_chanter_join(&thread, NULL));

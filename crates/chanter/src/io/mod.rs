@@ -7,14 +7,11 @@
 //! Sockets are made on a thread of a machine, or inside of `block_on`.
 
 #[cfg(unix)]
-mod descriptor;
+pub(crate) mod descriptor;
 mod listener;
 mod source;
 mod stream;
 
-#[cfg(unix)]
-#[doc(hidden)]
-pub use descriptor::Descriptor;
 pub use listener::TcpListener;
 #[cfg(unix)]
 pub use listener::UnixListener;
