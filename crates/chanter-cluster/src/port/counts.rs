@@ -304,8 +304,8 @@ impl<C, P> State<C, P> {
             {
                 self.watched.entry(process).or_default().insert(from);
             }
-            // A process that is not known here went before this one came, or does not get in: all have to await it, and
-            // the asker does so no longer.
+            // A process that is not known here went before this one came, or it does not get in. (All have to await it,
+            // and the asker does so no longer.)
             PortMessage::Confirm { process } => self.say(from, PortMessage::Confirmed { process }),
             PortMessage::Confirmed { process } => {
                 self.is_seen(process, from);
