@@ -26,8 +26,8 @@
 //!
 //! # The first process
 //!
-//! A process begins the cluster if its own address is the first of the seeds, and if no seed has a cluster: nobody listens
-//! there, or a process that looks, too. (The seeds of a DNS name or a file are sorted.) It looks for [some
+//! A process begins the cluster if its own address is the first of the seeds, and if no seed has a cluster. That is so
+//! where nobody listens, or a process that looks, too. (The seeds of a DNS name or a file are sorted.) It looks for [some
 //! time](Join::founds_after) before. So one process at most begins a cluster, unless that process is cut off from all other
 //! seeds when it starts. Then there are two clusters, which never become one. [`Join::never_founds`] forbids it: use that where a cluster is known to run.
 //!
