@@ -128,7 +128,7 @@ pub(crate) unsafe fn leave(place: Place) -> ! {
     unsafe { leave_raw(place) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

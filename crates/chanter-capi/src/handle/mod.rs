@@ -19,14 +19,18 @@
 //!   generation of its handle. So a stale handle reaches nothing, and an object that is reached lives.
 //! * Slots are never freed, so a word of any age may be looked up. A slot whose generations are used up stays closed.
 
+mod word;
+
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use chanter::policy::ShortLock;
+
+use word::Word;
 
 /// The kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +44,6 @@ pub(crate) enum Kind {
     Key = 6,
 }
 
-const CLOSED: u64 = 1 << 31;
-const REFERENCES: u64 = CLOSED - 1;
 const GENERATION: u32 = 32;
 const INDEX_BITS: u32 = 28;
 /// The slots of the first block; each next block has twice as many.
@@ -49,7 +51,7 @@ const FIRST: usize = 64;
 const BLOCKS: usize = 22;
 
 struct Slot<T> {
-    word: AtomicU64,
+    word: Word,
     object: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -93,11 +95,8 @@ impl<T: Send + Sync + 'static> Table<T> {
         let (index, slot) = self.take_slot()?;
         // SAFETY: the slot is free, and was given to this call only.
         unsafe { (*slot.object.get()).write(object) };
-        let generation = slot.word.load(Ordering::Relaxed) >> GENERATION;
-        // ORDER: Release publishes the object to `get`.
-        slot.word.store(generation << GENERATION | 2, Ordering::Release);
-        let handle = (self.kind as u64) << 60 | u64::from(index) << GENERATION | generation;
-        Some((handle, Held { slot, table: self, index }))
+        let generation = slot.word.open();
+        Some((self.handle(index, generation), Held { slot, table: self, index }))
     }
 
     #[inline(always)]
@@ -116,11 +115,8 @@ impl<T: Send + Sync + 'static> Table<T> {
         }
         let (block, place) = place_of(index);
         if place == 0 {
-            let slots = (0..FIRST << block).map(|_| Slot {
-                // Generations begin with 1, so that no handle is a small number.
-                word: AtomicU64::new(1 << GENERATION | CLOSED),
-                object: UnsafeCell::new(MaybeUninit::uninit()),
-            });
+            let slots = (0..FIRST << block)
+                .map(|_| Slot { word: Word::new(), object: UnsafeCell::new(MaybeUninit::uninit()) });
             let slots: Box<[Slot<T>]> = slots.collect();
             // ORDER: Release publishes the words of the new slots to `slot`.
             self.blocks[block].store(Box::leak(slots).as_mut_ptr(), Ordering::Release);
@@ -141,45 +137,29 @@ impl<T: Send + Sync + 'static> Table<T> {
     }
 
     #[inline(always)]
-    fn parts(&'static self, handle: u64) -> Option<(&'static Slot<T>, u32, u64)> {
+    fn parts(&'static self, handle: u64) -> Option<(&'static Slot<T>, u32, u32)> {
         if handle >> 60 != self.kind as u64 {
             return None;
         }
         let index = (handle >> GENERATION) as u32 & ((1 << INDEX_BITS) - 1);
-        Some((self.slot(index)?, index, handle & u64::from(u32::MAX)))
+        Some((self.slot(index)?, index, handle as u32))
+    }
+
+    fn handle(&self, index: u32, generation: u32) -> u64 {
+        (self.kind as u64) << 60 | u64::from(index) << GENERATION | u64::from(generation)
     }
 
     /// The object of a handle.
     #[inline(always)]
     pub(crate) fn get(&'static self, handle: u64) -> Option<Held<T>> {
         let (slot, index, generation) = self.parts(handle)?;
-        let mut word = slot.word.load(Ordering::Relaxed);
-        loop {
-            if word >> GENERATION != generation || word & CLOSED != 0 || word & REFERENCES == REFERENCES {
-                return None;
-            }
-            // ORDER: Acquire pairs with the store in `insert`: the object is seen.
-            match slot.word.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Held { slot, table: self, index }),
-                Err(now) => word = now,
-            }
-        }
+        slot.word.take(generation).then(|| Held { slot, table: self, index })
     }
 
     /// Closes a handle, and returns the reference that it had. `None`: it is not open.
     pub(crate) fn close(&'static self, handle: u64) -> Option<Held<T>> {
         let (slot, index, generation) = self.parts(handle)?;
-        let mut word = slot.word.load(Ordering::Relaxed);
-        loop {
-            if word >> GENERATION != generation || word & CLOSED != 0 {
-                return None;
-            }
-            // ORDER: Acquire as in `get`.
-            match slot.word.compare_exchange_weak(word, word | CLOSED, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(Held { slot, table: self, index }),
-                Err(now) => word = now,
-            }
-        }
+        slot.word.close(generation).then(|| Held { slot, table: self, index })
     }
 }
 
@@ -193,49 +173,28 @@ pub(crate) struct Held<T: Send + Sync + 'static> {
 impl<T: Send + Sync> Held<T> {
     /// Another reference.
     pub(crate) fn again(&self) -> Self {
-        // ORDER: Relaxed: the object is seen by way of the reference that is there.
-        self.slot.word.fetch_add(1, Ordering::Relaxed);
+        self.slot.word.again();
         Self { slot: self.slot, table: self.table, index: self.index }
     }
 
     /// The handle, if it is open.
     pub(crate) fn handle(&self) -> Option<u64> {
-        let word = self.slot.word.load(Ordering::Relaxed);
-        let generation = word >> GENERATION;
-        let handle = (self.table.kind as u64) << 60 | u64::from(self.index) << GENERATION | generation;
-        (word & CLOSED == 0).then_some(handle)
+        Some(self.table.handle(self.index, self.slot.word.generation()?))
     }
 
     /// Closes the handle by which the object was found, and gives its reference up. False: somebody has closed it.
     pub(crate) fn close(&self, handle: u64) -> bool {
-        let generation = handle & u64::from(u32::MAX);
-        let mut word = self.slot.word.load(Ordering::Relaxed);
-        loop {
-            if word >> GENERATION != generation || word & CLOSED != 0 {
-                return false;
-            }
-            // The handle's reference is not the last one, since this is another.
-            // ORDER: Release: as in `drop`.
-            let closed = (word | CLOSED) - 1;
-            match self.slot.word.compare_exchange_weak(word, closed, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
+        self.slot.word.close_and_give(handle as u32)
     }
 
     #[inline(never)]
     fn free(&self) {
-        // ORDER: Acquire pairs with the Release of each `drop`: all uses of the object happen before its end.
-        std::sync::atomic::fence(Ordering::Acquire);
+        self.slot.word.settle();
         // SAFETY: the handle is closed and no reference is left, so nobody reaches the object (INV-HANDLE).
         unsafe { (*self.slot.object.get()).assume_init_drop() };
-        let generation = self.slot.word.load(Ordering::Relaxed) >> GENERATION;
-        if generation == u64::from(u32::MAX) {
-            return;
+        if self.slot.word.renew() {
+            self.table.free().lock().slots.push(self.index);
         }
-        self.slot.word.store((generation + 1) << GENERATION | CLOSED, Ordering::Relaxed);
-        self.table.free().lock().slots.push(self.index);
     }
 }
 
@@ -252,15 +211,14 @@ impl<T: Send + Sync> Deref for Held<T> {
 impl<T: Send + Sync> Drop for Held<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // ORDER: Release: the uses of the object happen before its end, in `free`.
-        let word = self.slot.word.fetch_sub(1, Ordering::Release) - 1;
-        if word & CLOSED != 0 && word & REFERENCES == 0 {
+        // The uses of the object happen before its end, in `free`.
+        if self.slot.word.give() {
             self.free();
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
 
