@@ -3,15 +3,18 @@
 //! * `check` compares each prototype of `chanter.h` with the Rust function of that name.
 //! * `symbols` writes a C file that takes the address of each function, for the linker.
 //! * `names` lists the functions.
-//! * `install FOLDER` writes man pages, and the files of pkg-config and CMake.
+//! * `install FOLDER` builds the library, and copies it there with the header, man pages, and the files of pkg-config and
+//!   CMake. `--no-library` leaves the library out.
 
 mod header;
 mod man;
 mod rust;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::steps::forget_xtask;
 use header::Prototype;
 
 /// The most functions whose names begin with `chanter_`.
@@ -31,8 +34,12 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
             print!("{}", symbols(&prototypes));
             Ok(())
         }
-        ["install", folder] => install(root, Path::new(folder), &prototypes),
-        _ => Err("cargo xtask capi [check | names | symbols | install FOLDER]".to_owned()),
+        ["install", folder] => {
+            library(root, Path::new(folder))?;
+            install(root, Path::new(folder), &prototypes)
+        }
+        ["install", folder, "--no-library"] => install(root, Path::new(folder), &prototypes),
+        _ => Err("cargo xtask capi [check | names | symbols | install FOLDER [--no-library]]".to_owned()),
     }
 }
 
@@ -88,6 +95,26 @@ fn symbols(prototypes: &[Prototype]) -> String {
     text += "};\n\nint main(void) {\n    size_t at;\n";
     text += "    for (at = 0; at < sizeof all / sizeof *all; at++)\n        if (all[at] == 0) return 1;\n";
     text + "    return (chanter_abi_version() >> 16) != (CHANTER_ABI_VERSION >> 16);\n}\n"
+}
+
+/// Builds the library with optimisation, and copies it.
+fn library(root: &Path, folder: &Path) -> Result<(), String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--package", "chanter-capi"]).current_dir(root);
+    forget_xtask(&mut cargo);
+    if !cargo.status().is_ok_and(|status| status.success()) {
+        return Err("the library was not built".to_owned());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let lib = folder.join("lib");
+    let cannot = |path: &Path, error| format!("{}: {error}", path.display());
+    fs::create_dir_all(&lib).map_err(|error| cannot(&lib, error))?;
+    let built = ["libchanter_c.a", "libchanter_c.so", "libchanter_c.dylib"];
+    for from in built.map(|name| target.join("release").join(name)).iter().filter(|from| from.exists()) {
+        let to = lib.join(from.file_name().unwrap_or_default());
+        fs::copy(from, &to).map_err(|error| cannot(&to, error))?;
+    }
+    Ok(())
 }
 
 fn install(root: &Path, folder: &Path, prototypes: &[Prototype]) -> Result<(), String> {

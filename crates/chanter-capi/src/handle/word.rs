@@ -138,7 +138,7 @@ mod models {
 
     // SAFETY: loom checks each access of the cell.
     unsafe impl Sync for Slot {}
-    // SAFETY: as above.
+    // SAFETY: loom checks each access of the cell.
     unsafe impl Send for Slot {}
 
     impl Slot {
