@@ -109,8 +109,10 @@ fn a_number_is_had_once() {
     let starting = machine.spawn(Sockets::start(zero, unhurried()));
     // Process 1 comes twice before process 2 comes.
     let _first = Raw::connect(addresses[0], 1, 0).unwrap();
-    let mut second = Raw::connect(addresses[0], 1, 0).unwrap();
-    assert!(second.is_closed());
+    // Its greeting is refused, or its connection is closed, if the first one was not taken in yet.
+    if let Ok(mut second) = Raw::connect(addresses[0], 1, 0) {
+        assert!(second.is_closed());
+    }
     let _third = Raw::connect(addresses[0], 2, 0).unwrap();
     let engine = machine.block_on(async move { starting.join().await.unwrap().unwrap() });
     drop((engine, one));
