@@ -57,9 +57,10 @@ impl Child {
             Place::AnyProcess => {
                 let from = *turn;
                 *turn = turn.wrapping_add(1);
-                let members = here.members().get();
-                let begin = from as usize % members.len().max(1);
-                members[begin..].iter().chain(&members[..begin]).copied().collect()
+                // By turns, those that are there.
+                let (count, mut members) = (here.count(), here.members().get());
+                members.sort_by_key(|member| (member + count - from % count) % count);
+                members
             }
         };
         let mut last = None;
