@@ -13,8 +13,8 @@
  * kind, a handle of something that was freed, and an arbitrary word are all `EINVAL`, at any time and from any
  * thread. A call that runs while another thread frees the handle ends as if it had come before.
  *
- * RESULTS are 0, or a positive `errno` code. No call sets `errno`. A panic of the library never reaches C: it is
- * reported on the standard error, and the call returns `EFAULT`.
+ * RESULTS are 0, or a positive `errno` code. A call may change `errno` itself, which says nothing. A panic of the library
+ * never reaches C: it is reported on the standard error, and the call returns `EFAULT`.
  *
  * STRUCTS that go in begin with `size`, which the caller sets to `sizeof` of the struct. A library that is newer than
  * the program reads only that many bytes, and takes zero for the rest. A program that is newer gets `EINVAL` if a
@@ -334,9 +334,14 @@ int chanter_cleanup_pop(int execute) CHANTER_NOEXCEPT;
 /** A capacity without limit: sends to such a channel never block. */
 #define CHANTER_UNBOUNDED SIZE_MAX
 
+/** The greatest capacity with a limit. */
+#define CHANTER_CAPACITY_MOST ((size_t)134217726)
+
 /**
  * Makes a channel. Capacity 0 is a rendezvous: a send waits for its receiver. `destroy`, if not NULL, is called with each
  * value that is left in the channel when it is freed. It may run on any OS thread, and must not block.
+ *
+ * Errors: `EINVAL` for a capacity between `CHANTER_CAPACITY_MOST` and `CHANTER_UNBOUNDED`.
  */
 int chanter_channel_create(size_t capacity, void (*destroy)(uint64_t value), chanter_channel *channel) CHANTER_NOEXCEPT;
 

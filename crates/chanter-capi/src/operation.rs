@@ -11,7 +11,7 @@ use chanter::{BoxEvent, Event};
 use crate::channel::{Channel, channel_of, try_recv, try_send};
 use crate::choice::{Built, CCase, Cases, Chosen, Lent, push_first};
 use crate::current::{self, Locals};
-use crate::door::{Done, Limit, check, door, store};
+use crate::door::{Done, Limit, check, door, once, store};
 use crate::handle::{Held, Kind, Table};
 use crate::poll::CContext;
 
@@ -64,7 +64,11 @@ pub(crate) fn drop_all(locals: &Locals) {
         return;
     }
     for handle in locals.made().operations.take() {
-        drop(OPERATIONS.close(handle));
+        let pending = OPERATIONS.close(handle).and_then(|operation| operation.take());
+        if let Some(Pending { future, mut lent, .. }) = pending {
+            drop(future);
+            lent.destroy();
+        }
     }
 }
 
@@ -82,7 +86,7 @@ fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> P
     let (event, mut lent) = Built::new(cases)?.into_parts();
     let event: BoxEvent<'static, Option<Chosen>> = match limit {
         Limit::Now => {
-            let result = event.try_sync();
+            let result = once(event);
             lent.give_back();
             return Ok(Some(result));
         }

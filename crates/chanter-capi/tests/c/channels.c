@@ -90,6 +90,94 @@ static void owned(void) {
     CHECK(destroyed == 3);
 }
 
+static chanter_channel owner;
+static int tries, left;
+
+/* The value of a call that returns is the caller's, also while its thread is being cancelled. */
+static void sends_in_cleanup(void *arg) {
+    void *back = malloc(8);
+    chanter_case cases[2];
+    size_t chosen;
+    uint64_t value;
+    (void)arg;
+    CHECK(chanter_send(owner, CHANTER_WORD(back), CHANTER_FOREVER) == ECANCELED);
+    CHECK(chanter_send(owner, CHANTER_WORD(back), chanter_now() + 60000 * MS) == ECANCELED);
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(back));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    CHECK(chanter_choose(cases, 2, CHANTER_FOREVER, &chosen) == ECANCELED);
+    CHECK(chanter_choose(cases, 1, chanter_now() + 60000 * MS, NULL) == ECANCELED);
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == ETIMEDOUT);
+    CHECK(destroyed == 0);
+    free(back);
+    /* A deadline that has passed makes the call try once, here as elsewhere. */
+    for (int round = 0; round < 1000; round++) {
+        OK(chanter_send(words, 7, 0));
+        cases[0] = a_case(CHANTER_CASE_RECV, words, 0);
+        OK(chanter_choose(cases, 2, 0, &chosen));
+        CHECK(chosen == 0 && cases[0].value == 7);
+    }
+    CHECK(chanter_recv(words, &value, 0) == ETIMEDOUT);
+    tries++;
+}
+
+static void tries_when_lost(void *arg) {
+    chanter_case one = a_case(CHANTER_CASE_EVENT, *(chanter_event *)arg, 0);
+    OK(chanter_choose(&one, 1, 0, NULL));
+    CHECK(one.value == 3);
+    left++;
+}
+
+static void *chooses_for_ever(void *arg) {
+    chanter_case cases[2];
+    size_t chosen;
+    OK(chanter_cleanup_push(sends_in_cleanup, NULL));
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(malloc(8)));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    cases[1].lost = tries_when_lost;
+    cases[1].data = arg;
+    OK(chanter_event_set(begun, 0));
+    destroyed = -1; /* The value of this choice is destroyed. */
+    chanter_choose(cases, 2, CHANTER_FOREVER, &chosen);
+    CHECK(0);
+    return NULL;
+}
+
+static void owned_in_cleanup(void) {
+    chanter_thread thread;
+    chanter_event happened;
+    chanter_case cases[2];
+    size_t chosen;
+    void *back = malloc(8);
+    OK(chanter_channel_create(0, destroy, &owner));
+    OK(chanter_channel_create(1, NULL, &words));
+    OK(chanter_event_create(&begun));
+    OK(chanter_event_create(&happened));
+    OK(chanter_event_set(happened, 3));
+    OK(chanter_thread_spawn(CHANTER_NONE, NULL, chooses_for_ever, &happened, &thread));
+    OK(chanter_event_wait(begun, NULL, CHANTER_FOREVER));
+    OK(chanter_thread_cancel(thread));
+    CHECK(chanter_thread_join(thread, NULL, CHANTER_FOREVER) == ECANCELED);
+    CHECK(destroyed == 0 && tries == 1 && left == 1);
+    /* A wrong case gives the values of those before it back. */
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(back));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    cases[1].size = 64;
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == EINVAL);
+    cases[1] = a_case(99, 0, 0);
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == EINVAL);
+    CHECK(destroyed == 0);
+    free(back);
+    OK(chanter_channel_free(owner));
+    OK(chanter_channel_free(words));
+    OK(chanter_event_free(begun));
+    OK(chanter_event_free(happened));
+    /* A bounded channel has a greatest capacity. */
+    CHECK(chanter_channel_create(1u << 27, NULL, &words) == EINVAL);
+    OK(chanter_channel_create(CHANTER_CAPACITY_MOST, NULL, &words));
+    OK(chanter_channel_free(words));
+    CHECK(chanter_channel_create(CHANTER_CAPACITY_MOST + 1, NULL, &words) == EINVAL);
+}
+
 static int told[4];
 static void lost(void *data) { told[(intptr_t)data]++; }
 
@@ -296,6 +384,7 @@ static void os_threads(void) {
 static void *tests(void *arg) {
     rendezvous();
     owned();
+    owned_in_cleanup();
     choices();
     descriptors();
     operations();
