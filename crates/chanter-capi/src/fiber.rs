@@ -112,13 +112,18 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
     end
 }
 
-/// Spawns a fiber on a machine, or on the caller's, and returns its handle.
-fn start(on: Option<&Machine>, machine: u64, plan: Plan, builder: fiber::Builder) -> Done<u64> {
+/// Spawns a fiber on a machine, or on the caller's. Returns its handle, and a reference: the body may free the handle.
+fn start(
+    on: Option<&Machine>,
+    machine: u64,
+    plan: Plan,
+    builder: fiber::Builder,
+) -> Done<(u64, Held<Thread>)> {
     let (handle, thread) = Thread::make(machine)?;
     let known = thread.again();
     if plan.is_lent {
         start_lent(on, builder, thread, plan);
-        return Ok(handle);
+        return Ok((handle, known));
     }
     let ending = Ending { thread };
     let body = move || {
@@ -132,7 +137,7 @@ fn start(on: Option<&Machine>, machine: u64, plan: Plan, builder: fiber::Builder
         None => builder.spawn(body),
     };
     known.set_fiber(fiber);
-    Ok(handle)
+    Ok((handle, known))
 }
 
 /// Spawns a fiber on the program's stack. Its end is told when its stack is no longer in use, by a thread that joins it.
@@ -163,7 +168,11 @@ fn start_lent(on: Option<&Machine>, builder: fiber::Builder, thread: Held<Thread
 }
 
 /// Spawns a fiber on a machine.
-pub(crate) fn spawn_on(machine: &Machine, handle: u64, (plan, builder): (Plan, fiber::Builder)) -> Done<u64> {
+pub(crate) fn spawn_on(
+    machine: &Machine,
+    handle: u64,
+    (plan, builder): (Plan, fiber::Builder),
+) -> Done<(u64, Held<Thread>)> {
     start(Some(machine), handle, plan, builder)
 }
 
@@ -178,13 +187,13 @@ pub(crate) fn spawn(machine: u64, plan: (Plan, fiber::Builder), processor: c_int
                 return Err(libc::EINVAL);
             }
         }
-        return start(None, home, plan.0, plan.1);
+        return start(None, home, plan.0, plan.1).map(|(handle, _)| handle);
     }
     let made = machine_of(machine)?;
     if processor as usize > made.machine.vps() {
         return Err(libc::EINVAL);
     }
-    spawn_on(&made.machine, machine, plan)
+    spawn_on(&made.machine, machine, plan).map(|(handle, _)| handle)
 }
 
 /// Whether a thread may be spawned at the caller's place.

@@ -7,11 +7,11 @@ use chanter::{Machine, current_vp};
 
 use crate::config::{CConfig, name, read};
 use crate::current;
-use crate::door::{Done, Limit, check, door, store};
+use crate::door::{Done, check, door, store};
 use crate::fiber::{Body, Plan, spawn_on};
 use crate::handle::{Held, Kind, Table};
 use crate::policy::Policies;
-use crate::thread::{join, thread_of};
+use crate::thread::{End, THREADS};
 
 /// A machine of the program's.
 pub(crate) struct Made {
@@ -120,12 +120,13 @@ pub unsafe extern "C" fn chanter_machine_run(
 
 /// Runs a fiber, and virtual processor 0 until it has ended.
 pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
-    let handle = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
-    let told = thread_of(handle)?.told();
-    if let Some(told) = told {
+    let (handle, held) = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
+    if let Some(told) = held.told() {
         made.machine.block_on(told);
     }
-    join(handle, Limit::Forever)
+    // The body may have freed its handle.
+    drop(THREADS.close(handle));
+    held.end().unwrap_or(End::Cancelled).result()
 }
 
 /// Ends a machine. See `chanter.h`.
