@@ -58,7 +58,8 @@
  *   chanter_poll_*, chanter_context_*                                   no   no   yes  no
  *   chanter_op_drop                                                     yes  yes  yes  yes
  *   chanter_init, chanter_finalize                                      yes  no   no   no
- *   pthread_chanter_*, chanter_rsr_call                                 yes  yes  no   no
+ *   pthread_chanter_pe, _process, _equal, _pthread                      yes  yes  yes  yes
+ *   other pthread_chanter_*, chanter_rsr_call                           yes  yes  no   no
  *   chanter_rsr_register, chanter_rsr_send, chanter_rsr_reply           yes  yes  yes  no
  *
  * A call at a wrong place returns `EPERM`. A call that returns nothing does nothing there, except
@@ -92,6 +93,7 @@ extern "C" {
 /*   ESRCH      no machine: none is named, and none runs the caller    EDEADLK    a thread would join itself     */
 /*   EBUSY      it is in use                                           ENOMEM     no memory, no room, no OS thread */
 /*   EALREADY   it has happened before                                 EFAULT     a panic of the library         */
+/*   EPROTO     another process has answered with what is no answer                                             */
 
 /** The version of this interface that the header describes: major times 65536, plus minor. */
 #define CHANTER_ABI_VERSION 0x00010000u
@@ -220,7 +222,7 @@ typedef struct chanter_attr {
     size_t size;
     const char *name;      /* shown in reports; copied */
     void *stack;           /* the caller's own stack: its lowest byte; NULL: one of the library's */
-    size_t stack_size;     /* its size in bytes, at least 16 KiB; 0: 256 KiB */
+    size_t stack_size;     /* its size in bytes, from 16 KiB to 1 GiB; 0: 256 KiB */
     uint64_t deadline;     /* for policies that know deadlines; 0: none */
     int processor;         /* the virtual processor that it begins on, counted from 1; 0: the policy says */
     int priority;          /* from -128 to 127, for policies that know priorities */
@@ -403,7 +405,8 @@ enum {
  * `nack`, if not 0, is set to 1. So a server learns that its client took another offer. Both are also told if
  * the deadline passes, and if the thread is cancelled or drops the operation.
  *
- * A descriptor must be one that the system's poller can watch, and must not be closed while a choice waits for it.
+ * A descriptor must be one that the system's poller can watch, and must not be closed while a choice waits for it. A file or
+ * a directory is always ready.
  */
 typedef struct chanter_case {
     size_t size;   /* of each case of the array: the distance between them */
@@ -434,7 +437,8 @@ int chanter_choose(chanter_case *cases, size_t count, uint64_t deadline, size_t 
 /* The forms for poll bodies return `EAGAIN` if they would block. Then the operation is pending: it is kept in        */
 /* `*op`, and the thread is polled again when it may be done. The body returns `CHANTER_PENDING`, and repeats the call   */
 /* with the same `op` in its next poll. When the call returns anything else, the operation has ended and `*op` is 0.    */
-/* A body may have several operations pending at once. A new operation has `*op` 0.                                  */
+/* A body may have several operations pending at once. A new operation has `*op` 0. An operation of another function    */
+/* or number of cases is `EINVAL`, and stays as it is.                                                              */
 /*                                                                                                                */
 /*     static int body(void *state, chanter_context *context) {                                                   */
 /*         struct echo *echo = (struct echo *)state;                                                              */

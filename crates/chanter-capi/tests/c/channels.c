@@ -1,5 +1,7 @@
 /* Channels, events, choices, timers, descriptors, deadlines; losers are told, and values come back. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -247,6 +249,28 @@ static void *writes(void *arg) {
     return NULL;
 }
 
+/* A choice over a file leaves the locks that the process has there. */
+static void files(void) {
+    FILE *file = tmpfile();
+    chanter_case one;
+    struct flock lock;
+    pid_t child;
+    int status;
+    CHECK(file != NULL);
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    CHECK(fcntl(fileno(file), F_SETLK, &lock) == 0);
+    one = a_case(CHANTER_CASE_READABLE, (uint64_t)fileno(file), 0);
+    OK(chanter_choose(&one, 1, CHANTER_FOREVER, NULL));
+    CHECK(one.status == 0);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) _exit(fcntl(fileno(file), F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    fclose(file);
+}
+
 static void descriptors(void) {
     int ends[2];
     char letter;
@@ -272,6 +296,38 @@ static void descriptors(void) {
     CHECK(chanter_choose(cases, 1, CHANTER_FOREVER, NULL) == EINVAL);
     close(ends[0]);
     close(ends[1]);
+}
+
+static chanter_channel one_way;
+
+/* An operation goes on only with the function that has begun it. */
+static int mixes(void *state, chanter_context *context) {
+    chanter_op in = 0, out = 0, choice = 0;
+    chanter_case one = a_case(CHANTER_CASE_SEND, one_way, 5);
+    uint64_t value;
+    (void)state;
+    CHECK(chanter_poll_recv(context, &in, words, &value, CHANTER_FOREVER) == EAGAIN);
+    CHECK(chanter_poll_send(context, &in, one_way, 5, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_send(context, &out, one_way, 5, CHANTER_FOREVER) == EAGAIN);
+    CHECK(chanter_poll_recv(context, &out, words, &value, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_choose(context, &out, &one, 1, CHANTER_FOREVER, NULL) == EINVAL);
+    CHECK(chanter_poll_choose(context, &choice, &one, 1, CHANTER_FOREVER, NULL) == EAGAIN);
+    CHECK(chanter_poll_send(context, &choice, one_way, 5, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_recv(context, &in, words, &value, CHANTER_FOREVER) == EAGAIN);
+    OK(chanter_op_drop(&in));
+    OK(chanter_op_drop(&out));
+    OK(chanter_op_drop(&choice));
+    return CHANTER_DONE;
+}
+
+static void forms(void) {
+    chanter_thread thread;
+    OK(chanter_channel_create(0, NULL, &words));
+    OK(chanter_channel_create(0, NULL, &one_way));
+    OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, mixes, NULL, NULL, &thread));
+    OK(chanter_thread_join(thread, NULL, CHANTER_FOREVER));
+    OK(chanter_channel_free(words));
+    OK(chanter_channel_free(one_way));
 }
 
 /* A poll body: receives with a deadline, chooses, and sends what it has seen. */
@@ -387,6 +443,8 @@ static void *tests(void *arg) {
     owned_in_cleanup();
     choices();
     descriptors();
+    files();
+    forms();
     operations();
     os_threads();
     return arg;

@@ -175,6 +175,52 @@ static void stacks(void) {
     munmap(memory, size);
 }
 
+static void *detaches_itself(void *arg) {
+    chanter_thread self;
+    OK(chanter_thread_self(&self));
+    OK(chanter_thread_detach(self));
+    return arg;
+}
+
+static void *waits_for_nothing(void *arg) {
+    uint64_t value;
+    chanter_recv(nothing, &value, CHANTER_FOREVER);
+    CHECK(0);
+    return arg;
+}
+
+/* A thread is asked while the call that spawns it goes on: it has told its handle to another one. */
+static chanter_channel told_handles;
+
+static void *tells_itself(void *arg) {
+    chanter_thread self;
+    OK(chanter_thread_self(&self));
+    OK(chanter_send(told_handles, self, 0));
+    return waits_for_nothing(arg);
+}
+
+static void *cancels(void *arg) {
+    uint64_t thread;
+    while (chanter_recv(told_handles, &thread, CHANTER_FOREVER) == 0) OK(chanter_thread_cancel(thread));
+    return arg;
+}
+
+static void asked_at_once(void) {
+    enum { MANY = 300 };
+    chanter_thread threads[MANY], other;
+    chanter_attr attr = {0};
+    attr.size = sizeof attr;
+    attr.processor = 2;
+    OK(chanter_channel_create(CHANTER_UNBOUNDED, NULL, &told_handles));
+    OK(chanter_thread_spawn(CHANTER_NONE, NULL, cancels, NULL, &other));
+    for (int n = 0; n < MANY; n++) OK(chanter_thread_spawn(CHANTER_NONE, &attr, tells_itself, NULL, &threads[n]));
+    for (int n = 0; n < MANY; n++)
+        CHECK(chanter_thread_join(threads[n], NULL, CHANTER_FOREVER) == ECANCELED);
+    OK(chanter_channel_close(told_handles));
+    OK(chanter_thread_join(other, NULL, CHANTER_FOREVER));
+    OK(chanter_channel_free(told_handles));
+}
+
 static void *tests(void *arg) {
     chanter_thread thread;
     void *status;
@@ -219,6 +265,13 @@ static void *tests(void *arg) {
     attr.priority = 5;
     attr.flags = CHANTER_DETACHED;
     OK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, NULL));
+    attr = (chanter_attr){0};
+    attr.size = sizeof attr;
+    attr.stack_size = ((size_t)1 << 30) + 1;
+    CHECK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, &thread) == EINVAL);
+    attr.stack_size = 1000;
+    CHECK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, &thread) == EINVAL);
+    asked_at_once();
     polls();
     suspended();
     stacks();
@@ -238,6 +291,8 @@ int main(void) {
     CHECK(chanter_thread_spawn(CHANTER_NONE, NULL, add, NULL, &thread) == ESRCH);
     OK(chanter_machine_run(machine, tests, (void *)9, &status));
     CHECK(status == (void *)9);
+    OK(chanter_machine_run(machine, detaches_itself, (void *)8, &status));
+    CHECK(status == (void *)8);
     /* Also from an OS thread of the program's. */
     OK(chanter_thread_spawn(machine, NULL, add, (void *)1, &thread));
     OK(chanter_thread_join(thread, &status, CHANTER_FOREVER));
