@@ -204,7 +204,7 @@ int chanter_machine_run(chanter_machine machine, void *(*body)(void *), void *ar
  * Ends a machine. Its threads are cancelled, and its OS threads have ended when the call returns. Handles of its threads
  * may be joined afterwards.
  *
- * Errors: `EPERM` on a thread of a machine.
+ * Errors: `EPERM` on a thread of a machine; `EBUSY` while a call of `chanter_machine_run` runs it.
  */
 int chanter_machine_free(chanter_machine machine) CHANTER_NOEXCEPT;
 
@@ -488,7 +488,7 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
  */
 int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
 
-/** Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called `chanter_init`. */
+/** Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called `chanter_init`. `EBUSY` as for `chanter_machine_free`. */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
 
 /** Returns the number of processes of the job, or 0 before `chanter_init`. */

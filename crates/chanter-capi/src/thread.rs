@@ -356,3 +356,25 @@ pub unsafe extern "C" fn chanter_thread_self(thread: *mut u64) -> c_int {
         unsafe { store(thread, handle) }
     })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use chanter::{Event, Machine, fiber, never};
+
+    use super::*;
+
+    #[test]
+    fn a_fiber_is_told_what_was_asked_before_it_was_noted() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        let (handle, held) = Thread::make(0).unwrap();
+        cancel(&held);
+        let fiber = fiber::Builder::new().spawn_in(&machine, || never::<()>().sync_blocking());
+        let join = fiber.join();
+        held.set_fiber(fiber);
+        let ended = machine.block_on(join.timeout(Duration::from_secs(120)));
+        assert!(ended.expect("the request was lost").is_err());
+        drop(THREADS.close(handle));
+    }
+}
