@@ -22,6 +22,9 @@ pub(crate) struct Plan {
     is_lent: bool,
     #[cfg(feature = "cluster")]
     global: Option<Box<crate::cluster::Global>>,
+    /// Is given the handle before the body begins.
+    #[cfg(feature = "cluster")]
+    noted: Option<Box<dyn FnOnce(u64)>>,
     /// The value that the argument points to. It lives until the body has ended or was left.
     #[cfg(feature = "cluster")]
     kept: Option<std::sync::Arc<dyn std::any::Any + Send + Sync>>,
@@ -39,6 +42,8 @@ impl Plan {
             is_lent: false,
             #[cfg(feature = "cluster")]
             global: None,
+            #[cfg(feature = "cluster")]
+            noted: None,
             #[cfg(feature = "cluster")]
             kept: None,
         }
@@ -77,8 +82,9 @@ impl Plan {
     }
 
     #[cfg(feature = "cluster")]
-    pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>) {
+    pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>, noted: impl FnOnce(u64) + 'static) {
         self.global = Some(global);
+        self.noted = Some(Box::new(noted));
     }
 }
 
@@ -116,11 +122,15 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
 fn start(
     on: Option<&Machine>,
     machine: u64,
-    plan: Plan,
+    #[cfg_attr(not(feature = "cluster"), expect(unused_mut))] mut plan: Plan,
     builder: fiber::Builder,
 ) -> Done<(u64, Held<Thread>)> {
     let (handle, thread) = Thread::make(machine)?;
     let known = thread.again();
+    #[cfg(feature = "cluster")]
+    if let Some(noted) = plan.noted.take() {
+        noted(handle);
+    }
     if plan.is_lent {
         start_lent(on, builder, thread, plan);
         return Ok((handle, known));

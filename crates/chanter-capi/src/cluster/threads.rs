@@ -53,13 +53,16 @@ pub(super) fn create_here(body: Body, argument: *mut c_void, attr: &CAttr) -> Do
     }
     // SAFETY: the name of the attributes was checked by the caller.
     let (mut plan, builder) = unsafe { Plan::with(body, argument, attr) };
-    plan.global(Box::new(Global::new(inbox)));
-    let (handle, _) = spawn_on(&made.machine, job.machine, (plan, builder))?;
-    if attr.is_detached() {
-        drop(thread::THREADS.close(handle));
-    } else {
-        job.insert(name, handle);
-    }
+    let is_detached = attr.is_detached();
+    // The handle is noted before the thread begins, since it may tell its name to one who joins it at once.
+    plan.global(Box::new(Global::new(inbox)), move |handle| {
+        if is_detached {
+            drop(thread::THREADS.close(handle));
+        } else {
+            job.insert(name, handle);
+        }
+    });
+    spawn_on(&made.machine, job.machine, (plan, builder))?;
     Ok(name)
 }
 
