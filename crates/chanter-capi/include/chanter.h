@@ -405,8 +405,8 @@ enum {
  * `nack`, if not 0, is set to 1. So a server learns that its client took another offer. Both are also told if
  * the deadline passes, and if the thread is cancelled or drops the operation.
  *
- * A descriptor must be one that the system's poller can watch, and must not be closed while a choice waits for it. A file or
- * a directory is always ready.
+ * A descriptor must be one that the system's poller can watch, and must not be closed while a choice waits for it.
+ * A file or a directory is always ready.
  */
 typedef struct chanter_case {
     size_t size;   /* of each case of the array: the distance between them */
@@ -488,7 +488,10 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
  */
 int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
 
-/** Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called `chanter_init`. `EBUSY` as for `chanter_machine_free`. */
+/**
+ * Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called
+ * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then the process is still a part of the job.
+ */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
 
 /** Returns the number of processes of the job, or 0 before `chanter_init`. */
