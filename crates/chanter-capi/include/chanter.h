@@ -13,8 +13,8 @@
  * kind, a handle of something that was freed, and an arbitrary word are all `EINVAL`, at any time and from any
  * thread. A call that runs while another thread frees the handle ends as if it had come before.
  *
- * RESULTS are 0, or a positive `errno` code. No call sets `errno`. A panic of the library never reaches C: it is
- * reported on the standard error, and the call returns `EFAULT`.
+ * RESULTS are 0, or a positive `errno` code. A call may change `errno` itself, which says nothing. A panic of the library
+ * never reaches C: it is reported on the standard error, and the call returns `EFAULT`.
  *
  * STRUCTS that go in begin with `size`, which the caller sets to `sizeof` of the struct. A library that is newer than
  * the program reads only that many bytes, and takes zero for the rest. A program that is newer gets `EINVAL` if a
@@ -58,7 +58,8 @@
  *   chanter_poll_*, chanter_context_*                                   no   no   yes  no
  *   chanter_op_drop                                                     yes  yes  yes  yes
  *   chanter_init, chanter_finalize                                      yes  no   no   no
- *   pthread_chanter_*, chanter_rsr_call                                 yes  yes  no   no
+ *   pthread_chanter_pe, _process, _equal, _pthread                      yes  yes  yes  yes
+ *   other pthread_chanter_*, chanter_rsr_call                           yes  yes  no   no
  *   chanter_rsr_register, chanter_rsr_send, chanter_rsr_reply           yes  yes  yes  no
  *
  * A call at a wrong place returns `EPERM`. A call that returns nothing does nothing there, except
@@ -92,6 +93,7 @@ extern "C" {
 /*   ESRCH      no machine: none is named, and none runs the caller    EDEADLK    a thread would join itself     */
 /*   EBUSY      it is in use                                           ENOMEM     no memory, no room, no OS thread */
 /*   EALREADY   it has happened before                                 EFAULT     a panic of the library         */
+/*   EPROTO     another process has answered with what is no answer                                             */
 
 /** The version of this interface that the header describes: major times 65536, plus minor. */
 #define CHANTER_ABI_VERSION 0x00010000u
@@ -202,7 +204,7 @@ int chanter_machine_run(chanter_machine machine, void *(*body)(void *), void *ar
  * Ends a machine. Its threads are cancelled, and its OS threads have ended when the call returns. Handles of its threads
  * may be joined afterwards.
  *
- * Errors: `EPERM` on a thread of a machine.
+ * Errors: `EPERM` on a thread of a machine; `EBUSY` while a call of `chanter_machine_run` runs it.
  */
 int chanter_machine_free(chanter_machine machine) CHANTER_NOEXCEPT;
 
@@ -220,7 +222,7 @@ typedef struct chanter_attr {
     size_t size;
     const char *name;      /* shown in reports; copied */
     void *stack;           /* the caller's own stack: its lowest byte; NULL: one of the library's */
-    size_t stack_size;     /* its size in bytes, at least 16 KiB; 0: 256 KiB */
+    size_t stack_size;     /* its size in bytes, from 16 KiB to 1 GiB; 0: 256 KiB */
     uint64_t deadline;     /* for policies that know deadlines; 0: none */
     int processor;         /* the virtual processor that it begins on, counted from 1; 0: the policy says */
     int priority;          /* from -128 to 127, for policies that know priorities */
@@ -334,9 +336,14 @@ int chanter_cleanup_pop(int execute) CHANTER_NOEXCEPT;
 /** A capacity without limit: sends to such a channel never block. */
 #define CHANTER_UNBOUNDED SIZE_MAX
 
+/** The greatest capacity with a limit. */
+#define CHANTER_CAPACITY_MOST ((size_t)134217726)
+
 /**
  * Makes a channel. Capacity 0 is a rendezvous: a send waits for its receiver. `destroy`, if not NULL, is called with each
  * value that is left in the channel when it is freed. It may run on any OS thread, and must not block.
+ *
+ * Errors: `EINVAL` for a capacity between `CHANTER_CAPACITY_MOST` and `CHANTER_UNBOUNDED`.
  */
 int chanter_channel_create(size_t capacity, void (*destroy)(uint64_t value), chanter_channel *channel) CHANTER_NOEXCEPT;
 
@@ -399,6 +406,7 @@ enum {
  * the deadline passes, and if the thread is cancelled or drops the operation.
  *
  * A descriptor must be one that the system's poller can watch, and must not be closed while a choice waits for it.
+ * A file or a directory is always ready.
  */
 typedef struct chanter_case {
     size_t size;   /* of each case of the array: the distance between them */
@@ -429,7 +437,8 @@ int chanter_choose(chanter_case *cases, size_t count, uint64_t deadline, size_t 
 /* The forms for poll bodies return `EAGAIN` if they would block. Then the operation is pending: it is kept in        */
 /* `*op`, and the thread is polled again when it may be done. The body returns `CHANTER_PENDING`, and repeats the call   */
 /* with the same `op` in its next poll. When the call returns anything else, the operation has ended and `*op` is 0.    */
-/* A body may have several operations pending at once. A new operation has `*op` 0.                                  */
+/* A body may have several operations pending at once. A new operation has `*op` 0. An operation of another function    */
+/* or number of cases is `EINVAL`, and stays as it is.                                                              */
 /*                                                                                                                */
 /*     static int body(void *state, chanter_context *context) {                                                   */
 /*         struct echo *echo = (struct echo *)state;                                                              */
@@ -479,7 +488,10 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
  */
 int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
 
-/** Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called `chanter_init`. */
+/**
+ * Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called
+ * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then the process is still a part of the job.
+ */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
 
 /** Returns the number of processes of the job, or 0 before `chanter_init`. */

@@ -5,13 +5,13 @@ use std::ffi::c_int;
 use chanter::{Event, Receiver, Sender, TryRecvError, TrySendError, bounded, channel, mailbox};
 
 use crate::current;
-use crate::door::{Limit, check, door, may_block, store, wait};
+use crate::door::{Limit, attempt, check, door, may_block, store, wait};
 use crate::handle::{Held, Kind, Table};
 
 pub(crate) type Destroy = unsafe extern "C" fn(u64);
 
 /// A channel with both of its ends. Its values are words. So those that are left are destroyed here, and those that a
-/// send still owns are destroyed by the send (`Owned`, and the slots of choices).
+/// send still owns are destroyed by the send, if its thread is left.
 pub(crate) struct Channel {
     pub(crate) sender: Sender<u64>,
     pub(crate) receiver: Receiver<u64>,
@@ -37,19 +37,8 @@ pub(crate) fn destroy(destroy: Option<Destroy>, value: u64) {
     }
 }
 
-/// A value that is being sent. It is destroyed if the thread is cancelled.
-struct Owned {
-    place: Option<u64>,
-    destroy: Option<Destroy>,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        if let Some(value) = self.place {
-            destroy(self.destroy, value);
-        }
-    }
-}
+/// The greatest capacity of a bounded channel.
+const MOST: usize = (1 << 27) - 2;
 
 static CHANNELS: Table<Channel> = Table::new(Kind::Channel);
 
@@ -73,8 +62,7 @@ pub unsafe extern "C" fn chanter_channel_create(
         let (sender, receiver) = match capacity {
             0 => self::channel(),
             usize::MAX => mailbox(),
-            // More values than memory can hold are no limit.
-            _ if capacity > isize::MAX as usize / size_of::<[u64; 2]>() => mailbox(),
+            _ if capacity > MOST => return Err(libc::EINVAL),
             _ => bounded(capacity),
         };
         let made = Channel { sender, receiver, destroy };
@@ -99,11 +87,16 @@ pub extern "C" fn chanter_send(channel: u64, value: u64, deadline: u64) -> c_int
         if limit == Limit::Forever && held.destroy.is_none() {
             return held.sender.send(value).sync_blocking().map_err(|_| libc::EPIPE);
         }
-        let mut owned = Owned { place: Some(value), destroy: held.destroy };
-        let sent = wait(held.sender.send_from(&mut owned.place), limit);
-        // The caller has its value again if it was not sent.
-        owned.place = None;
-        sent?.map_err(|_| libc::EPIPE)
+        let mut place = Some(value);
+        let sent = attempt(|| wait(held.sender.send_from(&mut place), limit));
+        // The caller has its value again if it was not sent, and if its stack is not left.
+        sent.unwrap_or_else(|unwound| {
+            if let Some(value) = place.filter(|_| unwound.leaves()) {
+                destroy(held.destroy, value);
+            }
+            unwound.resume()
+        })?
+        .map_err(|_| libc::EPIPE)
     })
 }
 

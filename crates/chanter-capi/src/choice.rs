@@ -9,7 +9,7 @@ use crate::channel::{Channel, Destroy, channel_of, destroy};
 use crate::config::{Sized0, read};
 use crate::current;
 use crate::descriptor::watch;
-use crate::door::{Done, Limit, check, door, may_block, store};
+use crate::door::{Done, Limit, attempt, check, door, may_block, once, store};
 use crate::event::{Happening, event_of};
 use crate::handle::Held;
 use crate::thread::{Ends, is_self, take, thread_of};
@@ -139,7 +139,8 @@ impl Loss {
     }
 }
 
-/// A value to be sent, which comes back if it is not. It owns its memory, and claims it only when the events are gone.
+/// A value to be sent, which is the caller's again if it is not. It owns its memory, and claims it only when the events
+/// are gone.
 struct Slot {
     place: NonNull<Option<u64>>,
     destroy: Option<Destroy>,
@@ -161,10 +162,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         // SAFETY: the memory came from a box, and the event that has borrowed it is gone.
-        let value = *unsafe { Box::from_raw(self.place.as_ptr()) };
-        if let Some(value) = value {
-            destroy(self.destroy, value);
-        }
+        drop(unsafe { Box::from_raw(self.place.as_ptr()) });
     }
 }
 
@@ -208,6 +206,15 @@ impl Lent {
         }
         was_sent
     }
+
+    /// Destroys the values that were not sent, since their owner is gone. The events have been dropped.
+    pub(crate) fn destroy(&mut self) {
+        for mut slot in self.slots.drain(..) {
+            if let Some(value) = slot.take() {
+                destroy(slot.destroy, value);
+            }
+        }
+    }
 }
 
 /// Pushes to a vector that has one element in most cases: the first push makes room for no more.
@@ -223,7 +230,7 @@ impl Built {
     pub(crate) fn new(cases: &Cases) -> Done<Self> {
         let mut built = Self::default();
         for index in 0..cases.count() {
-            if let Err(code) = built.add(index, &cases.read(index)?) {
+            if let Err(code) = cases.read(index).and_then(|case| built.add(index, &case)) {
                 built.abandon();
                 return Err(code);
             }
@@ -343,13 +350,19 @@ pub unsafe extern "C" fn chanter_choose(
         if limit != Limit::Now {
             may_block()?;
         }
-        // The values are dropped after the events, also if the thread is cancelled.
+        // The values are claimed after the events, also if the thread is cancelled.
         let (event, mut lent) = Built::new(&cases)?.into_parts();
-        let result = match limit {
-            Limit::Now => event.try_sync(),
+        let choice = attempt(|| match limit {
+            Limit::Now => once(event),
             Limit::At(time) => event.by(time).sync_blocking(),
             Limit::Forever => Some(event.sync_blocking()),
-        };
+        });
+        let result = choice.unwrap_or_else(|unwound| {
+            if unwound.leaves() {
+                lent.destroy();
+            }
+            unwound.resume()
+        });
         lent.give_back();
         cases.tell(result);
         let (index, _) = result.ok_or(libc::ETIMEDOUT)?;

@@ -185,12 +185,17 @@ impl CAttr {
             });
         }
         // SAFETY: the caller keeps the contract.
-        let read = unsafe { read(from) }?;
-        let is_wrong = read.flags & !(DETACHED | HOST) != 0
-            || read.processor < 0
-            || i8::try_from(read.priority).is_err()
-            || (!read.stack.is_null() && !(16 * 1024..=1 << 30).contains(&read.stack_size));
-        if is_wrong { Err(libc::EINVAL) } else { Ok(read) }
+        unsafe { read(from) }?.checked()
+    }
+
+    /// The attributes, if their numbers are in range.
+    pub(crate) fn checked(self) -> Done<Self> {
+        let has_size = self.stack_size != 0 || !self.stack.is_null();
+        let is_wrong = self.flags & !(DETACHED | HOST) != 0
+            || self.processor < 0
+            || i8::try_from(self.priority).is_err()
+            || (has_size && !(16 * 1024..=1 << 30).contains(&self.stack_size));
+        if is_wrong { Err(libc::EINVAL) } else { Ok(self) }
     }
 
     pub(crate) fn is_detached(&self) -> bool {

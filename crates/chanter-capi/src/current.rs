@@ -156,9 +156,16 @@ pub(crate) fn callback<R>(body: impl FnOnce() -> R) -> R {
     set(&current, body)
 }
 
+/// Whether the calling fiber, which is being ended, can leave its stack: it has one, and does not leave it already.
+pub(crate) fn can_leave() -> bool {
+    with(|current| {
+        current.is_some_and(|current| current.place == Place::Fiber && current.end.get().is_none())
+    })
+}
+
 /// The calling fiber is being ended: it leaves. Returns elsewhere, and if it leaves already.
 pub(crate) fn cancelled() {
-    if !with(|current| current.is_some_and(|current| current.end.get().is_some())) {
+    if can_leave() {
         exit(End::Cancelled);
     }
 }

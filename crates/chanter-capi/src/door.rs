@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use chanter::Event;
+use chanter::{Event, always, choose_biased};
 
 use crate::current::{self, Current, Place};
 
@@ -26,14 +28,38 @@ pub(crate) fn door(body: impl FnOnce() -> Done) -> c_int {
 #[cold]
 #[inline(never)]
 fn unwound(payload: Box<dyn Any + Send>) -> c_int {
-    // Panics of the library have a text, and were reported by the hook. The end of a fiber has another payload.
-    if payload.is::<&'static str>() || payload.is::<String>() {
+    if is_panic(&*payload) {
         return libc::EFAULT;
     }
     drop(payload);
     // All that the body owned was dropped when it unwound. So nothing but plain frames is left.
     current::cancelled();
     libc::ECANCELED
+}
+
+/// Panics of the library have a text, and were reported by the hook. The end of a fiber has another payload.
+fn is_panic(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<&'static str>() || payload.is::<String>()
+}
+
+/// A part of a body that has unwound.
+pub(crate) struct Unwound(Box<dyn Any + Send>);
+
+impl Unwound {
+    /// Whether the door leaves the caller's stack, and so returns nothing to it.
+    pub(crate) fn leaves(&self) -> bool {
+        !is_panic(&*self.0) && current::can_leave()
+    }
+
+    pub(crate) fn resume(self) -> ! {
+        resume_unwind(self.0)
+    }
+}
+
+/// Runs a part of a body that has to know how it unwinds.
+#[inline(always)]
+pub(crate) fn attempt<R>(part: impl FnOnce() -> R) -> Result<R, Unwound> {
+    catch_unwind(AssertUnwindSafe(part)).map_err(Unwound)
 }
 
 /// How long a call may wait.
@@ -97,6 +123,19 @@ pub(crate) fn wait<E: Event>(event: E, limit: Limit) -> Done<E::Output> {
             event.by(time).sync_blocking().ok_or(libc::ETIMEDOUT)
         }
     }
+}
+
+/// Synchronizes only if the event can commit at once. Never blocks, also where a fiber that is being ended would be told.
+pub(crate) fn once<E: Event>(event: E) -> Option<E::Output> {
+    let mut future = pin!(choose_biased((event.wrap(Some), always(()).wrap(|()| None))).sync());
+    let mut task = Context::from_waker(Waker::noop());
+    // The first poll begins nothing if the budget of the thread is spent.
+    for _ in 0..2 {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut task) {
+            return result;
+        }
+    }
+    None
 }
 
 /// Writes a result through a pointer of the caller's.

@@ -22,6 +22,9 @@ pub(crate) struct Plan {
     is_lent: bool,
     #[cfg(feature = "cluster")]
     global: Option<Box<crate::cluster::Global>>,
+    /// Is given the handle before the body begins.
+    #[cfg(feature = "cluster")]
+    noted: Option<Box<dyn FnOnce(u64)>>,
     /// The value that the argument points to. It lives until the body has ended or was left.
     #[cfg(feature = "cluster")]
     kept: Option<std::sync::Arc<dyn std::any::Any + Send + Sync>>,
@@ -39,6 +42,8 @@ impl Plan {
             is_lent: false,
             #[cfg(feature = "cluster")]
             global: None,
+            #[cfg(feature = "cluster")]
+            noted: None,
             #[cfg(feature = "cluster")]
             kept: None,
         }
@@ -77,8 +82,9 @@ impl Plan {
     }
 
     #[cfg(feature = "cluster")]
-    pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>) {
+    pub(crate) fn global(&mut self, global: Box<crate::cluster::Global>, noted: impl FnOnce(u64) + 'static) {
         self.global = Some(global);
+        self.noted = Some(Box::new(noted));
     }
 }
 
@@ -112,13 +118,22 @@ fn perform(thread: &Held<Thread>, plan: Plan) -> End {
     end
 }
 
-/// Spawns a fiber on a machine, or on the caller's, and returns its handle.
-fn start(on: Option<&Machine>, machine: u64, plan: Plan, builder: fiber::Builder) -> Done<u64> {
+/// Spawns a fiber on a machine, or on the caller's. Returns its handle, and a reference: the body may free the handle.
+fn start(
+    on: Option<&Machine>,
+    machine: u64,
+    #[cfg_attr(not(feature = "cluster"), expect(unused_mut))] mut plan: Plan,
+    builder: fiber::Builder,
+) -> Done<(u64, Held<Thread>)> {
     let (handle, thread) = Thread::make(machine)?;
     let known = thread.again();
+    #[cfg(feature = "cluster")]
+    if let Some(noted) = plan.noted.take() {
+        noted(handle);
+    }
     if plan.is_lent {
         start_lent(on, builder, thread, plan);
-        return Ok(handle);
+        return Ok((handle, known));
     }
     let ending = Ending { thread };
     let body = move || {
@@ -132,7 +147,7 @@ fn start(on: Option<&Machine>, machine: u64, plan: Plan, builder: fiber::Builder
         None => builder.spawn(body),
     };
     known.set_fiber(fiber);
-    Ok(handle)
+    Ok((handle, known))
 }
 
 /// Spawns a fiber on the program's stack. Its end is told when its stack is no longer in use, by a thread that joins it.
@@ -163,7 +178,11 @@ fn start_lent(on: Option<&Machine>, builder: fiber::Builder, thread: Held<Thread
 }
 
 /// Spawns a fiber on a machine.
-pub(crate) fn spawn_on(machine: &Machine, handle: u64, (plan, builder): (Plan, fiber::Builder)) -> Done<u64> {
+pub(crate) fn spawn_on(
+    machine: &Machine,
+    handle: u64,
+    (plan, builder): (Plan, fiber::Builder),
+) -> Done<(u64, Held<Thread>)> {
     start(Some(machine), handle, plan, builder)
 }
 
@@ -178,13 +197,13 @@ pub(crate) fn spawn(machine: u64, plan: (Plan, fiber::Builder), processor: c_int
                 return Err(libc::EINVAL);
             }
         }
-        return start(None, home, plan.0, plan.1);
+        return start(None, home, plan.0, plan.1).map(|(handle, _)| handle);
     }
     let made = machine_of(machine)?;
     if processor as usize > made.machine.vps() {
         return Err(libc::EINVAL);
     }
-    spawn_on(&made.machine, machine, plan)
+    spawn_on(&made.machine, machine, plan).map(|(handle, _)| handle)
 }
 
 /// Whether a thread may be spawned at the caller's place.

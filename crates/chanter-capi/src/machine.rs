@@ -1,21 +1,43 @@
 //! Machines.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use chanter::{Machine, current_vp};
 
 use crate::config::{CConfig, name, read};
 use crate::current;
-use crate::door::{Done, Limit, check, door, store};
+use crate::door::{Done, check, door, store};
 use crate::fiber::{Body, Plan, spawn_on};
 use crate::handle::{Held, Kind, Table};
 use crate::policy::Policies;
-use crate::thread::{join, thread_of};
+use crate::thread::{End, THREADS};
 
 /// A machine of the program's.
 pub(crate) struct Made {
     pub(crate) machine: Machine,
+    /// The calls that run it.
+    runs: AtomicU32,
+}
+
+/// A call that runs a machine.
+struct Run<'a>(&'a Made);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        // ORDER: Relaxed: it only counts.
+        self.0.runs.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Made {
+    /// Whether a call runs the machine, so that it cannot be ended.
+    pub(crate) fn is_run(&self) -> bool {
+        // ORDER: Relaxed: a call that comes at the same time may be seen or not: `chanter_machine_free` waits for it.
+        self.runs.load(Ordering::Relaxed) != 0
+    }
 }
 
 static MACHINES: Table<Made> = Table::new(Kind::Machine);
@@ -74,7 +96,7 @@ pub(crate) unsafe fn builder(config: *const CConfig) -> Done<chanter::Builder> {
 
 /// Makes a handle of a machine.
 pub(crate) fn register(machine: Machine) -> Done<u64> {
-    MACHINES.insert(Made { machine }).map(|(handle, _)| handle).ok_or(libc::ENOMEM)
+    MACHINES.insert(Made { machine, runs: AtomicU32::new(0) }).map(|(handle, _)| handle).ok_or(libc::ENOMEM)
 }
 
 /// Makes a machine. See `chanter.h`.
@@ -120,12 +142,16 @@ pub unsafe extern "C" fn chanter_machine_run(
 
 /// Runs a fiber, and virtual processor 0 until it has ended.
 pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
-    let handle = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
-    let told = thread_of(handle)?.told();
-    if let Some(told) = told {
+    // ORDER: Relaxed: see `is_run`.
+    made.runs.fetch_add(1, Ordering::Relaxed);
+    let _run = Run(made);
+    let (handle, held) = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
+    if let Some(told) = held.told() {
         made.machine.block_on(told);
     }
-    join(handle, Limit::Forever)
+    // The body may have freed its handle.
+    drop(THREADS.close(handle));
+    held.end().unwrap_or(End::Cancelled).result()
 }
 
 /// Ends a machine. See `chanter.h`.
@@ -135,7 +161,15 @@ pub extern "C" fn chanter_machine_free(machine: u64) -> c_int {
         if is_inside() {
             return Err(libc::EPERM);
         }
-        drop(MACHINES.close(machine).ok_or(libc::EINVAL)?);
+        if machine_of(machine)?.is_run() {
+            return Err(libc::EBUSY);
+        }
+        let made = MACHINES.close(machine).ok_or(libc::EINVAL)?;
+        // Calls that came before still use it. They are short, and the machine ends here, not within one of them.
+        while !made.is_last() {
+            thread::sleep(Duration::from_micros(50));
+        }
+        drop(made);
         Ok(())
     })
 }

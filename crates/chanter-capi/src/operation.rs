@@ -11,17 +11,26 @@ use chanter::{BoxEvent, Event};
 use crate::channel::{Channel, channel_of, try_recv, try_send};
 use crate::choice::{Built, CCase, Cases, Chosen, Lent, push_first};
 use crate::current::{self, Locals};
-use crate::door::{Done, Limit, check, door, store};
+use crate::door::{Done, Limit, check, door, once, store};
 use crate::handle::{Held, Kind, Table};
 use crate::poll::CContext;
 
 /// A synchronization that has begun.
 type Synchronizing = Pin<Box<dyn Future<Output = Option<Chosen>> + Send>>;
 
+/// The functions that begin operations. Each goes on only with its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Recv,
+    Send,
+    Choice,
+}
+
 /// A choice that was begun. The future is dropped before what it borrows.
 struct Pending {
     future: Synchronizing,
     lent: Lent,
+    form: Form,
     count: usize,
 }
 
@@ -64,7 +73,11 @@ pub(crate) fn drop_all(locals: &Locals) {
         return;
     }
     for handle in locals.made().operations.take() {
-        drop(OPERATIONS.close(handle));
+        let pending = OPERATIONS.close(handle).and_then(|operation| operation.take());
+        if let Some(Pending { future, mut lent, .. }) = pending {
+            drop(future);
+            lent.destroy();
+        }
     }
 }
 
@@ -78,18 +91,18 @@ fn forget(handle: u64) {
 type Polled = Done<Option<Option<Chosen>>>;
 
 /// Begins a choice, and polls it once.
-fn begin(cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
+fn begin(form: Form, cases: &Cases, limit: Limit, context: *mut CContext, op: *mut u64) -> Polled {
     let (event, mut lent) = Built::new(cases)?.into_parts();
     let event: BoxEvent<'static, Option<Chosen>> = match limit {
         Limit::Now => {
-            let result = event.try_sync();
+            let result = once(event);
             lent.give_back();
             return Ok(Some(result));
         }
         Limit::At(time) => event.by(time).boxed(),
         Limit::Forever => event.wrap(Some).boxed(),
     };
-    start(Pending { future: Box::pin(event.sync()), lent, count: cases.count() }, context, op)
+    start(Pending { future: Box::pin(event.sync()), lent, form, count: cases.count() }, context, op)
 }
 
 /// Begins a receive without a deadline, after one that found nothing.
@@ -99,7 +112,7 @@ fn begin_recv(channel: Held<Channel>, context: *mut CContext, op: *mut u64) -> P
     let channel = unsafe { lent.keep(channel) };
     let received = |result: Result<u64, _>| Some((0, result.map_err(|_| libc::EPIPE)));
     let future: Synchronizing = Box::pin(channel.receiver.recv().wrap(received).sync());
-    start(Pending { future, lent, count: 1 }, context, op)
+    start(Pending { future, lent, form: Form::Recv, count: 1 }, context, op)
 }
 
 /// Polls an operation for the first time, and keeps it if it is pending.
@@ -118,13 +131,13 @@ fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
 }
 
 /// Polls a pending operation again.
-fn resume(handle: u64, count: usize, context: *mut CContext, op: *mut u64) -> Polled {
+fn resume(form: Form, handle: u64, count: usize, context: *mut CContext, op: *mut u64) -> Polled {
     let operation = OPERATIONS.get(handle).ok_or(libc::EINVAL)?;
     if operation.owner != owner()? {
         return Err(libc::EINVAL);
     }
     let mut pending = operation.take().ok_or(libc::EBUSY)?;
-    if pending.count != count {
+    if (pending.form, pending.count) != (form, count) {
         operation.put(pending);
         return Err(libc::EINVAL);
     }
@@ -156,7 +169,13 @@ fn end(pending: Pending, result: Option<Chosen>) -> Option<Chosen> {
 ///
 /// # Safety
 /// The contracts of the functions below.
-unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u64) -> Done<Chosen> {
+unsafe fn poll(
+    form: Form,
+    context: *mut CContext,
+    op: *mut u64,
+    cases: &Cases,
+    deadline: u64,
+) -> Done<Chosen> {
     check(op)?;
     // SAFETY: the caller keeps the contract.
     let handle = unsafe {
@@ -164,8 +183,8 @@ unsafe fn poll(context: *mut CContext, op: *mut u64, cases: &Cases, deadline: u6
         op.read()
     };
     let polled = match handle {
-        0 => begin(cases, Limit::of(deadline), context, op)?,
-        handle => resume(handle, cases.count(), context, op)?,
+        0 => begin(form, cases, Limit::of(deadline), context, op)?,
+        handle => resume(form, handle, cases.count(), context, op)?,
     };
     let result = polled.ok_or(libc::EAGAIN)?;
     cases.tell(result);
@@ -209,7 +228,7 @@ pub unsafe extern "C" fn chanter_poll_recv(
             }
             let mut one = case(1, channel, 0);
             let cases = Cases::new(&raw mut one, 1)?;
-            let (_, received) = poll(context, op, &cases, deadline)?;
+            let (_, received) = poll(Form::Recv, context, op, &cases, deadline)?;
             store(value, received?)
         }
     })
@@ -241,7 +260,7 @@ pub unsafe extern "C" fn chanter_poll_send(
             }
             let mut one = case(2, channel, value);
             let cases = Cases::new(&raw mut one, 1)?;
-            poll(context, op, &cases, deadline)?.1.map(drop)
+            poll(Form::Send, context, op, &cases, deadline)?.1.map(drop)
         }
     })
 }
@@ -267,7 +286,7 @@ pub unsafe extern "C" fn chanter_poll_choose(
         // SAFETY: the caller keeps the contract.
         unsafe {
             let cases = Cases::new(cases, count)?;
-            let (index, _) = poll(context, op, &cases, deadline)?;
+            let (index, _) = poll(Form::Choice, context, op, &cases, deadline)?;
             if chosen.is_null() { Ok(()) } else { store(chosen, index) }
         }
     })

@@ -127,18 +127,42 @@ impl Thread {
     /// Notes the fiber, to which requests are told.
     pub(crate) fn set_fiber(&self, fiber: chanter::Thread<()>) {
         let (is_alive, _) = self.watch(|life| life.fiber = Some(fiber));
-        if !is_alive {
-            let fiber = self.life.lock().fiber.take();
-            drop(fiber);
+        if is_alive {
+            return self.request_again();
         }
+        let fiber = self.life.lock().fiber.take();
+        drop(fiber);
     }
 
     /// Notes a fiber on a stack of the program's.
     pub(crate) fn set_lent(&self, fiber: AnyThread) {
         let (is_alive, _) = self.watch(|life| life.lent = Some(fiber));
-        if !is_alive {
-            let fiber = self.life.lock().lent.take();
-            drop(fiber);
+        if is_alive {
+            return self.request_again();
+        }
+        let fiber = self.life.lock().lent.take();
+        drop(fiber);
+    }
+
+    /// Tells the fiber, which has just been noted, what was asked of it before.
+    fn request_again(&self) {
+        // ORDER: Relaxed: who asks sets the flag first, and then looks for the fiber under the lock under which it was
+        // noted. So he has found the fiber, or his flag is seen here.
+        let mut told = (false, false);
+        loop {
+            let now = self.requests();
+            if now == told {
+                return;
+            }
+            // It has ended if there is none.
+            let Some(fiber) = self.fiber() else { return };
+            match (now.0 && !told.0, now.1) {
+                (true, _) => drop(fiber.cancel()),
+                (_, true) => drop(fiber.suspend()),
+                // Somebody has let it go on in the meantime.
+                (_, false) => drop(fiber.resume()),
+            }
+            told = if now.0 && !told.0 { (true, told.1) } else { (told.0, now.1) };
         }
     }
 
@@ -207,7 +231,7 @@ impl Thread {
         // A fiber that never ran may tell its end a moment later.
         match self.told() {
             None => Ok(()),
-            Some(told) => wait(told, Limit::Forever),
+            Some(told) => wait(told, limit),
         }
     }
 
@@ -331,4 +355,26 @@ pub unsafe extern "C" fn chanter_thread_self(thread: *mut u64) -> c_int {
         // SAFETY: the caller keeps the contract.
         unsafe { store(thread, handle) }
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use chanter::{Event, Machine, fiber, never};
+
+    use super::*;
+
+    #[test]
+    fn a_fiber_is_told_what_was_asked_before_it_was_noted() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        let (handle, held) = Thread::make(0).unwrap();
+        cancel(&held);
+        let fiber = fiber::Builder::new().spawn_in(&machine, || never::<()>().sync_blocking());
+        let join = fiber.join();
+        held.set_fiber(fiber);
+        let ended = machine.block_on(join.timeout(Duration::from_secs(120)));
+        assert!(ended.expect("the request was lost").is_err());
+        drop(THREADS.close(handle));
+    }
 }

@@ -186,6 +186,9 @@ pub extern "C" fn chanter_finalize() -> c_int {
             return Err(libc::EPERM);
         }
         let made = machine_of(job.machine)?;
+        if made.is_run() {
+            return Err(libc::EBUSY);
+        }
         let process = job.process.clone();
         made.machine.block_on(async move { process.leave().await });
         drop(made);

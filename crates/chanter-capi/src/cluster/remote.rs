@@ -54,7 +54,7 @@ pub(super) async fn capi_create(asked: Asked) -> Result<ThreadName, c_int> {
     attr.stack_size = usize::try_from(asked.stack_size).map_err(|_| libc::EINVAL)?;
     (attr.processor, attr.priority) = (asked.processor, asked.priority);
     (attr.quantum, attr.flags) = (asked.quantum, asked.flags);
-    create_here(body, asked.argument as *mut c_void, &attr)
+    create_here(body, asked.argument as *mut c_void, &attr.checked()?)
 }
 
 #[service]

@@ -8,11 +8,12 @@ use std::{ptr, slice};
 use chanter_cluster::service;
 
 use super::job::{begun, job};
-use super::threads::code_of;
-use crate::door::{Done, Limit, check, door, store, wait};
-use crate::fiber::{Plan, spawn_on};
+use super::threads::{answered, code_of};
+use crate::door::{Done, Limit, check, door, may_block, store, wait};
+use crate::fiber::{Plan, may_spawn, spawn_on};
+use crate::handle::Held;
 use crate::machine::machine_of;
-use crate::thread;
+use crate::thread::{End, THREADS, Thread};
 
 type Handler = unsafe extern "C" fn(*mut c_void, *mut CRequest, *const c_char, usize);
 
@@ -70,17 +71,29 @@ pub(super) async fn capi_rsr(name: String, bytes: Vec<u8>) -> Result<Vec<u8>, c_
     begun().get().await;
     let registered = handlers(|handlers| handlers.get(&name).copied()).ok_or(libc::ENOSYS)?;
     let request = Arc::new(CRequest { registered, bytes, answer: Mutex::default() });
-    let handle = start(&request)?;
-    let told = thread::thread_of(handle)?.told();
+    let (handle, held) = start(&request)?;
+    // A request that is withdrawn leaves no handle behind.
+    let _handle = Handle(handle);
+    let told = held.told();
     if let Some(told) = told {
         told.await;
     }
-    thread::take(handle)?;
+    held.end().unwrap_or(End::Cancelled).result()?;
     Ok(request.answer().take().unwrap_or_default())
 }
 
+/// A handle of a thread, which is closed in the end.
+struct Handle(u64);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The thread may have freed it itself.
+        drop(THREADS.close(self.0));
+    }
+}
+
 /// Starts the thread of a request.
-fn start(request: &Arc<CRequest>) -> Done<u64> {
+fn start(request: &Arc<CRequest>) -> Done<(u64, Held<Thread>)> {
     let job = job()?;
     let made = machine_of(job.machine)?;
     let mut plan = Plan::of(serve, Arc::as_ptr(request).cast_mut().cast());
@@ -122,6 +135,7 @@ pub unsafe extern "C" fn chanter_rsr_register(
     data: *mut c_void,
 ) -> c_int {
     door(|| {
+        may_spawn()?;
         let handler = handler.ok_or(libc::EINVAL)?;
         // SAFETY: the caller keeps the contract.
         let name = unsafe { name_of(name) }?;
@@ -150,6 +164,7 @@ pub unsafe extern "C" fn chanter_rsr_call(
     deadline: u64,
 ) -> c_int {
     door(|| {
+        may_block()?;
         check(length)?;
         // SAFETY: the caller keeps the contract.
         let (name, bytes, room) = unsafe { (name_of(name)?, bytes_of(buf, count)?, length.read()) };
@@ -159,7 +174,7 @@ pub unsafe extern "C" fn chanter_rsr_call(
         let job = job()?;
         let process = u32::try_from(process).unwrap_or(job.process.number());
         let called = wait(job.process.at(process).call(capi_rsr(name, bytes)), Limit::of(deadline))?;
-        let got = called.map_err(|error| code_of(&error))??;
+        let got = answered(called)?;
         let taken = got.len().min(room);
         // SAFETY: the caller keeps the contract: the answer's memory has `room` bytes.
         unsafe {
@@ -184,6 +199,7 @@ pub unsafe extern "C" fn chanter_rsr_send(
     count: usize,
 ) -> c_int {
     door(|| {
+        may_spawn()?;
         // SAFETY: the caller keeps the contract.
         let (name, bytes) = unsafe { (name_of(name)?, bytes_of(buf, count)?) };
         let job = job()?;
@@ -203,6 +219,7 @@ pub unsafe extern "C" fn chanter_rsr_reply(
     count: usize,
 ) -> c_int {
     door(|| {
+        may_spawn()?;
         check(request)?;
         // SAFETY: the caller keeps the contract.
         let (request, bytes) = unsafe { (&*request, bytes_of(buf, count)?) };

@@ -7,7 +7,7 @@ use chanter_cluster::{CallError, ThreadName};
 use super::job::{Global, job, with_global, word_of};
 use super::{module, remote};
 use crate::config::CAttr;
-use crate::door::{Done, Limit, check, door, store, wait};
+use crate::door::{Done, Limit, check, door, may_block, store, wait};
 use crate::fiber::{Plan, chanter_thread_exit, chanter_yield, spawn_on};
 use crate::machine::machine_of;
 use crate::thread;
@@ -53,13 +53,16 @@ pub(super) fn create_here(body: Body, argument: *mut c_void, attr: &CAttr) -> Do
     }
     // SAFETY: the name of the attributes was checked by the caller.
     let (mut plan, builder) = unsafe { Plan::with(body, argument, attr) };
-    plan.global(Box::new(Global::new(inbox)));
-    let handle = spawn_on(&made.machine, job.machine, (plan, builder))?;
-    if attr.is_detached() {
-        drop(thread::THREADS.close(handle));
-    } else {
-        job.insert(name, handle);
-    }
+    let is_detached = attr.is_detached();
+    // The handle is noted before the thread begins, since it may tell its name to one who joins it at once.
+    plan.global(Box::new(Global::new(inbox)), move |handle| {
+        if is_detached {
+            drop(thread::THREADS.close(handle));
+        } else {
+            job.insert(name, handle);
+        }
+    });
+    spawn_on(&made.machine, job.machine, (plan, builder))?;
     Ok(name)
 }
 
@@ -72,6 +75,35 @@ pub(super) fn code_of(error: &CallError) -> c_int {
         CallError::GivenUp => libc::ECANCELED,
         _ => libc::EPROTO,
     }
+}
+
+/// The answer of another process, which may be anything.
+pub(super) fn answered<T>(answer: Result<Done<T>, CallError>) -> Done<T> {
+    let answer = answer.map_err(|error| code_of(&error))?;
+    answer.map_err(|code| if CODES.contains(&code) { code } else { libc::EPROTO })
+}
+
+/// The codes that services give, all of which are in the header.
+const CODES: [c_int; 14] = [
+    libc::EAGAIN,
+    libc::EALREADY,
+    libc::EBUSY,
+    libc::ECANCELED,
+    libc::EDEADLK,
+    libc::EFAULT,
+    libc::EHOSTDOWN,
+    libc::EINVAL,
+    libc::ENOEXEC,
+    libc::ENOMEM,
+    libc::ENOSYS,
+    libc::EPERM,
+    libc::EPIPE,
+    libc::ESRCH,
+];
+
+/// The name of a thread that another process has made. It must be one of that process.
+fn named(name: ThreadName, to: ThreadName) -> Done<ThreadName> {
+    if (name.pe, name.process) == (to.pe, to.process) { Ok(name) } else { Err(libc::EPROTO) }
 }
 
 /// Creates a global thread. See `chanter.h`.
@@ -89,6 +121,7 @@ pub unsafe extern "C" fn pthread_chanter_create(
     process: c_int,
 ) -> c_int {
     door(|| {
+        may_block()?;
         check(thread)?;
         let body = start_routine.ok_or(libc::EINVAL)?;
         // SAFETY: the caller keeps the contract.
@@ -107,7 +140,7 @@ pub unsafe extern "C" fn pthread_chanter_create(
             let place = module::place_of(body as usize).ok_or(libc::ENOEXEC)?;
             let asked = remote::Asked::new(place, arg as u64, &attr);
             let answer = wait(job.process.at(to.process.0).call(remote::capi_create(asked)), Limit::Forever)?;
-            answer.map_err(|error| code_of(&error))??
+            named(answered(answer)?, to)?
         };
         // SAFETY: the caller keeps the contract.
         unsafe { store(thread, CThread::of(name)) }
@@ -129,6 +162,7 @@ pub(super) fn status_of(ended: Done<u64>) -> Done<u64> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *mut *mut c_void) -> c_int {
     door(|| {
+        may_block()?;
         let job = job()?;
         // SAFETY: the caller keeps the contract.
         let thread = unsafe { CThread::read(thread) }?;
@@ -143,7 +177,7 @@ pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *m
         } else {
             let ask = remote::capi_join(thread.thread);
             let answer = wait(job.process.at(name.process.0).call(ask), Limit::Forever)?;
-            answer.map_err(|error| code_of(&error))??
+            answered(answer)?
         };
         // SAFETY: the caller keeps the contract.
         if status.is_null() { Ok(()) } else { unsafe { store(status, value as *mut c_void) } }
@@ -153,6 +187,7 @@ pub unsafe extern "C" fn pthread_chanter_join(thread: *const CThread, status: *m
 /// Asks for something that has no value: detach, or cancel.
 unsafe fn request(thread: *const CThread, what: remote::What) -> c_int {
     door(|| {
+        may_block()?;
         let job = job()?;
         // SAFETY: the caller keeps the contract.
         let thread = unsafe { CThread::read(thread) }?;
@@ -162,7 +197,7 @@ unsafe fn request(thread: *const CThread, what: remote::What) -> c_int {
         }
         let ask = remote::capi_request(what, thread.thread);
         let answer = wait(job.process.at(name.process.0).call(ask), Limit::Forever)?;
-        answer.map_err(|error| code_of(&error))?
+        answered(answer)
     })
 }
 
@@ -257,4 +292,29 @@ pub unsafe extern "C" fn pthread_chanter_equal(t1: *const CThread, t2: *const CT
     // SAFETY: the caller keeps the contract.
     let (one, other) = unsafe { (CThread::read(t1), CThread::read(t2)) };
     c_int::from(one.is_ok_and(|one| other == Ok(one)))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use chanter_cluster::engine::{NodeId, ProcessId};
+    use chanter_cluster::wire::Slot;
+
+    use super::*;
+
+    #[test]
+    fn answers_of_other_processes_are_checked() {
+        for code in [0, -1, -libc::EINVAL, c_int::MIN, c_int::MAX, libc::EPROTO, libc::EIO] {
+            assert_eq!(answered::<()>(Ok(Err(code))), Err(libc::EPROTO));
+        }
+        assert_eq!(answered(Ok(Ok(7))), Ok(7));
+        assert_eq!(answered::<()>(Ok(Err(libc::ECANCELED))), Err(libc::ECANCELED));
+        let name = |pe, process| ThreadName {
+            pe: NodeId(pe),
+            process: ProcessId(process),
+            thread: Slot { index: 3, generation: 4 },
+        };
+        assert_eq!(named(name(1, 2), name(1, 2)), Ok(name(1, 2)));
+        assert_eq!(named(name(0, 2), name(1, 2)), Err(libc::EPROTO));
+        assert_eq!(named(name(1, 0), name(1, 2)), Err(libc::EPROTO));
+    }
 }

@@ -182,6 +182,11 @@ impl<T: Send + Sync> Held<T> {
         Some(self.table.handle(self.index, self.slot.word.generation()?))
     }
 
+    /// Whether the handle is closed and this is the last reference: nobody takes another one.
+    pub(crate) fn is_last(&self) -> bool {
+        self.slot.word.is_last()
+    }
+
     /// Closes the handle by which the object was found, and gives its reference up. False: somebody has closed it.
     pub(crate) fn close(&self, handle: u64) -> bool {
         self.slot.word.close_and_give(handle as u32)

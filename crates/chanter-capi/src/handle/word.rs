@@ -44,6 +44,13 @@ impl Word {
         }
     }
 
+    /// Whether the handle is closed, and the caller's reference is the only one.
+    pub(super) fn is_last(&self) -> bool {
+        // ORDER: Relaxed: `settle` comes before the object is dropped.
+        let word = self.0.load(Ordering::Relaxed);
+        word & CLOSED != 0 && word & REFERENCES == 1
+    }
+
     /// Adds a reference to one that is there.
     pub(super) fn again(&self) {
         // ORDER: Relaxed: the object is seen by way of the reference that is there.

@@ -1,5 +1,7 @@
 /* Channels, events, choices, timers, descriptors, deadlines; losers are told, and values come back. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -90,6 +92,94 @@ static void owned(void) {
     CHECK(destroyed == 3);
 }
 
+static chanter_channel owner;
+static int tries, left;
+
+/* The value of a call that returns is the caller's, also while its thread is being cancelled. */
+static void sends_in_cleanup(void *arg) {
+    void *back = malloc(8);
+    chanter_case cases[2];
+    size_t chosen;
+    uint64_t value;
+    (void)arg;
+    CHECK(chanter_send(owner, CHANTER_WORD(back), CHANTER_FOREVER) == ECANCELED);
+    CHECK(chanter_send(owner, CHANTER_WORD(back), chanter_now() + 60000 * MS) == ECANCELED);
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(back));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    CHECK(chanter_choose(cases, 2, CHANTER_FOREVER, &chosen) == ECANCELED);
+    CHECK(chanter_choose(cases, 1, chanter_now() + 60000 * MS, NULL) == ECANCELED);
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == ETIMEDOUT);
+    CHECK(destroyed == 0);
+    free(back);
+    /* A deadline that has passed makes the call try once, here as elsewhere. */
+    for (int round = 0; round < 1000; round++) {
+        OK(chanter_send(words, 7, 0));
+        cases[0] = a_case(CHANTER_CASE_RECV, words, 0);
+        OK(chanter_choose(cases, 2, 0, &chosen));
+        CHECK(chosen == 0 && cases[0].value == 7);
+    }
+    CHECK(chanter_recv(words, &value, 0) == ETIMEDOUT);
+    tries++;
+}
+
+static void tries_when_lost(void *arg) {
+    chanter_case one = a_case(CHANTER_CASE_EVENT, *(chanter_event *)arg, 0);
+    OK(chanter_choose(&one, 1, 0, NULL));
+    CHECK(one.value == 3);
+    left++;
+}
+
+static void *chooses_for_ever(void *arg) {
+    chanter_case cases[2];
+    size_t chosen;
+    OK(chanter_cleanup_push(sends_in_cleanup, NULL));
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(malloc(8)));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    cases[1].lost = tries_when_lost;
+    cases[1].data = arg;
+    OK(chanter_event_set(begun, 0));
+    destroyed = -1; /* The value of this choice is destroyed. */
+    chanter_choose(cases, 2, CHANTER_FOREVER, &chosen);
+    CHECK(0);
+    return NULL;
+}
+
+static void owned_in_cleanup(void) {
+    chanter_thread thread;
+    chanter_event happened;
+    chanter_case cases[2];
+    size_t chosen;
+    void *back = malloc(8);
+    OK(chanter_channel_create(0, destroy, &owner));
+    OK(chanter_channel_create(1, NULL, &words));
+    OK(chanter_event_create(&begun));
+    OK(chanter_event_create(&happened));
+    OK(chanter_event_set(happened, 3));
+    OK(chanter_thread_spawn(CHANTER_NONE, NULL, chooses_for_ever, &happened, &thread));
+    OK(chanter_event_wait(begun, NULL, CHANTER_FOREVER));
+    OK(chanter_thread_cancel(thread));
+    CHECK(chanter_thread_join(thread, NULL, CHANTER_FOREVER) == ECANCELED);
+    CHECK(destroyed == 0 && tries == 1 && left == 1);
+    /* A wrong case gives the values of those before it back. */
+    cases[0] = a_case(CHANTER_CASE_SEND, owner, CHANTER_WORD(back));
+    cases[1] = a_case(CHANTER_CASE_NEVER, 0, 0);
+    cases[1].size = 64;
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == EINVAL);
+    cases[1] = a_case(99, 0, 0);
+    CHECK(chanter_choose(cases, 2, 0, &chosen) == EINVAL);
+    CHECK(destroyed == 0);
+    free(back);
+    OK(chanter_channel_free(owner));
+    OK(chanter_channel_free(words));
+    OK(chanter_event_free(begun));
+    OK(chanter_event_free(happened));
+    /* A bounded channel has a greatest capacity. */
+    CHECK(chanter_channel_create(1u << 27, NULL, &words) == EINVAL);
+    OK(chanter_channel_create(CHANTER_CAPACITY_MOST, NULL, &words));
+    OK(chanter_channel_free(words));
+    CHECK(chanter_channel_create(CHANTER_CAPACITY_MOST + 1, NULL, &words) == EINVAL);
+}
+
 static int told[4];
 static void lost(void *data) { told[(intptr_t)data]++; }
 
@@ -159,6 +249,36 @@ static void *writes(void *arg) {
     return NULL;
 }
 
+/* A choice over a file leaves the locks that the process has there. */
+static void files(void) {
+    FILE *file = tmpfile();
+    chanter_case one;
+    struct flock lock;
+    pid_t child;
+    int ends[2];
+    char seen = 0;
+    CHECK(file != NULL && pipe(ends) == 0);
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    CHECK(fcntl(fileno(file), F_SETLK, &lock) == 0);
+    one = a_case(CHANTER_CASE_READABLE, (uint64_t)fileno(file), 0);
+    OK(chanter_choose(&one, 1, CHANTER_FOREVER, NULL));
+    CHECK(one.status == 0);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* Another process sees the lock. Its exit code would be a leak checker's. */
+        seen = fcntl(fileno(file), F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 'y' : 'n';
+        _exit(write(ends[1], &seen, 1) != 1);
+    }
+    CHECK(read(ends[0], &seen, 1) == 1 && seen == 'y');
+    CHECK(waitpid(child, NULL, 0) == child);
+    close(ends[0]);
+    close(ends[1]);
+    fclose(file);
+}
+
 static void descriptors(void) {
     int ends[2];
     char letter;
@@ -184,6 +304,57 @@ static void descriptors(void) {
     CHECK(chanter_choose(cases, 1, CHANTER_FOREVER, NULL) == EINVAL);
     close(ends[0]);
     close(ends[1]);
+}
+
+static chanter_channel one_way;
+
+/* An operation goes on only with the function that has begun it. */
+static int mixes(void *state, chanter_context *context) {
+    chanter_op in = 0, out = 0, choice = 0;
+    chanter_case one = a_case(CHANTER_CASE_SEND, one_way, 5);
+    uint64_t value;
+    (void)state;
+    CHECK(chanter_poll_recv(context, &in, words, &value, CHANTER_FOREVER) == EAGAIN);
+    CHECK(chanter_poll_send(context, &in, one_way, 5, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_send(context, &out, one_way, 5, CHANTER_FOREVER) == EAGAIN);
+    CHECK(chanter_poll_recv(context, &out, words, &value, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_choose(context, &out, &one, 1, CHANTER_FOREVER, NULL) == EINVAL);
+    CHECK(chanter_poll_choose(context, &choice, &one, 1, CHANTER_FOREVER, NULL) == EAGAIN);
+    CHECK(chanter_poll_send(context, &choice, one_way, 5, CHANTER_FOREVER) == EINVAL);
+    CHECK(chanter_poll_recv(context, &in, words, &value, CHANTER_FOREVER) == EAGAIN);
+    OK(chanter_op_drop(&in));
+    OK(chanter_op_drop(&out));
+    OK(chanter_op_drop(&choice));
+    return CHANTER_DONE;
+}
+
+static int leaves_a_send(void *state, chanter_context *context) {
+    static chanter_op op;
+    CHECK(chanter_poll_send(context, &op, one_way, CHANTER_WORD(state), CHANTER_FOREVER) == EAGAIN);
+    OK(chanter_event_set(begun, 0));
+    return CHANTER_PENDING;
+}
+
+static void forms(void) {
+    chanter_thread thread;
+    OK(chanter_channel_create(0, NULL, &words));
+    OK(chanter_channel_create(0, NULL, &one_way));
+    OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, mixes, NULL, NULL, &thread));
+    OK(chanter_thread_join(thread, NULL, CHANTER_FOREVER));
+    OK(chanter_channel_free(words));
+    OK(chanter_channel_free(one_way));
+    /* The value of an operation that its thread has left is destroyed. */
+    destroyed = 0;
+    OK(chanter_channel_create(0, destroy, &one_way));
+    OK(chanter_event_create(&begun));
+    OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, leaves_a_send, malloc(8), NULL, &thread));
+    OK(chanter_event_wait(begun, NULL, CHANTER_FOREVER));
+    OK(chanter_thread_cancel(thread));
+    CHECK(chanter_thread_join(thread, NULL, CHANTER_FOREVER) == ECANCELED);
+    CHECK(destroyed == 1);
+    OK(chanter_event_free(begun));
+    OK(chanter_channel_free(one_way));
+    CHECK(destroyed == 1);
 }
 
 /* A poll body: receives with a deadline, chooses, and sends what it has seen. */
@@ -296,8 +467,11 @@ static void os_threads(void) {
 static void *tests(void *arg) {
     rendezvous();
     owned();
+    owned_in_cleanup();
     choices();
     descriptors();
+    files();
+    forms();
     operations();
     os_threads();
     return arg;

@@ -124,9 +124,31 @@ static void requests(int process) {
     CHECK(chanter_rsr_call(77, "exits", NULL, 0, NULL, &length, CHANTER_FOREVER) == EINVAL);
 }
 
+/* The calls that may block, where no call may, and those that functions of the library's may not make. */
+static int calls_in_poll(void *state, chanter_context *context) {
+    pthread_chanter_t self = *(pthread_chanter_t *)state, thread;
+    size_t length = 0;
+    (void)context;
+    CHECK(pthread_chanter_create(&thread, NULL, add, NULL, PTHREAD_CHANTER_LOCAL, self.process) == EPERM);
+    CHECK(pthread_chanter_join(&self, NULL) == EPERM);
+    CHECK(pthread_chanter_cancel(&self) == EPERM);
+    CHECK(pthread_chanter_detach(&self) == EPERM);
+    CHECK(chanter_rsr_call(self.process, "nobody", NULL, 0, NULL, &length, 0) == EPERM);
+    OK(chanter_rsr_register("of a poll body", exits_early, NULL));
+    return CHANTER_DONE;
+}
+
+static void calls_in_callback(void *state) {
+    CHECK(chanter_rsr_register("of a callback", exits_early, NULL) == EPERM);
+    CHECK(chanter_rsr_send(((pthread_chanter_t *)state)->process, "nobody", NULL, 0) == EPERM);
+}
+
 static void *talks(void *arg) {
     pthread_chanter_t *self = pthread_chanter_self();
+    chanter_thread polled;
     CHECK(self != NULL && self->thread != 0);
+    OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, calls_in_poll, self, calls_in_callback, &polled));
+    OK(chanter_thread_join(polled, NULL, CHANTER_FOREVER));
     in_process((int)(intptr_t)arg);
     return NULL;
 }

@@ -1,5 +1,6 @@
 /* Threads with both bodies: join, detach, exit, cancel, cleanup, keys, suspend, attributes, stacks. */
 #define _DEFAULT_SOURCE
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "check.h"
@@ -75,9 +76,11 @@ static int count_to_five(void *state, chanter_context *context) {
 static int in_place;
 static int at_once(void *state, chanter_context *context) {
     chanter_thread self;
+    int error = chanter_thread_self(&self);
     (void)context;
     in_place = *(int *)state;
-    OK(chanter_thread_self(&self));
+    /* It may have been detached before it runs. */
+    CHECK(error == 0 || error == ESRCH);
     CHECK(chanter_yield() == EPERM);
     CHECK(chanter_sleep(CHANTER_FOREVER) == EPERM);
     CHECK(chanter_cleanup_push(note, NULL) == EPERM);
@@ -125,7 +128,6 @@ static void polls(void) {
     host.size = sizeof host;
     host.flags = CHANTER_HOST;
     OK(chanter_thread_spawn_poll(CHANTER_NONE, &host, count_to_five, &count, NULL, &thread));
-    CHECK(count == 0);
     OK(chanter_thread_join(thread, &status, CHANTER_FOREVER));
     CHECK(status == (void *)55);
     OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, never, NULL, destroy_state, &thread));
@@ -175,6 +177,52 @@ static void stacks(void) {
     munmap(memory, size);
 }
 
+static void *detaches_itself(void *arg) {
+    chanter_thread self;
+    OK(chanter_thread_self(&self));
+    OK(chanter_thread_detach(self));
+    return arg;
+}
+
+static void *waits_for_nothing(void *arg) {
+    uint64_t value;
+    chanter_recv(nothing, &value, CHANTER_FOREVER);
+    CHECK(0);
+    return arg;
+}
+
+/* A thread is asked while the call that spawns it goes on: it has told its handle to another one. */
+static chanter_channel told_handles;
+
+static void *tells_itself(void *arg) {
+    chanter_thread self;
+    OK(chanter_thread_self(&self));
+    OK(chanter_send(told_handles, self, 0));
+    return waits_for_nothing(arg);
+}
+
+static void *cancels(void *arg) {
+    uint64_t thread;
+    while (chanter_recv(told_handles, &thread, CHANTER_FOREVER) == 0) OK(chanter_thread_cancel(thread));
+    return arg;
+}
+
+static void asked_at_once(void) {
+    enum { MANY = 300 };
+    chanter_thread threads[MANY], other;
+    chanter_attr attr = {0};
+    attr.size = sizeof attr;
+    attr.processor = 2;
+    OK(chanter_channel_create(CHANTER_UNBOUNDED, NULL, &told_handles));
+    OK(chanter_thread_spawn(CHANTER_NONE, NULL, cancels, NULL, &other));
+    for (int n = 0; n < MANY; n++) OK(chanter_thread_spawn(CHANTER_NONE, &attr, tells_itself, NULL, &threads[n]));
+    for (int n = 0; n < MANY; n++)
+        CHECK(chanter_thread_join(threads[n], NULL, CHANTER_FOREVER) == ECANCELED);
+    OK(chanter_channel_close(told_handles));
+    OK(chanter_thread_join(other, NULL, CHANTER_FOREVER));
+    OK(chanter_channel_free(told_handles));
+}
+
 static void *tests(void *arg) {
     chanter_thread thread;
     void *status;
@@ -219,10 +267,46 @@ static void *tests(void *arg) {
     attr.priority = 5;
     attr.flags = CHANTER_DETACHED;
     OK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, NULL));
+    attr = (chanter_attr){0};
+    attr.size = sizeof attr;
+    attr.stack_size = ((size_t)1 << 30) + 1;
+    CHECK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, &thread) == EINVAL);
+    attr.stack_size = 1000;
+    CHECK(chanter_thread_spawn(CHANTER_NONE, &attr, add, NULL, &thread) == EINVAL);
+    asked_at_once();
     polls();
     suspended();
     stacks();
     return arg;
+}
+
+static chanter_machine busy;
+
+static void *says_and_waits(void *arg) {
+    OK(chanter_event_set(begun, 0));
+    OK(chanter_event_wait(*(chanter_event *)arg, NULL, CHANTER_FOREVER));
+    return NULL;
+}
+
+static void *runs(void *arg) {
+    OK(chanter_machine_run(busy, says_and_waits, arg, NULL));
+    return NULL;
+}
+
+/* A machine that a call runs cannot be freed. */
+static void in_use(void) {
+    pthread_t runner;
+    chanter_event go_on;
+    OK(chanter_machine_create(NULL, &busy));
+    OK(chanter_event_create(&begun));
+    OK(chanter_event_create(&go_on));
+    CHECK(pthread_create(&runner, NULL, runs, &go_on) == 0);
+    OK(chanter_event_wait(begun, NULL, CHANTER_FOREVER));
+    CHECK(chanter_machine_free(busy) == EBUSY);
+    OK(chanter_event_set(go_on, 0));
+    CHECK(pthread_join(runner, NULL) == 0);
+    OK(chanter_machine_free(busy));
+    OK(chanter_event_free(go_on));
 }
 
 int main(void) {
@@ -238,6 +322,8 @@ int main(void) {
     CHECK(chanter_thread_spawn(CHANTER_NONE, NULL, add, NULL, &thread) == ESRCH);
     OK(chanter_machine_run(machine, tests, (void *)9, &status));
     CHECK(status == (void *)9);
+    OK(chanter_machine_run(machine, detaches_itself, (void *)8, &status));
+    CHECK(status == (void *)8);
     /* Also from an OS thread of the program's. */
     OK(chanter_thread_spawn(machine, NULL, add, (void *)1, &thread));
     OK(chanter_thread_join(thread, &status, CHANTER_FOREVER));
@@ -245,6 +331,7 @@ int main(void) {
     OK(chanter_channel_free(nothing));
     OK(chanter_machine_free(machine));
     CHECK(chanter_machine_free(machine) == EINVAL);
+    in_use();
     puts("threads: well");
     return 0;
 }
