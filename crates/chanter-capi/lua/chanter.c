@@ -938,7 +938,7 @@ static int close_state(lua_State *L) {
 static struct state *make_state(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "chanter.state");
     struct state *S = (struct state *)lua_touserdata(L, -1);
-    if (S) return S; /* it was required before */
+    if (S) return S; /* the module has failed to load before */
     S = (struct state *)calloc(1, sizeof *S);
     if (!S) luaL_error(L, "not enough memory");
     pthread_mutex_lock(&states_lock);
@@ -976,7 +976,7 @@ static void methods(lua_State *L, struct state *S, const char *name, const luaL_
 }
 
 static const char EVENTS[] =
-#include "events.h"
+#include <events.h>
     ;
 
 int luaopen_chanter(lua_State *L) {
@@ -995,6 +995,7 @@ int luaopen_chanter(lua_State *L) {
         {"port", sock_port}, {"close", sock_close}, {"__gc", sock_close}, {"__close", sock_close}, {NULL, NULL}};
     luaL_checkversion(L);
     if (chanter_abi_version() >> 16 != CHANTER_ABI_VERSION >> 16) return luaL_error(L, "another version of libchanter_c");
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "chanter.module") == LUA_TTABLE) return 1; /* it was required before */
     struct state *S = make_state(L);
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, S);
@@ -1005,5 +1006,7 @@ int luaopen_chanter(lua_State *L) {
     if (luaL_loadbufferx(L, EVENTS, sizeof EVENTS - 1, "=chanter", "t")) return lua_error(L);
     lua_insert(L, -2);
     lua_call(L, 1, 1);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "chanter.module");
     return 1;
 }
