@@ -48,4 +48,71 @@ chanter.run(function()
     assert(not pcall(chanter.select, { chanter.never }, chanter.after(0.1)))
     assert(not pcall(chanter.sleep, nil))
 end)
+-- Messages and channels of Lua values are out of reach for channels of words.
+chanter.run(function()
+    local values = chanter.channel(1)
+    local last = chanter.words():handle()
+    for handle = last - 300, last + 300 do
+        local ok, channel = pcall(chanter.from_handle, handle)
+        if ok then channel:try_send(0) end
+    end
+    eq((values:try_recv()), nil)
+    assert(not pcall(chanter.channel, 1e14))
+    assert(pcall(chanter.channel, math.huge))
+
+    -- The coroutine of a thread that has ended has nothing to run.
+    local co
+    local thread = chanter.spawn(function() co = coroutine.running() return 1, print end)
+    thread:join()
+    eq((coroutine.resume(co)), false)
+    eq(select("#", thread:result()), 3)
+
+    -- An error that is no string is not changed.
+    local failing = chanter.spawn(function() error(42) end)
+    chanter.sleep(0.001)
+    eq(math.type(select(2, failing:join())), "integer")
+end)
+
+-- A policy that only fails to give out its threads.
+local broken = { enqueue = function() end, next = function() error("policy: this error is part of the test") end }
+eq(chanter.run(function()
+    return select(2, chanter.spawn(function() chanter.sleep(0.001) return 9 end):join())
+end, { policy = broken }), 9)
+
+-- A policy may use much stack, and is collected as other code is.
+local function deep(n) return n == 0 and "x" or (("x"):gsub("x", function() return deep(n - 1) end)) end
+local used, in_policy = {}, nil
+local policy = { first = 1, last = 0 }
+function policy:enqueue(token)
+    used.enqueue = deep(150)
+    in_policy = in_policy or not pcall(chanter.spawn, print)
+    self.last = self.last + 1
+    self[self.last] = token
+end
+function policy:next()
+    used.next = deep(150)
+    if self.first > self.last then return 0 end
+    local token = self[self.first]
+    self[self.first] = nil
+    self.first = self.first + 1
+    return token
+end
+chanter.run(function()
+    local channel, freed = chanter.channel(1), 0
+    for i = 1, 300 do
+        setmetatable({}, { __gc = function() freed = freed + 1 channel:try_send({}) end })
+        chanter.spawn(function() channel:recv(0.0001) end)
+        chanter.yield()
+    end
+    assert(freed > 0)
+end, { policy = policy })
+eq(used.enqueue, "x")
+eq(used.next, "x")
+eq(in_policy, true)
+
+-- `run` in a finalizer, when the state is being closed, is an error.
+AT_CLOSE = setmetatable({}, { __gc = function()
+    assert(not pcall(chanter.run, function() chanter.yield() end))
+    pcall(function() chanter.channel(5):try_send({}) end)
+end })
 print("mended: passed")
