@@ -404,7 +404,7 @@ static struct thread *make_thread(lua_State *L, struct state *S, int first) {
 static int spawn_from(lua_State *L, int first) {
     struct state *S = state_of(L);
     chanter_attr attr = {.size = sizeof attr, .flags = CHANTER_HOST};
-    if (S->in_policy) return luaL_error(L, "a policy cannot spawn");
+    if (S->in_policy) return luaL_error(L, "neither a policy nor a thread that run has left can spawn");
     if (!S->is_running) return luaL_error(L, "threads can only be spawned within chanter.run");
     luaL_checkany(L, first);
     if (first > 1) {
@@ -785,7 +785,8 @@ static int sock_open(lua_State *L) {
     int listens = lua_toboolean(L, 3), one = 1, error = 0;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = listens ? AI_PASSIVE : 0}, *found;
     char port[8];
-    snprintf(port, sizeof port, "%u", (unsigned)luaL_checkinteger(L, 2) & 65535);
+    luaL_argcheck(L, luaL_checkinteger(L, 2) >= 0 && lua_tointeger(L, 2) <= 65535, 2, "a port is from 0 to 65535");
+    snprintf(port, sizeof port, "%u", (unsigned)lua_tointeger(L, 2) & 65535);
     struct sock *sock = make_sock(L);
     if (getaddrinfo(host, port, &hints, &found)) return luaL_error(L, "no such host: %s", host);
     sock->fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -859,26 +860,14 @@ static int policy_enqueue(lua_State *L) {
     static const char *const reasons[] = {"?", "new", "yielded", "spent", "woken", "timer", "io", "remote", "moved"};
     const chanter_ready *ready = (const chanter_ready *)lua_touserdata(L, 1);
     lua_pushvalue(L, lua_upvalueindex(1));
-    lua_getfield(L, 2, "enqueue");
-    lua_insert(L, 2);
     lua_pushinteger(L, (lua_Integer)ready->token);
     lua_pushinteger(L, ready->priority);
     if (ready->deadline == CHANTER_FOREVER) lua_pushnil(L);
     else lua_pushnumber(L, (lua_Number)ready->deadline / 1e9);
     lua_pushstring(L, reasons[ready->reason >= 1 && ready->reason <= 8 ? ready->reason : 0]);
     lua_pushinteger(L, (lua_Integer)ready->thread);
-    lua_call(L, 6, 0);
-    lua_pushboolean(L, 1);
-    lua_rawseti(L, lua_upvalueindex(2), (lua_Integer)ready->token);
+    lua_call(L, 5, 0);
     return 0;
-}
-
-static int policy_next(lua_State *L) {
-    lua_getfield(L, lua_upvalueindex(1), "next");
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_call(L, 1, 1);
-    if (lua_isinteger(L, -1)) lua_pushnil(L), lua_rawseti(L, lua_upvalueindex(2), lua_tointeger(L, -2));
-    return 1;
 }
 
 /** Calls the function at `index` of the policy's stack. A finalizer may run meanwhile, and make a thread ready. */
@@ -954,7 +943,7 @@ static void *begin_small(void *argument) {
     return has_failed;
 }
 
-/** run(function [, {policy = table, preempt = false}]): runs a thread until it ends, and cancels all others. Its results, or its error */
+/** run(function, is_free [, next, tokens, enqueue]): runs a thread until it ends, and cancels all others. Its results, or its error */
 static int run(lua_State *L) {
     struct state *S = state_of(L);
     chanter_policy policy = {.size = sizeof policy, .data = S, .enqueue = enqueue, .next = next};
@@ -962,22 +951,14 @@ static int run(lua_State *L) {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     if (S->is_running) return luaL_error(L, "chanter.run does not run within chanter.run");
     if (S->is_closed) return luaL_error(L, "the Lua state is being closed");
-    lua_settop(L, 2);
-    lua_settop(S->policy, 0);
+    S->is_free = lua_toboolean(L, 2);
     S->token_first = S->token_count = 0;
     S->has_failed = 0;
     S->in_policy = 1; /* until there is a stack for it */
-    S->is_free = !lua_isnil(L, 2) && lua_getfield(L, 2, "preempt") == LUA_TBOOLEAN && !lua_toboolean(L, -1);
-    lua_settop(L, 2);
-    if (!lua_isnil(L, 2) && lua_getfield(L, 2, "policy") != LUA_TNIL) {
-        luaL_checktype(L, 3, LUA_TTABLE);
-        lua_newtable(L);
-        for (int i = 0; i < 2; i++) {
-            lua_pushvalue(L, 3);
-            lua_pushvalue(L, 4);
-            lua_pushcclosure(L, i ? policy_next : policy_enqueue, 2);
-        }
-        lua_rotate(L, 4, -1);
+    lua_settop(S->policy, 0);
+    if (lua_gettop(L) == 5) {
+        lua_pushcclosure(L, policy_enqueue, 1);
+        lua_insert(L, 3);
         lua_xmove(L, S->policy, 3);
         config.policy = &policy;
     }

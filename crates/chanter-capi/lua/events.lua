@@ -181,6 +181,25 @@ function M.spawn_with(attributes, f, ...)
     return spawn_as(attributes.priority, attributes.deadline, attributes.name, f, ...)
 end
 
+-- run(function [, {policy = table, preempt = false}]). `tokens` has those that the policy has: they run if it fails.
+local run = M.run
+function M.run(f, options)
+    local policy, tokens = options and options.policy, {}
+    local is_free = options and options.preempt == false
+    if policy == nil then return run(f, is_free) end
+    if type(policy) ~= "table" then error("a policy is a table, not a " .. type(policy), 2) end
+    local function next()
+        local token = policy:next()
+        if token then tokens[token] = nil end
+        return token
+    end
+    local function enqueue(token, ...)
+        policy:enqueue(token, ...)
+        tokens[token] = true
+    end
+    return run(f, is_free, next, tokens, enqueue)
+end
+
 -- Scopes.
 
 local Scope = {}

@@ -26,20 +26,20 @@ chanter.run(function()
         return 5
     end), 5)
     -- All threads of a scope end with the thread that has called it.
-    local closed = 0
+    local closed, begun = 0, chanter.channel()
     local outer = chanter.spawn(chanter.scope, function(scope)
         local at <close> = setmetatable({}, { __close = function() closed = closed + 1 end })
         scope:spawn(function()
             local at <close> = setmetatable({}, { __close = function() closed = closed + 1 end })
+            begun:send(1)
             chanter.channel():recv()
         end)
         chanter.channel():recv()
     end)
-    chanter.sleep(0.01)
+    begun:recv()
     outer:cancel()
     outer:join()
-    chanter.sleep(0.01)
-    eq(closed, 2)
+    while closed < 2 do chanter.yield() end
 
     -- What is no event is an error.
     assert(not pcall(chanter.select, chanter.signal(), chanter.after(0.1)))
@@ -57,6 +57,7 @@ chanter.run(function()
         if ok then channel:try_send(0) end
     end
     eq((values:try_recv()), nil)
+    assert(not pcall(chanter.listen, "127.0.0.1", 65536))
     assert(not pcall(chanter.channel, 1e14))
     assert(pcall(chanter.channel, math.huge))
 
