@@ -8,7 +8,6 @@ end })
 chanter = require "chanter"
 
 local function eq(a, b) if a ~= b then error(tostring(a) .. " is not " .. tostring(b), 2) end end
-local LONG = 60
 
 -- The module is made once.
 local loaded = package.loaded.chanter
