@@ -14,10 +14,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +25,6 @@
 
 #include <lauxlib.h>
 #include <lua.h>
-#include <lualib.h>
 
 #include "chanter.h"
 
@@ -56,6 +53,7 @@ struct state {
     uint64_t *tokens;       /* threads that the policy has failed to take */
     size_t token_first, token_count, token_room;
     int has_failed;         /* the policy, at least once */
+    int in_policy;          /* the policy runs, or the stack is too small for it: tokens go to `tokens` */
 };
 
 /** A thread. It is a full userdata, whose user value is its coroutine. */
@@ -70,6 +68,7 @@ struct thread {
     chanter_event done;    /* 0 until somebody joins */
     uint32_t slot;
     short nargs;           /* of the first resume */
+    int count;             /* of its results */
     char status;
     char is_sending;       /* `word` is owned */
 };
@@ -80,6 +79,7 @@ struct channel {
     struct state *state; /* NULL: the values are words */
     chanter_channel handle;
     int is_owned;
+    struct channel *next, **link; /* among the channels of Lua values in this process, under `states_lock` */
 };
 
 struct sock {
@@ -101,6 +101,7 @@ struct choice {
 };
 
 static struct state *states[STATES];
+static struct channel *value_channels;
 static pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local struct state *here; /* the state whose thread runs on this OS thread; for the hook */
 
@@ -112,6 +113,7 @@ static struct state *state_of(lua_State *L) { return (struct state *)lua_touserd
 
 /** Puts the value on top of the stack into a slot, and pops it. Raises an error without memory, and changes nothing then. */
 static uint32_t slot_put(lua_State *L, struct state *S) {
+    if (S->is_closed) luaL_error(L, "the Lua state is being closed");
     if (S->free_count == 0 && S->slot_count == S->slot_room) {
         uint32_t room = S->slot_room < 64 ? 64 : S->slot_room * 2;
         uint32_t *free_slots = (uint32_t *)realloc(S->free_slots, room * sizeof *free_slots);
@@ -159,17 +161,28 @@ static uint64_t word_of(lua_State *L, int index, struct channel *channel) {
     return (uint64_t)slot_put(L, S) << 32 | (uint64_t)S->id << 3;
 }
 
+/** Pushes the value of a word's slot onto the stack of `aux`, and returns the slot; or 0 for a word that names none in use. */
+static uint32_t slot_of(struct state *S, uint64_t word) {
+    uint32_t slot = (uint32_t)(word >> 32);
+    if ((uint32_t)word != S->id << 3 || slot == 0 || slot > S->slot_count) return 0;
+    if (lua_rawgeti(S->aux, 1, slot) != LUA_TBOOLEAN) return slot;
+    lua_pop(S->aux, 1);
+    return 0;
+}
+
 /** Frees what a word of a Lua channel holds. The library calls this for messages that nobody receives. */
 static void drop_word(uint64_t word) {
-    struct state *S = word & 7 ? NULL : states[(uint32_t)word >> 3];
-    if (S && !S->is_closed) slot_free(S, (uint32_t)(word >> 32));
+    struct state *S = word & 7 || (uint32_t)word >> 3 >= STATES ? NULL : states[(uint32_t)word >> 3];
+    if (!S || S->is_closed || !slot_of(S, word)) return;
+    lua_pop(S->aux, 1);
+    slot_free(S, (uint32_t)(word >> 32));
 }
 
 /** Pushes the value of a word, which is used up. */
 static void push_word(lua_State *L, struct state *S, uint64_t word) {
     switch (S ? word & 7 : 8) {
     case 0:
-        lua_rawgeti(S->aux, 1, (uint32_t)(word >> 32));
+        if (!slot_of(S, word)) luaL_error(L, "a message that is no value of this state");
         lua_xmove(S->aux, L, 1);
         slot_free(S, (uint32_t)(word >> 32));
         break;
@@ -307,17 +320,34 @@ static int poll_thread(void *body, chanter_context *context) {
     int status = lua_resume(t->co, NULL, nargs, &count);
     here = NULL;
     S->current = NULL;
-    S->context = NULL;
     S->inner = NULL;
     if (S->is_closed) return CHANTER_PENDING;
     if (status == LUA_YIELD) {
         lua_pop(t->co, count);
         /* A yield of the program, or of the hook, waits for nothing. */
-        if (!t->waiter) chanter_context_wake(context);
+        if (!t->waiter || t->waiter != S->blocked) chanter_context_wake(context);
         return CHANTER_PENDING;
     }
     t->status = status == LUA_OK ? ENDED : FAILED;
     return CHANTER_DONE;
+}
+
+/** Moves the results, or the error, to a table, which is the thread's user value from then on. */
+static int keep_results(lua_State *L) {
+    struct thread *t = (struct thread *)lua_touserdata(L, 1);
+    int count = t->status == FAILED ? 1 : lua_gettop(t->co);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, t->state);
+    lua_rawgeti(L, 2, t->slot);
+    lua_createtable(L, count, 0);
+    for (int i = count; i >= 1; i--) {
+        lua_xmove(t->co, L, 1);
+        lua_rawseti(L, 4, i);
+    }
+    lua_settop(t->co, 0);
+    t->count = count;
+    lua_setiuservalue(L, 3, 1);
+    t->co = NULL;
+    return 0;
 }
 
 /** Runs once when a thread has ended: closes what it has left open, and tells its joiners. */
@@ -334,10 +364,13 @@ static void end_thread(void *body) {
         lua_settop(t->co, 0);
         S->is_ending = was_ending;
     }
-    if (t->status == FAILED && !t->done && lua_isstring(t->co, -1)) {
+    if (t->status == FAILED && !t->done && lua_type(t->co, -1) == LUA_TSTRING) {
         lua_warning(S->aux, "chanter: a thread has failed: ", 1);
         lua_warning(S->aux, lua_tostring(t->co, -1), 0);
     }
+    lua_pushcfunction(S->aux, keep_results);
+    lua_pushlightuserdata(S->aux, t);
+    if (lua_pcall(S->aux, 1, 0, 0)) t->status = CANCELLED, lua_pop(S->aux, 1); /* no memory */
     if (t->done) {
         chanter_event_set(t->done, 1);
         chanter_event_free(t->done);
@@ -371,6 +404,7 @@ static struct thread *make_thread(lua_State *L, struct state *S, int first) {
 static int spawn_from(lua_State *L, int first) {
     struct state *S = state_of(L);
     chanter_attr attr = {.size = sizeof attr, .flags = CHANTER_HOST};
+    if (S->in_policy) return luaL_error(L, "neither a policy nor a thread that run has left can spawn");
     if (!S->is_running) return luaL_error(L, "threads can only be spawned within chanter.run");
     luaL_checkany(L, first);
     if (first > 1) {
@@ -392,26 +426,21 @@ static int spawn_from(lua_State *L, int first) {
 static int spawn(lua_State *L) { return spawn_from(L, 1); }
 static int spawn_as(lua_State *L) { return spawn_from(L, 4); }
 
-/** The result of a thread: true and its values, false and its error, or nothing while it runs. */
-static int result_of(lua_State *L, struct thread *t) {
-    int count = t->status == ENDED ? lua_gettop(t->co) : 1;
+/** The result of the thread at `index`: true and its values, false and its error, or nothing while it runs. */
+static int result_of(lua_State *L, int index, struct thread *t) {
     if (t->status == RUNNING) return 0;
-    luaL_checkstack(L, count + 2, "too many results");
+    luaL_checkstack(L, t->count + 3, "too many results");
+    lua_getiuservalue(L, index, 1);
+    int from = lua_gettop(L);
     lua_pushboolean(L, t->status == ENDED);
-    if (t->status == CANCELLED) {
-        lua_pushliteral(L, "cancelled");
-        return 2;
-    }
-    for (int i = t->status == ENDED ? 1 : lua_gettop(t->co), n = 0; n < count; i++, n++) {
-        lua_pushvalue(t->co, i);
-        lua_xmove(t->co, L, 1);
-    }
-    return count + 1;
+    for (int i = 1; i <= t->count && t->status != CANCELLED; i++) lua_rawgeti(L, from, i);
+    if (t->status == CANCELLED) lua_pushliteral(L, "cancelled");
+    return lua_gettop(L) - from;
 }
 
 static struct thread *check_thread(lua_State *L) { return (struct thread *)luaL_checkudata(L, 1, THREAD); }
 
-static int thread_result(lua_State *L) { return result_of(L, check_thread(L)); }
+static int thread_result(lua_State *L) { return result_of(L, 1, check_thread(L)); }
 
 static int thread_status(lua_State *L) {
     static const char *const names[] = {"running", "ended", "failed", "cancelled"};
@@ -490,7 +519,7 @@ static struct channel *check_channel(lua_State *L) { return (struct channel *)lu
 
 static struct channel *make_channel(lua_State *L, struct state *S, chanter_channel handle) {
     struct channel *channel = (struct channel *)lua_newuserdatauv(L, sizeof *channel, 0);
-    *channel = (struct channel){S, handle, 0};
+    *channel = (struct channel){S, handle, 0, NULL, NULL};
     luaL_setmetatable(L, CHANNEL);
     return channel;
 }
@@ -499,10 +528,18 @@ static int create_channel(lua_State *L, struct state *S) {
     lua_Number number = luaL_optnumber(L, 1, 0);
     luaL_argcheck(L, number >= 0, 1, "a capacity is not negative");
     struct channel *channel = make_channel(L, S, 0);
-    size_t capacity = number < 1e15 ? (size_t)number : CHANTER_UNBOUNDED;
+    luaL_argcheck(L, number <= 1 << 24 || number > 1e300, 1, "a capacity is at most 16777216, or math.huge");
+    size_t capacity = number <= 1 << 24 ? (size_t)number : CHANTER_UNBOUNDED;
     int error = chanter_channel_create(capacity, S ? drop_word : NULL, &channel->handle);
     if (error) return luaL_error(L, "cannot make a channel: %s", strerror(error));
     channel->is_owned = 1;
+    if (!S) return 1;
+    pthread_mutex_lock(&states_lock);
+    channel->next = value_channels;
+    channel->link = &value_channels;
+    if (channel->next) channel->next->link = &channel->next;
+    value_channels = channel;
+    pthread_mutex_unlock(&states_lock);
     return 1;
 }
 
@@ -514,6 +551,11 @@ static int words_new(lua_State *L) { return create_channel(L, NULL); }
 static int words_from(lua_State *L) {
     chanter_channel handle = (chanter_channel)luaL_checkinteger(L, 1);
     size_t length;
+    pthread_mutex_lock(&states_lock);
+    struct channel *other = value_channels;
+    while (other && other->handle != handle) other = other->next;
+    pthread_mutex_unlock(&states_lock);
+    luaL_argcheck(L, !other, 1, "a channel of Lua values has no ends outside; use chanter.words");
     if (chanter_channel_length(handle, &length)) return luaL_error(L, "the handle is stale, or is not of a channel");
     make_channel(L, NULL, handle);
     return 1;
@@ -613,6 +655,11 @@ static int channel_length(lua_State *L) {
 static int channel_gc(lua_State *L) {
     struct channel *channel = check_channel(L);
     if (channel->is_owned && channel->handle) chanter_channel_free(channel->handle);
+    pthread_mutex_lock(&states_lock);
+    if (channel->link) *channel->link = channel->next;
+    if (channel->link && channel->next) channel->next->link = channel->link;
+    pthread_mutex_unlock(&states_lock);
+    channel->link = NULL;
     channel->handle = 0;
     return 0;
 }
@@ -738,7 +785,8 @@ static int sock_open(lua_State *L) {
     int listens = lua_toboolean(L, 3), one = 1, error = 0;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = listens ? AI_PASSIVE : 0}, *found;
     char port[8];
-    snprintf(port, sizeof port, "%u", (unsigned)luaL_checkinteger(L, 2) & 65535);
+    luaL_argcheck(L, luaL_checkinteger(L, 2) >= 0 && lua_tointeger(L, 2) <= 65535, 2, "a port is from 0 to 65535");
+    snprintf(port, sizeof port, "%u", (unsigned)lua_tointeger(L, 2) & 65535);
     struct sock *sock = make_sock(L);
     if (getaddrinfo(host, port, &hints, &found)) return luaL_error(L, "no such host: %s", host);
     sock->fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -779,7 +827,8 @@ static int sock_read(lua_State *L) {
     lua_Integer most = luaL_optinteger(L, 2, 4096);
     luaL_argcheck(L, most > 0 && most <= 1 << 24, 2, "from 1 to 16777216 bytes");
     luaL_Buffer buffer;
-    ssize_t count = recv(sock->fd, luaL_buffinitsize(L, &buffer, (size_t)most), (size_t)most, 0);
+    char *bytes = luaL_buffinitsize(L, &buffer, (size_t)most); /* first, since a finalizer may close the socket */
+    ssize_t count = recv(sock->fd, bytes, (size_t)most, 0);
     if (count <= 0) return sock_failed(L, count ? errno : EPIPE);
     luaL_pushresultsize(&buffer, (size_t)count);
     return 1;
@@ -811,92 +860,106 @@ static int policy_enqueue(lua_State *L) {
     static const char *const reasons[] = {"?", "new", "yielded", "spent", "woken", "timer", "io", "remote", "moved"};
     const chanter_ready *ready = (const chanter_ready *)lua_touserdata(L, 1);
     lua_pushvalue(L, lua_upvalueindex(1));
-    lua_getfield(L, 2, "enqueue");
-    lua_insert(L, 2);
     lua_pushinteger(L, (lua_Integer)ready->token);
     lua_pushinteger(L, ready->priority);
     if (ready->deadline == CHANTER_FOREVER) lua_pushnil(L);
     else lua_pushnumber(L, (lua_Number)ready->deadline / 1e9);
     lua_pushstring(L, reasons[ready->reason >= 1 && ready->reason <= 8 ? ready->reason : 0]);
     lua_pushinteger(L, (lua_Integer)ready->thread);
-    lua_call(L, 6, 0);
+    lua_call(L, 5, 0);
     return 0;
 }
 
-static int policy_next(lua_State *L) {
-    lua_getfield(L, lua_upvalueindex(1), "next");
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_call(L, 1, 1);
-    return 1;
-}
-
-/** Calls the function at `index` of the policy's stack. No finalizer runs meanwhile, so no call comes within it. */
+/** Calls the function at `index` of the policy's stack. A finalizer may run meanwhile, and make a thread ready. */
 static uint64_t call_policy(struct state *S, int index, const void *argument) {
     lua_State *P = S->policy;
-    int collects = lua_gc(P, LUA_GCISRUNNING);
-    lua_gc(P, LUA_GCSTOP);
+    S->in_policy = 1;
     lua_pushvalue(P, index);
     lua_pushlightuserdata(P, (void *)argument);
     int status = lua_pcall(P, 1, 1, 0);
     if (status != LUA_OK && !S->has_failed++)
         fprintf(stderr, "chanter: the policy has failed: %s\n", lua_isstring(P, -1) ? lua_tostring(P, -1) : "?");
-    uint64_t result = status != LUA_OK ? UINT64_MAX : lua_isinteger(P, -1) ? (uint64_t)lua_tointeger(P, -1) : 0;
+    uint64_t result = status != LUA_OK ? UINT64_MAX : lua_tointeger(P, -1) != -1 ? (uint64_t)lua_tointeger(P, -1) : 0;
     lua_pop(P, 1);
-    if (collects) lua_gc(P, LUA_GCRESTART);
+    S->in_policy = 0;
     return result;
 }
 
-/** A thread that the policy fails to take runs by its turn. */
-static void enqueue(void *self, const chanter_ready *ready) {
-    struct state *S = (struct state *)self;
-    if (!S->is_closed && call_policy(S, 1, ready) != UINT64_MAX) return;
+static void keep_token(struct state *S, uint64_t token) {
     if (S->token_count == S->token_room) {
         uint64_t *tokens = (uint64_t *)realloc(S->tokens, (S->token_room * 2 + 64) * sizeof *tokens);
         if (!tokens) return;
         S->tokens = tokens;
         S->token_room = S->token_room * 2 + 64;
     }
-    S->tokens[S->token_count++] = ready->token;
+    S->tokens[S->token_count++] = token;
 }
 
+/** A thread that the policy fails to take runs by its turn. */
+static void enqueue(void *self, const chanter_ready *ready) {
+    struct state *S = (struct state *)self;
+    if (S->is_closed || S->in_policy || call_policy(S, 1, ready) == UINT64_MAX) keep_token(S, ready->token);
+}
+
+/** If the policy fails, all threads that it has run by their turn. Index 3 of its stack is the table of their tokens. */
 static uint64_t next(void *self) {
     struct state *S = (struct state *)self;
-    if (S->token_first < S->token_count) return S->tokens[S->token_first++];
-    S->token_first = S->token_count = 0;
-    uint64_t token = S->is_closed ? 0 : call_policy(S, 2, NULL);
-    return token == UINT64_MAX ? 0 : token;
+    if (S->token_first == S->token_count) {
+        S->token_first = S->token_count = 0;
+        if (S->is_closed || S->in_policy) return 0;
+        uint64_t token = call_policy(S, 2, NULL);
+        if (token != UINT64_MAX) return token;
+        for (lua_pushnil(S->policy); lua_next(S->policy, 3); lua_pop(S->policy, 1)) {
+            keep_token(S, (uint64_t)lua_tointeger(S->policy, -2));
+            lua_pushnil(S->policy);
+            lua_rawseti(S->policy, 3, lua_tointeger(S->policy, -3)); /* a field that is there: nothing is allocated */
+        }
+    }
+    return S->token_count ? S->tokens[S->token_first++] : 0;
 }
 
 /* -- The module ---------------------------------------------------------------------------------------------------- */
 
-/** Begins the main thread, and waits for its end. It has a small stack, so no Lua code runs on it. */
+/** Begins the main thread, and waits for its end. The policy may run on this stack. */
 static void *begin(void *argument) {
     struct thread *t = (struct thread *)argument;
+    int *in_policy = &t->state->in_policy;
     chanter_attr attr = {.size = sizeof attr, .flags = CHANTER_HOST};
     chanter_event done = t->done;
+    *in_policy = 0;
     int error = chanter_thread_spawn_poll(CHANTER_NONE, &attr, poll_thread, t, end_thread, &t->handle);
     if (!error) chanter_event_wait(done, NULL, CHANTER_FOREVER);
+    *in_policy = 1;
     return error ? argument : NULL;
 }
 
-/** run(function [, {policy = table, preempt = false}]): runs a thread until it ends, and cancels all others. Its results, or its error */
+/** Runs `begin` on a large stack. This one is small, so neither Lua code nor the policy runs on it. */
+static void *begin_small(void *argument) {
+    chanter_attr attr = {.size = sizeof attr, .stack_size = 16 << 20};
+    chanter_thread thread;
+    void *has_failed = argument;
+    if (!chanter_thread_spawn(CHANTER_NONE, &attr, begin, argument, &thread))
+        chanter_thread_join(thread, &has_failed, CHANTER_FOREVER);
+    return has_failed;
+}
+
+/** run(function, is_free [, next, tokens, enqueue]): runs a thread until it ends, and cancels all others. Its results, or its error */
 static int run(lua_State *L) {
     struct state *S = state_of(L);
     chanter_policy policy = {.size = sizeof policy, .data = S, .enqueue = enqueue, .next = next};
     chanter_config config = {.size = sizeof config, .processors = 1, .hand_off = UINT64_MAX};
     luaL_checktype(L, 1, LUA_TFUNCTION);
     if (S->is_running) return luaL_error(L, "chanter.run does not run within chanter.run");
-    lua_settop(L, 2);
-    S->is_free = !lua_isnil(L, 2) && lua_getfield(L, 2, "preempt") == LUA_TBOOLEAN && !lua_toboolean(L, -1);
-    lua_settop(L, 2);
-    if (!lua_isnil(L, 2) && lua_getfield(L, 2, "policy") != LUA_TNIL) {
-        luaL_checktype(L, 3, LUA_TTABLE);
-        lua_settop(S->policy, 0);
-        lua_pushvalue(L, 3);
+    if (S->is_closed) return luaL_error(L, "the Lua state is being closed");
+    S->is_free = lua_toboolean(L, 2);
+    S->token_first = S->token_count = 0;
+    S->has_failed = 0;
+    S->in_policy = 1; /* until there is a stack for it */
+    lua_settop(S->policy, 0);
+    if (lua_gettop(L) == 5) {
         lua_pushcclosure(L, policy_enqueue, 1);
-        lua_pushvalue(L, 3);
-        lua_pushcclosure(L, policy_next, 1);
-        lua_xmove(L, S->policy, 2);
+        lua_insert(L, 3);
+        lua_xmove(L, S->policy, 3);
         config.policy = &policy;
     }
     lua_settop(L, 1);
@@ -907,17 +970,18 @@ static int run(lua_State *L) {
     if (!error) error = chanter_machine_create(&config, &machine);
     if (!error) {
         S->is_running = 1;
-        error = chanter_machine_run(machine, begin, t, &has_failed);
+        error = chanter_machine_run(machine, begin_small, t, &has_failed);
         /* Nothing of Lua may be touched until the machine's OS threads have ended. */
         chanter_machine_free(machine);
-        S->is_running = 0;
+        S->is_running = S->in_policy = 0;
+        lua_settop(S->policy, 0);
     }
     if (error || has_failed) {
         t->status = CANCELLED;
         slot_free(S, t->slot);
         return luaL_error(L, "cannot run: %s", error ? strerror(error) : "no thread");
     }
-    int count = result_of(L, t);
+    int count = result_of(L, 2, t);
     if (t->status != ENDED) return lua_error(L);
     return count - 1;
 }
@@ -927,10 +991,7 @@ static int close_state(lua_State *L) {
     S->is_closed = 1;
     if (S->is_running) return 0; /* os.exit in a thread: the process ends */
     free(S->free_slots);
-    free(S->tokens);
-    S->free_slots = NULL;
-    S->tokens = NULL;
-    S->free_count = S->slot_count = S->slot_room = 0;
+    free(S->tokens); /* neither is used any more */
     return 0;
 }
 
@@ -938,7 +999,7 @@ static int close_state(lua_State *L) {
 static struct state *make_state(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "chanter.state");
     struct state *S = (struct state *)lua_touserdata(L, -1);
-    if (S) return S; /* it was required before */
+    if (S) return S; /* the module has failed to load before */
     S = (struct state *)calloc(1, sizeof *S);
     if (!S) luaL_error(L, "not enough memory");
     pthread_mutex_lock(&states_lock);
@@ -976,7 +1037,7 @@ static void methods(lua_State *L, struct state *S, const char *name, const luaL_
 }
 
 static const char EVENTS[] =
-#include "events.h"
+#include <events.h>
     ;
 
 int luaopen_chanter(lua_State *L) {
@@ -995,6 +1056,7 @@ int luaopen_chanter(lua_State *L) {
         {"port", sock_port}, {"close", sock_close}, {"__gc", sock_close}, {"__close", sock_close}, {NULL, NULL}};
     luaL_checkversion(L);
     if (chanter_abi_version() >> 16 != CHANTER_ABI_VERSION >> 16) return luaL_error(L, "another version of libchanter_c");
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "chanter.module") == LUA_TTABLE) return 1; /* it was required before */
     struct state *S = make_state(L);
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, S);
@@ -1005,5 +1067,7 @@ int luaopen_chanter(lua_State *L) {
     if (luaL_loadbufferx(L, EVENTS, sizeof EVENTS - 1, "=chanter", "t")) return lua_error(L);
     lua_insert(L, -2);
     lua_call(L, 1, 1);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "chanter.module");
     return 1;
 }

@@ -56,11 +56,14 @@ function Signal:wait(seconds) return self:event():sync(seconds) end
 -- An event whose result is that of `f`, called with the result of this one after the choice.
 function Event:wrap(f) return setmetatable({ kind = "wrap", inner = self, f = f }, Event) end
 
--- One of several events, given as arguments or in a table.
-function M.choose(first, ...)
-    local list = { first, ... }
-    if getmetatable(first) ~= Event and type(first) == "table" then list = { table.unpack(first) } end
-    for _, e in ipairs(list) do check(e) end
+-- One of several events, given as arguments, or as the only argument in a table without a metatable.
+function M.choose(...)
+    local list, count = { ... }, select("#", ...)
+    if count == 1 and type(...) == "table" and not getmetatable(...) then
+        list = { table.unpack((...)) }
+        count = #list
+    end
+    for i = 1, count do check(list[i]) end
     list.kind = "choose"
     return setmetatable(list, Event)
 end
@@ -144,7 +147,10 @@ local function wait(kind, object, value, seconds)
     return result, why
 end
 
-function M.sleep(seconds) wait(TIMER, nil, seconds) end
+function M.sleep(seconds)
+    if type(seconds) ~= "number" then error("sleep takes a number of seconds", 2) end
+    wait(TIMER, nil, seconds)
+end
 
 -- Waits until the thread has ended: true and its results, or false and its error; nil and "timeout".
 function Thread:join(seconds)
@@ -175,23 +181,46 @@ function M.spawn_with(attributes, f, ...)
     return spawn_as(attributes.priority, attributes.deadline, attributes.name, f, ...)
 end
 
+-- run(function [, {policy = table, preempt = false}]). `tokens` has those that the policy has: they run if it fails.
+local run = M.run
+function M.run(f, options)
+    local policy, tokens = options and options.policy, {}
+    local is_free = options and options.preempt == false
+    if policy == nil then return run(f, is_free) end
+    if type(policy) ~= "table" then error("a policy is a table, not a " .. type(policy), 2) end
+    local function next()
+        local token = policy:next()
+        if token then tokens[token] = nil end
+        return token
+    end
+    local function enqueue(token, ...)
+        policy:enqueue(token, ...)
+        tokens[token] = true
+    end
+    return run(f, is_free, next, tokens, enqueue)
+end
+
 -- Scopes.
 
 local Scope = {}
 Scope.__index = Scope
 
+-- Cancels the threads that the scope has spawned.
 function Scope:cancel()
     for _, thread in ipairs(self) do thread:cancel() end
 end
 
-Scope.__close = Scope.cancel
+function Scope:__close()
+    self:cancel()
+    if self.owner then self.owner:cancel() end
+end
 
 local function child(scope, f, ...)
     local function after(ok, ...)
         if ok then return ... end
         if not scope.has_failed then
             scope.has_failed, scope.fault = true, (...)
-            scope:cancel()
+            Scope.__close(scope)
         end
         error(..., 0)
     end
@@ -207,27 +236,29 @@ function Scope:spawn(f, ...)
 end
 
 local function leave(scope, ok, ...)
-    if not ok then scope:cancel() end
     local i = 1
     while scope[i] do -- threads may spawn others meanwhile
         scope[i]:join()
         i = i + 1
     end
-    if not ok then error(..., 0) end
     if scope.has_failed then error(scope.fault, 0) end
+    if not ok then error(..., 0) end
     return ...
 end
 
--- Calls f(scope, ...), and returns its results when all threads of the scope have ended. The first error is raised.
+-- Calls f(scope, ...) in a thread, and returns its results when all threads of the scope have ended. The first error cancels all
+-- of them, and is raised.
 function M.scope(f, ...)
     local scope <close> = setmetatable({}, Scope)
-    return leave(scope, pcall(f, scope, ...))
+    scope.owner = M.spawn(child, scope, f, scope, ...)
+    return leave(scope, scope.owner:join())
 end
 
 -- Sockets. The calls that wait take seconds as their last argument.
 
-local function retry(socket, kind, try, seconds, ...)
-    local limit = seconds and M.now() + seconds
+local function limit_of(seconds) return seconds and M.now() + seconds end
+
+local function retry(socket, kind, try, limit, ...)
     while true do
         local result, why = try(socket, ...)
         if why ~= "again" then return result, why end
@@ -252,16 +283,16 @@ function M.connect(host, port, seconds)
     return nil, reason
 end
 
-function Socket:accept(seconds) return retry(self, READABLE, self.try_accept, seconds) end
+function Socket:accept(seconds) return retry(self, READABLE, self.try_accept, limit_of(seconds)) end
 
 -- Some bytes, at most `most`; or nil and "closed" at the end.
-function Socket:read(most, seconds) return retry(self, READABLE, self.try_read, seconds, most) end
+function Socket:read(most, seconds) return retry(self, READABLE, self.try_read, limit_of(seconds), most) end
 
 -- Writes all bytes: true, or nil and the reason.
 function Socket:write(bytes, seconds)
-    local from = 1
+    local from, limit = 1, limit_of(seconds)
     while from <= #bytes do
-        local rest, why = retry(self, WRITABLE, self.try_write, seconds, bytes, from)
+        local rest, why = retry(self, WRITABLE, self.try_write, limit, bytes, from)
         if not rest then return nil, why end
         from = rest
     end
