@@ -255,7 +255,8 @@ enum { CHANTER_PENDING = 0, CHANTER_DONE = 1 };
 
 /**
  * Spawns a thread without a stack: `poll(state, context)` is called until it returns `CHANTER_DONE`. On a thread of the
- * machine it is a parasite: the first poll is made at once, within this call, if there is room on the stack. With
+ * machine it is a parasite: the first poll is usually made at once, within this call (not if the stack is nearly full, or
+ * if the spawner has used up its budget, and then it waits for its turn). With
  * `CHANTER_HOST`, a name, or a member that is for policies, it is a host, which waits for its turn.
  *
  * `destroy(state)`, if not NULL, runs once when the thread has ended, in whatever way. It may drop operations. Polls of one thread never

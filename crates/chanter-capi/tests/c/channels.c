@@ -409,6 +409,11 @@ static void drops(void *state) {
     me->drops++;
 }
 
+/* Waits until a poll body has an operation. Most run at once, and some wait for their turn. */
+static void has_begun(const chanter_op *op) {
+    while (__atomic_load_n(op, __ATOMIC_ACQUIRE) == 0) OK(chanter_yield());
+}
+
 static void operations(void) {
     struct relay me;
     chanter_thread thread;
@@ -419,7 +424,7 @@ static void operations(void) {
     OK(chanter_channel_create(0, NULL, &me.out));
     told[2] = 0;
     OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, relay, &me, NULL, &thread));
-    CHECK(me.op != 0);
+    has_begun(&me.op);
     CHECK(chanter_op_drop(&me.op) == EPERM);
     for (uint64_t n = 0; n < 1000; n++) {
         OK(chanter_send(me.in, n, CHANTER_FOREVER));
@@ -438,6 +443,7 @@ static void operations(void) {
     OK(chanter_channel_create(0, NULL, &me.in));
     OK(chanter_channel_create(0, destroy, &me.out));
     OK(chanter_thread_spawn_poll(CHANTER_NONE, NULL, pends, &me, drops, &thread));
+    has_begun(&me.other);
     OK(chanter_thread_cancel(thread));
     CHECK(chanter_thread_join(thread, &status, CHANTER_FOREVER) == ECANCELED);
     CHECK(me.drops == 1 && destroyed == 1);
