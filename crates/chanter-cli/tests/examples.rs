@@ -2,16 +2,12 @@
 
 #![cfg(unix)]
 
-use std::path::PathBuf;
+#[path = "common/example.rs"]
+mod example;
+
 use std::process::Command;
 
-/// Examples of a package are built with all its tests, and lie beside them.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let example = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
-    assert!(example.exists(), "a single test does not build it: cargo build -p chanter-cli --examples");
-    example
-}
+use example::example;
 
 fn launched(name: &str, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chanter"));

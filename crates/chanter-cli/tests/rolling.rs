@@ -2,18 +2,13 @@
 
 #![cfg(unix)]
 
-use std::path::PathBuf;
+#[path = "common/example.rs"]
+mod example;
+
 use std::process::{Child, Command, Output, Stdio};
 
+use example::example;
 use tempfile::TempDir;
-
-/// The example, which lies beside the tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let example = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
-    assert!(example.exists(), "a single test does not build it: cargo build -p chanter-cli --examples");
-    example
-}
 
 /// Ended when dropped.
 struct Running(Option<Child>);

@@ -292,5 +292,5 @@ async fn ports_count_processes_that_join() {
     assert_eq!(port.recv().await, Ok(8));
     drop((outlet_there, third));
     assert!(port.recv().await.is_err(), "no process has a sender");
-    assert_eq!(fourth.members().get(), [0, 3]);
+    sees(&fourth, &[0, 3]).await;
 }

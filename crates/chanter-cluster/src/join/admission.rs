@@ -20,8 +20,8 @@ use chanter::prelude::*;
 use chanter::sync::Mutex as Turns;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::socket::Door;
 use crate::engine::socket::joining::{Answer, Applicant, Known, Request};
+use crate::engine::socket::{Door, host};
 use crate::engine::{NodeId, ProcessId};
 use crate::launcher::Address;
 use crate::service::{CallError, Service};
@@ -225,11 +225,7 @@ async fn await_it(here: &Process, member: u32, known: &Known, limit: Duration) -
 
 /// The node of a new process: that of a member on the same host, or a new one.
 fn node_of(number: ProcessId, address: &Address, members: &[(ProcessId, NodeId, Address)]) -> NodeId {
-    let ip = |address: &Address| match address {
-        Address::Unix(_) => None,
-        Address::Tcp(address) => Some(address.ip().to_canonical()).filter(|ip| !ip.is_loopback()),
-    };
-    let same = members.iter().find(|(_, _, other)| ip(other) == ip(address));
+    let same = members.iter().find(|(_, _, other)| host(other) == host(address));
     same.map_or(NodeId(number.0), |(_, node, _)| *node)
 }
 

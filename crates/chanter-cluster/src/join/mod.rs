@@ -97,7 +97,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// let a = a.await?;
 /// let b = Process::join(Join::new(secret, path("b").parse()?).seed(seed)).await?;
 /// assert_eq!((a.number(), b.number()), (0, 1));
-/// assert_eq!(a.members().get(), [0, 1]);
+/// // `a` has taken it in. It counts as a member with its first message, which may be on its way.
+/// let members = a.members();
+/// while members.update().as_slice() != [0, 1] {
+///     members.changed().await?;
+/// }
 /// # b.leave().await;
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// # }).unwrap();

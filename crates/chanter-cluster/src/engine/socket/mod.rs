@@ -42,7 +42,7 @@ use self::inbox::Happening;
 use self::joining::Applicant;
 pub(crate) use self::members::Door;
 use self::members::{Awaited, Member, Shared};
-pub(crate) use self::start::Starting;
+pub(crate) use self::start::{Starting, host};
 #[cfg(feature = "tls")]
 pub use self::tls::BadTls;
 pub use self::tls::Tls;
@@ -61,7 +61,8 @@ pub struct Config {
     pub queue: usize,
     /// Bytes from each peer that may wait for a poll; the message that exceeds it is taken. 4 MiB by default.
     pub inbox: usize,
-    /// Time within which a connecting process must prove to belong to the job. 10 seconds by default.
+    /// Time within which a connecting process must prove to belong to the job, and a process that [joins](crate::join) has
+    /// for each of its steps. 10 seconds by default.
     pub hello: Duration,
     /// Time within which all connections must be made. 60 seconds by default.
     pub start: Duration,

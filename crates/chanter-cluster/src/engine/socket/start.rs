@@ -17,13 +17,16 @@ use crate::engine::{Engine, Leave, NodeId, ProcessId};
 use crate::launcher::{Address, Launched, Secret};
 use crate::roster::Roster;
 
-/// The node of each process, by the host in its address. A node has the number of its first process.
-pub(crate) fn nodes(addresses: &[Address]) -> Vec<NodeId> {
-    // Processes that listen where no other host reaches them are on one.
-    let host = |address: &Address| match address {
+/// The host of an address. Processes that listen where no other host reaches them are on one, `None`.
+pub(crate) fn host(address: &Address) -> Option<IpAddr> {
+    match address {
         Address::Unix(_) => None,
         Address::Tcp(address) => Some(address.ip().to_canonical()).filter(|ip| !ip.is_loopback()),
-    };
+    }
+}
+
+/// The node of each process, by the host in its address. A node has the number of its first process.
+pub(super) fn nodes(addresses: &[Address]) -> Vec<NodeId> {
     let hosts: Vec<Option<IpAddr>> = addresses.iter().map(host).collect();
     let first = |host| hosts.iter().position(|other| *other == host).unwrap_or(0);
     hosts.iter().map(|host| NodeId(first(*host) as u32)).collect()
