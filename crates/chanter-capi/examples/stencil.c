@@ -4,13 +4,20 @@
  *
  *     ./stencil [size] [steps]            alone
  *     chanter launch -n 4 ./stencil       over processes
+ *     mpirun -n 4 ./stencil               over MPI, where it was compiled with -DOVER_MPI: see chanter_mpi.h
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef OVER_MPI
+#include "chanter_mpi.h"
+#define INIT chanter_init_mpi
+#else
 #include "chanter.h"
+#define INIT chanter_init
+#endif
 
 enum { UP = 1, DOWN = 2, SUM = 3, END = 4 };
 
@@ -98,7 +105,7 @@ int main(int argc, char **argv) {
     pthread_chanter_t other;
     struct band band;
     double sum;
-    stop("init", chanter_init(NULL));
+    stop("init", INIT(NULL));
     other = *pthread_chanter_self();
     process = other.process;
     count = chanter_process_count();

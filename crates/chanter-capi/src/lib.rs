@@ -30,6 +30,11 @@ pub use channel::{
 pub use choice::{CCase, chanter_choose};
 #[cfg(feature = "cluster")]
 pub use cluster::*;
+/// How other engines start the process: for `chanter-capi-mpi`.
+#[cfg(feature = "cluster")]
+pub mod job {
+    pub use crate::cluster::{Member, init};
+}
 pub use config::{CAttr, CConfig, CPolicy, CReady};
 pub use event::{chanter_event_create, chanter_event_free, chanter_event_set, chanter_event_wait};
 pub use fiber::{Body, chanter_sleep, chanter_thread_exit, chanter_thread_spawn, chanter_yield};

@@ -93,5 +93,7 @@ pub use detect::{Detected, StartError, detect};
 pub use engine::Posted;
 pub use engine::{Counts, Mpi};
 pub use mpirun::{mpicc, mpirun};
+#[doc(hidden)]
+pub use run::{Session, SessionEnd};
 pub use run::{run, run_on};
 pub use shim::MpiError;

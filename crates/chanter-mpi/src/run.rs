@@ -59,49 +59,112 @@ fn detect_launcher() -> Result<Detected, StartError> {
 }
 
 fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
-    let engine = Arc::new(Mpi::start()?);
-    let pump = Pump::new();
-    let machine = pump.attached_to(builder).build().map_err(machine_error)?;
-    #[cfg(target_os = "linux")]
-    let near = crate::meet::meet(&engine)?;
+    let Session { machine, process, end } = Session::over_mpi(builder)?;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         machine.block_on_local(async {
-            #[cfg(target_os = "linux")]
-            let here = match near {
-                Some(near) => Process::start_polled(near.connect(&engine).await?, &pump),
-                None => Process::start_polled(Arc::clone(&engine), &pump),
-            };
-            #[cfg(not(target_os = "linux"))]
-            let here = Process::start_polled(Arc::clone(&engine), &pump);
-            let value = match here.agree().await {
-                Ok(()) => Ok(main(here.clone()).await),
-                Err(disagreement) => Err(StartError::Program(disagreement)),
-            };
-            here.leave().await;
+            let value = main(process.clone()).await;
+            process.leave().await;
             value
         })
     }));
     let value = ran.unwrap_or_else(|panic| {
         // The others would wait for this process for ever.
-        engine.abort(101);
+        end.abort();
         resume_unwind(panic)
     });
-    drop(machine);
-    engine.finish()?;
-    value
+    drop((process, machine));
+    end.finish()?;
+    Ok(value)
 }
 
 fn without<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
-    let machine = builder.build().map_err(machine_error)?;
+    let Session { machine, process, .. } = Session::without(builder)?;
     machine.block_on_local(async {
-        #[cfg(unix)]
-        let here = Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?;
-        #[cfg(not(unix))]
-        let here = Process::start(chanter_cluster::engine::Local::alone());
-        let value = main(here.clone()).await;
-        here.leave().await;
+        let value = main(process.clone()).await;
+        process.leave().await;
         Ok(value)
     })
+}
+
+/// A process of a job, for callers that have no `main` to give to [`run_on`], such as the C interface.
+#[doc(hidden)]
+pub struct Session {
+    pub machine: Machine,
+    pub process: Process,
+    pub end: SessionEnd,
+}
+
+/// The end of a process, when it has left and its machine is gone.
+#[doc(hidden)]
+pub struct SessionEnd(Option<Arc<Mpi>>);
+
+impl Session {
+    /// Starts this process, as [`run_on`] does. The OS thread is blocked until all processes are there.
+    pub fn start(builder: Builder) -> Result<Self, StartError> {
+        match detect_launcher()? {
+            Detected::Launched => Self::over_mpi(builder),
+            Detected::Alone => Self::without(builder),
+        }
+    }
+
+    fn over_mpi(builder: Builder) -> Result<Self, StartError> {
+        let engine = Arc::new(Mpi::start()?);
+        let pump = Pump::new();
+        let machine = pump.attached_to(builder).build().map_err(machine_error)?;
+        #[cfg(target_os = "linux")]
+        let near = crate::meet::meet(&engine)?;
+        let agreed = machine.block_on_local(async {
+            #[cfg(target_os = "linux")]
+            let process = match near {
+                Some(near) => Process::start_polled(near.connect(&engine).await?, &pump),
+                None => Process::start_polled(Arc::clone(&engine), &pump),
+            };
+            #[cfg(not(target_os = "linux"))]
+            let process = Process::start_polled(Arc::clone(&engine), &pump);
+            match process.agree().await {
+                Ok(()) => Ok(Ok(process)),
+                Err(disagreement) => {
+                    process.leave().await;
+                    Ok(Err(disagreement))
+                }
+            }
+        });
+        let agreed: Result<_, StartError> = agreed;
+        match agreed? {
+            Ok(process) => Ok(Self { machine, process, end: SessionEnd(Some(engine)) }),
+            Err(disagreement) => {
+                drop(machine);
+                engine.finish()?;
+                Err(StartError::Program(disagreement))
+            }
+        }
+    }
+
+    fn without(builder: Builder) -> Result<Self, StartError> {
+        let machine = builder.build().map_err(machine_error)?;
+        #[cfg(unix)]
+        let process = machine.block_on_local(async {
+            Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))
+        })?;
+        #[cfg(not(unix))]
+        let process =
+            machine.block_on_local(async { Process::start(chanter_cluster::engine::Local::alone()) });
+        Ok(Self { machine, process, end: SessionEnd(None) })
+    }
+}
+
+impl SessionEnd {
+    /// Finalizes MPI, when all processes have left.
+    pub fn finish(self) -> Result<(), StartError> {
+        self.0.map_or(Ok(()), |engine| Ok(engine.finish()?))
+    }
+
+    /// Ends the whole job.
+    fn abort(&self) {
+        if let Some(engine) = &self.0 {
+            engine.abort(101);
+        }
+    }
 }
 
 fn machine_error(error: std::io::Error) -> StartError {

@@ -9,15 +9,15 @@ pub(super) fn version(manifest: &str) -> Result<String, String> {
     version.map(str::to_owned).ok_or_else(|| "the workspace has no version".to_owned())
 }
 
-/// The page of a function.
-pub(super) fn page(prototype: &Prototype, version: &str) -> String {
+/// The page of a function of a header.
+pub(super) fn page(prototype: &Prototype, header: &str, version: &str) -> String {
     let Prototype { name, comment, text, .. } = prototype;
     let first = comment.first().map_or("", |paragraph| paragraph.as_str());
     let sentence = first.split(". ").next().unwrap_or(first).trim_end_matches('.');
     let mut page =
         format!(".TH {} 3 \"\" \"Chanter {version}\" \"The C interface of Chanter\"\n", name.to_uppercase());
     page += &format!(".SH NAME\n{} \\- {}\n", escaped(name), escaped(sentence));
-    page += ".SH SYNOPSIS\n.nf\n.B #include <chanter.h>\n.PP\n";
+    page += &format!(".SH SYNOPSIS\n.nf\n.B #include <{header}>\n.PP\n");
     page += &format!(".B \"{}\"\n.fi\n", escaped(text));
     page += ".SH DESCRIPTION\n";
     for (at, paragraph) in comment.iter().enumerate() {

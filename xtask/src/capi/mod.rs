@@ -1,8 +1,8 @@
 //! `cargo xtask capi`: the header of the C interface, held against its library, and the files of an installation.
 //!
-//! * `check` compares each prototype of `chanter.h` with the Rust function of that name.
-//! * `symbols` writes a C file that takes the address of each function, for the linker.
-//! * `names` lists the functions.
+//! * `check` compares each prototype of `chanter.h` and `chanter_mpi.h` with the Rust function of that name.
+//! * `symbols` writes a C file that takes the address of each function of `chanter.h`, for the linker.
+//! * `names` lists the functions of `chanter.h`.
 //! * `install FOLDER` builds the library, and copies it there with the header, man pages, and the files of pkg-config and
 //!   CMake. `--no-library` leaves the library out.
 
@@ -20,12 +20,14 @@ use header::Prototype;
 /// The most functions whose names begin with `chanter_`.
 const MOST: usize = 64;
 const CRATE: &str = "crates/chanter-capi";
+const HEADER: &str = "chanter.h";
+/// The headers, and where their functions are.
+const HEADERS: [(&str, &str); 2] = [(HEADER, "src"), ("chanter_mpi.h", "mpi/src")];
 
 pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
-    let text = read(&root.join(CRATE).join("include/chanter.h"))?;
-    let prototypes = header::parse(&text)?;
+    let prototypes = prototypes(root, HEADER)?;
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] | [] => check(root, &prototypes),
+        ["check"] | [] => HEADERS.iter().try_for_each(|(header, source)| check(root, header, source)),
         ["names"] => {
             prototypes.iter().for_each(|prototype| println!("{}", prototype.name));
             Ok(())
@@ -36,11 +38,15 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
         }
         ["install", folder] => {
             library(root, Path::new(folder))?;
-            install(root, Path::new(folder), &prototypes)
+            install(root, Path::new(folder))
         }
-        ["install", folder, "--no-library"] => install(root, Path::new(folder), &prototypes),
+        ["install", folder, "--no-library"] => install(root, Path::new(folder)),
         _ => Err("cargo xtask capi [check | names | symbols | install FOLDER [--no-library]]".to_owned()),
     }
+}
+
+fn prototypes(root: &Path, header: &str) -> Result<Vec<Prototype>, String> {
+    header::parse(&read(&root.join(CRATE).join("include").join(header))?)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -54,11 +60,12 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Compares the header with the library's source.
-fn check(root: &Path, prototypes: &[Prototype]) -> Result<(), String> {
-    let functions = rust::functions(&root.join(CRATE).join("src"))?;
+/// Compares a header with the library's source.
+fn check(root: &Path, header: &str, source: &str) -> Result<(), String> {
+    let prototypes = prototypes(root, header)?;
+    let functions = rust::functions(&root.join(CRATE).join(source))?;
     let mut faults = Vec::new();
-    for prototype in prototypes {
+    for prototype in &prototypes {
         match functions.get(&prototype.name) {
             None => faults.push(format!("{} is declared, and not defined", prototype.name)),
             Some(types) if *types != prototype.types => faults.push(format!(
@@ -79,7 +86,7 @@ fn check(root: &Path, prototypes: &[Prototype]) -> Result<(), String> {
         faults.push(format!("{count} functions begin with chanter_, and {MOST} may"));
     }
     if faults.is_empty() {
-        println!("chanter.h: {} functions, as in the library; {count} of them chanter_*", prototypes.len());
+        println!("{header}: {} functions, as in the library; {count} of them chanter_*", prototypes.len());
         return Ok(());
     }
     Err(faults.join("\n"))
@@ -117,10 +124,16 @@ fn library(root: &Path, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn install(root: &Path, folder: &Path, prototypes: &[Prototype]) -> Result<(), String> {
+fn install(root: &Path, folder: &Path) -> Result<(), String> {
     let version = man::version(&read(&root.join("Cargo.toml"))?)?;
-    for prototype in prototypes {
-        write(&folder.join(format!("share/man/man3/{}.3", prototype.name)), &man::page(prototype, &version))?;
+    for (header, _) in HEADERS {
+        let prototypes = prototypes(root, header)?;
+        for prototype in &prototypes {
+            let page = man::page(prototype, header, &version);
+            write(&folder.join(format!("share/man/man3/{}.3", prototype.name)), &page)?;
+        }
+        write(&folder.join("include").join(header), &read(&root.join(CRATE).join("include").join(header))?)?;
+        println!("{header}, and {} man pages, in {}", prototypes.len(), folder.display());
     }
     let fill = |template: &str| -> Result<String, String> {
         Ok(read(&root.join(CRATE).join("install").join(template))?.replace("@VERSION@", &version))
@@ -130,8 +143,5 @@ fn install(root: &Path, folder: &Path, prototypes: &[Prototype]) -> Result<(), S
     write(
         &folder.join("lib/cmake/chanter/chanter-config-version.cmake"),
         &fill("chanter-config-version.cmake.in")?,
-    )?;
-    write(&folder.join("include/chanter.h"), &read(&root.join(CRATE).join("include/chanter.h"))?)?;
-    println!("{} man pages in {}", prototypes.len(), folder.display());
-    Ok(())
+    )
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use chanter::{IVar, current_vp};
+use chanter::{Builder, IVar, Machine, current_vp};
 use chanter_cluster::{Inbox, Process, ThreadName};
 
 use super::messages::Posted;
@@ -36,6 +36,8 @@ impl Global {
 pub(super) struct Job {
     pub(super) machine: u64,
     pub(super) process: Process,
+    /// Called once, at the end.
+    end: Mutex<Option<End>>,
     main: Main,
     has_ended: AtomicBool,
     /// The local threads, by the slots of their names.
@@ -140,12 +142,23 @@ pub(super) fn with_global<R>(body: impl FnOnce(&'static Job, &Global) -> Done<R>
     body(job, locals.made().global.get().ok_or(libc::EPERM)?)
 }
 
-/// Makes this process one of its job. See `chanter.h`.
+/// A process of a job, which has been started on a machine of its own.
+pub struct Member {
+    /// The machine.
+    pub machine: Machine,
+    /// The process.
+    pub process: Process,
+    /// Called when the process has left its job and the machine has ended. It returns a code of C if it fails.
+    pub end: End,
+}
+
+type End = Box<dyn FnOnce() -> Result<(), c_int> + Send>;
+
+/// Makes this process one of its job, which `start` starts: the body of `chanter_init`, and of its kin for other engines.
 ///
 /// # Safety
 /// `config` is null or a struct as long as its size says, whose pointers are null or valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
+pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result<Member, c_int>) -> c_int {
     door(|| {
         if current_vp().is_some() || current::with(|current| current.is_some()) {
             return Err(libc::EPERM);
@@ -156,15 +169,12 @@ pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
         if BEGINS.swap(true, Ordering::Relaxed) {
             return Err(libc::EALREADY);
         }
-        let machine = builder.build().map_err(|_| libc::ENOMEM)?;
-        let process = machine.block_on(async { Process::launched().await }).map_err(|error| {
-            eprintln!("chanter: this process is not part of its job: {error}");
-            libc::ECONNREFUSED
-        })?;
+        let Member { machine, process, end } = start(builder)?;
         let inbox = process.main_inbox().map_err(|_| libc::ENOMEM)?;
         let job = Job {
             machine: register(machine)?,
             process,
+            end: Mutex::new(Some(end)),
             main: Main { thread: thread::current().id(), global: Global::new(inbox) },
             has_ended: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -175,6 +185,24 @@ pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
         let _ = begun().put(());
         Ok(())
     })
+}
+
+/// Makes this process one of its job. See `chanter.h`.
+///
+/// # Safety
+/// `config` is null or a struct as long as its size says, whose pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
+    let start = |builder: Builder| {
+        let machine = builder.build().map_err(|_| libc::ENOMEM)?;
+        let process = machine.block_on(async { Process::launched().await }).map_err(|error| {
+            eprintln!("chanter: this process is not part of its job: {error}");
+            libc::ECONNREFUSED
+        })?;
+        Ok(Member { machine, process, end: Box::new(|| Ok(())) })
+    };
+    // SAFETY: the caller keeps the contract.
+    unsafe { init(config, start) }
 }
 
 /// Leaves the job. See `chanter.h`.
@@ -194,7 +222,10 @@ pub extern "C" fn chanter_finalize() -> c_int {
         drop(made);
         job.has_ended.store(true, Ordering::Relaxed);
         match chanter_machine_free(job.machine) {
-            0 => Ok(()),
+            0 => {
+                let end = job.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+                end.map_or(Ok(()), |end| end())
+            }
             code => Err(code),
         }
     })

@@ -10,7 +10,7 @@ mod remote;
 mod rsr;
 mod threads;
 
-pub use job::{chanter_finalize, chanter_init, chanter_process_count};
+pub use job::{Member, chanter_finalize, chanter_init, chanter_process_count, init};
 pub use messages::{
     pthread_chanter_irecv, pthread_chanter_msgtest, pthread_chanter_msgwait, pthread_chanter_recv,
     pthread_chanter_send,

@@ -218,6 +218,8 @@ impl Worker {
                     || self.has_replacement()
                     || !processor.timers.is_empty()
                     || processor.reactor.has_sources()
+                    // What it brings wakes nobody.
+                    || self.machine().pump.get().is_some()
             }
         }
     }

@@ -84,6 +84,21 @@ fn a_sleeping_machine_looks_as_often_as_the_pump_says() {
     }
 }
 
+/// `block_on` has driven the only processor, and has ended.
+#[test]
+fn a_machine_that_no_caller_drives_looks_all_the_same() {
+    let post = Arc::new(Post::default());
+    let machine = machine(1, 1, &post);
+    let (to, letters) = mailbox();
+    post.readers.lock().unwrap().push(to);
+    for letter in 0..10 {
+        machine.block_on(async {});
+        post.letters.lock().unwrap().push(letter);
+        // This OS thread only sleeps.
+        assert_eq!(letters.recv().sync_blocking(), Ok(letter));
+    }
+}
+
 #[test]
 fn threads_that_never_block_do_not_keep_it_waiting() {
     let post = Arc::new(Post::default());

@@ -1,0 +1,33 @@
+/* The C interface of Chanter in programs that `mpirun` starts. Such a program is linked with `libchanter_c_mpi.a`, which
+ * holds all of `libchanter_c.a`, and by the compiler of the MPI that the library was built with:
+ *
+ *   MPICC=mpicc cargo build --release --package chanter-capi-mpi
+ *   mpicc program.c -I crates/chanter-capi/include target/release/libchanter_c_mpi.a -pthread -ldl -lm
+ *   mpirun -n 4 ./a.out
+ *
+ * With `MPICC=none`, any C compiler links it, and the program opens an MPI of the standard ABI (5.0) when it starts.
+ */
+#ifndef CHANTER_MPI_H
+#define CHANTER_MPI_H
+
+#include "chanter.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Like `chanter_init`. If `mpirun` has started this process, its job is that of `mpirun`: MPI carries messages between
+ * nodes, and memory those on a node. All processes of the job call it, and each calls `chanter_finalize` at its end, which
+ * finalizes MPI. The program itself calls no function of MPI. A process that ends without `chanter_finalize` ends the job.
+ *
+ * Errors besides those of `chanter_init`: `ENOSYS` if there is no MPI, or `mpirun` is of another one than the library.
+ * Standard error says the reason. `chanter_finalize` returns `EIO` if MPI fails at the end.
+ */
+int chanter_init_mpi(const chanter_config *config) CHANTER_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
