@@ -190,7 +190,8 @@ impl Worker {
         let machine = self.machine();
         let leader = self.leader();
         self.bound.fibers.shrink();
-        let mut is_busy = false;
+        // The messages that a pump brings wake nobody.
+        let mut is_busy = machine.pump.get().is_some();
         self.on_each(|_| is_busy |= self.is_busy());
         // The next OS thread is assigned the ownership.
         leader.ownership.vacate();
@@ -218,8 +219,6 @@ impl Worker {
                     || self.has_replacement()
                     || !processor.timers.is_empty()
                     || processor.reactor.has_sources()
-                    // What it brings wakes nobody.
-                    || self.machine().pump.get().is_some()
             }
         }
     }
