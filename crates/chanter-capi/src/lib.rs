@@ -14,6 +14,7 @@ mod descriptor;
 mod door;
 mod event;
 mod fiber;
+mod flags;
 mod handle;
 mod keys;
 mod leave;

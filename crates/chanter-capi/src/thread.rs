@@ -1,7 +1,7 @@
 //! Threads as handles: their ends, and those who wait for them.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use chanter::IVar;
@@ -11,6 +11,7 @@ use chanter::thread::{AnyThread, Join};
 
 use crate::current;
 use crate::door::{Done, Limit, door, store, wait};
+use crate::flags::{self, Flags};
 use crate::handle::{Held, Kind, Table};
 
 /// How a thread has ended.
@@ -32,28 +33,12 @@ impl End {
 }
 
 /// A thread. Its handle is a reference, and so is its body.
-///
-/// `flags` says how it has ended, what is asked of it, and whether somebody has left something in its life:
-///
-/// * The body sets the bit of its end. If it finds WATCHED, it takes what is in the life, and wakes those who wait.
-/// * A watcher puts its part into the life, and sets WATCHED. If it finds the bit of an end, it need not wait.
-///
-/// So one of the two sees the other (INV-WATCHED).
 pub(crate) struct Thread {
     pub(crate) machine: u64,
-    flags: AtomicU32,
+    flags: Flags,
     value: AtomicU64,
     life: ShortLock<Life>,
 }
-
-const VALUE: u32 = 1;
-const CANCELLED: u32 = 2;
-const PANICKED: u32 = 4;
-const ENDED: u32 = VALUE | CANCELLED | PANICKED;
-const WATCHED: u32 = 8;
-/// Requests to a poll body, which it sees with its next poll.
-const CANCEL: u32 = 16;
-const SUSPEND: u32 = 32;
 
 /// The parts that others have left for a thread's end, or its next request.
 #[derive(Default)]
@@ -85,7 +70,7 @@ impl Thread {
     pub(crate) fn make(machine: u64) -> Done<(u64, Held<Self>)> {
         let made = Self {
             machine,
-            flags: AtomicU32::new(0),
+            flags: Flags::new(),
             value: AtomicU64::new(0),
             life: ShortLock::new(Life::default()),
         };
@@ -94,19 +79,19 @@ impl Thread {
 
     /// Notes that the thread has ended, and wakes those who wait. Only the body calls it; the first call counts.
     pub(crate) fn finish(&self, end: End) {
-        if self.flags.load(Ordering::Relaxed) & ENDED != 0 {
+        if self.flags.ended().is_some() {
             return;
         }
-        let bit = match end {
+        let how = match end {
             End::Value(value) => {
+                // ORDER: Relaxed: the flag of the end publishes it.
                 self.value.store(value, Ordering::Relaxed);
-                VALUE
+                flags::VALUE
             }
-            End::Cancelled => CANCELLED,
-            End::Panicked => PANICKED,
+            End::Cancelled => flags::CANCELLED,
+            End::Panicked => flags::PANICKED,
         };
-        // ORDER: AcqRel: the value is published to `end`; WATCHED shows what was put into the life.
-        if self.flags.fetch_or(bit, Ordering::AcqRel) & WATCHED == 0 {
+        if !self.flags.end(how) {
             return;
         }
         let Life { done, fiber, lent, waker } = std::mem::take(&mut *self.life.lock());
@@ -120,8 +105,7 @@ impl Thread {
     /// Leaves something in the life. False: the thread has ended, and does not look there any more.
     fn watch<R>(&self, leave: impl FnOnce(&mut Life) -> R) -> (bool, R) {
         let left = leave(&mut self.life.lock());
-        // ORDER: AcqRel: see `finish`.
-        (self.flags.fetch_or(WATCHED, Ordering::AcqRel) & ENDED == 0, left)
+        (self.flags.watch(), left)
     }
 
     /// Notes the fiber, to which requests are told.
@@ -146,8 +130,8 @@ impl Thread {
 
     /// Tells the fiber, which has just been noted, what was asked of it before.
     fn request_again(&self) {
-        // ORDER: Relaxed: who asks sets the flag first, and then looks for the fiber under the lock under which it was
-        // noted. So he has found the fiber, or his flag is seen here.
+        // A caller that asks sets the flag first, and then looks for the fiber under the lock under which it was noted. So
+        // it has found the fiber, or its flag is seen here.
         let mut told = (false, false);
         loop {
             let now = self.requests();
@@ -168,9 +152,7 @@ impl Thread {
 
     /// The requests to a poll body: whether it is cancelled, and whether it is suspended.
     pub(crate) fn requests(&self) -> (bool, bool) {
-        // ORDER: Relaxed: who asks also takes the waker, under the lock under which it was left.
-        let flags = self.flags.load(Ordering::Relaxed);
-        (flags & CANCEL != 0, flags & SUSPEND != 0)
+        (self.flags.is_asked(flags::CANCEL), self.flags.is_asked(flags::SUSPEND))
     }
 
     /// Notes the waker of a poll body that waits, and that has seen these requests. False: there are others, and the body
@@ -182,10 +164,7 @@ impl Thread {
         let now = self.requests();
         drop(life);
         drop(old);
-        if self.flags.load(Ordering::Relaxed) & WATCHED == 0 {
-            // ORDER: Relaxed: only the body itself ends the thread, so it is not about to.
-            self.flags.fetch_or(WATCHED, Ordering::Relaxed);
-        }
+        self.flags.watch_oneself();
         now == seen
     }
 
@@ -212,13 +191,12 @@ impl Thread {
     }
 
     pub(crate) fn end(&self) -> Option<End> {
-        // ORDER: Acquire pairs with `finish`.
-        match self.flags.load(Ordering::Acquire) & ENDED {
-            0 => None,
-            VALUE => Some(End::Value(self.value.load(Ordering::Relaxed))),
-            PANICKED => Some(End::Panicked),
-            _ => Some(End::Cancelled),
-        }
+        Some(match self.flags.ended()? {
+            // ORDER: Relaxed: the flag of the end has published it.
+            flags::VALUE => End::Value(self.value.load(Ordering::Relaxed)),
+            flags::PANICKED => End::Panicked,
+            _ => End::Cancelled,
+        })
     }
 
     /// Waits until the thread has ended.
@@ -300,8 +278,7 @@ pub extern "C" fn chanter_thread_cancel(thread: u64) -> c_int {
 
 /// Asks a thread to end.
 pub(crate) fn cancel(thread: &Thread) {
-    // ORDER: Relaxed: see `requests`.
-    thread.flags.fetch_or(CANCEL, Ordering::Relaxed);
+    thread.flags.ask(flags::CANCEL);
     if let Some(fiber) = thread.fiber() {
         drop(fiber.cancel());
     }
@@ -315,8 +292,7 @@ pub(crate) fn cancel(thread: &Thread) {
 pub extern "C" fn chanter_thread_suspend(thread: u64) -> c_int {
     door(|| {
         let held = thread_of(thread)?;
-        // ORDER: Relaxed: see `requests`.
-        held.flags.fetch_or(SUSPEND, Ordering::Relaxed);
+        held.flags.ask(flags::SUSPEND);
         if let Some(fiber) = held.fiber() {
             drop(fiber.suspend());
         }
@@ -329,8 +305,7 @@ pub extern "C" fn chanter_thread_suspend(thread: u64) -> c_int {
 pub extern "C" fn chanter_thread_resume(thread: u64) -> c_int {
     door(|| {
         let held = thread_of(thread)?;
-        // ORDER: Relaxed: see `requests`.
-        let was = held.flags.fetch_and(!SUSPEND, Ordering::Relaxed) & SUSPEND != 0;
+        let was = held.flags.take_back(flags::SUSPEND);
         if let Some(fiber) = held.fiber() {
             fiber.resume();
         }
