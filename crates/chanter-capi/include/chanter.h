@@ -204,7 +204,8 @@ int chanter_machine_run(chanter_machine machine, void *(*body)(void *), void *ar
  * Ends a machine. Its threads are cancelled, and its OS threads have ended when the call returns. Handles of its threads
  * may be joined afterwards.
  *
- * Errors: `EPERM` on a thread of a machine; `EBUSY` while a call of `chanter_machine_run` runs it.
+ * Errors: `EPERM` on a thread of a machine, and for the machine of a job, which `chanter_finalize` ends; `EBUSY` while a
+ * call of `chanter_machine_run` runs it.
  */
 int chanter_machine_free(chanter_machine machine) CHANTER_NOEXCEPT;
 
@@ -484,13 +485,14 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
 /**
  * Makes this process one of the job that `chanter launch` has started, or a process alone, with a machine of its own.
  * Then the calling OS thread has a global name, and `pthread_chanter_*` may be called there, and on the threads of the
- * machine. `config` may be NULL. `EALREADY` if the process is part of a job already; `ECONNREFUSED` if the job
- * does not come together.
+ * machine. `config` may be NULL. `EALREADY` if the process is part of a job, or was; `ECONNREFUSED` if the job
+ * does not come together. Under `mpirun` the process is alone: see `chanter_mpi.h`.
  */
 int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
 
 /**
- * Leaves the job, after all that was sent has arrived, and ends the machine. On the OS thread that has called
+ * Leaves the job, after all that was sent has arrived, and ends the machine. It waits for no other process: those that
+ * still ask this one for something get `EHOSTDOWN`, so let them say first that they are done. On the OS thread that has called
  * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then the process is still a part of the job.
  */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
@@ -561,6 +563,9 @@ int pthread_chanter_cancel(const pthread_chanter_t *thread) CHANTER_NOEXCEPT;
 /**
  * Sends `count` bytes to a thread, with a type of 0 or more. When it returns, `buf` may be changed. `EHOSTDOWN` if the
  * process of the thread has gone.
+ *
+ * It blocks while 64 messages or 256 KiB from this process wait at that thread for a receive, of whichever type. So two
+ * threads that send more to each other before they receive wait for ever: post the receives first, or receive in between.
  */
 int pthread_chanter_send(int type, const char *buf, int count, const pthread_chanter_t *thread) CHANTER_NOEXCEPT;
 

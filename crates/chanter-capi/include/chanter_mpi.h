@@ -5,7 +5,11 @@
  *   mpicc program.c -I crates/chanter-capi/include target/release/libchanter_c_mpi.a -pthread -ldl -lm
  *   mpirun -n 4 ./a.out
  *
- * With `MPICC=none`, any C compiler links it, and the program opens an MPI of the standard ABI (5.0) when it starts.
+ * With `MPICC=none`, any C compiler links it. Then `chanter_init_mpi` opens an MPI of the standard ABI (5.0): the library that
+ * the variable CHANTER_MPI_LIBRARY names, or `libmpi_abi.so.1` where the loader looks.
+ *
+ * A launcher may bind each process to one core (Open MPI does so for two processes). Its machine has one virtual processor
+ * then. `--bind-to none` lets a process use all cores.
  */
 #ifndef CHANTER_MPI_H
 #define CHANTER_MPI_H
@@ -19,10 +23,12 @@ extern "C" {
 /**
  * Like `chanter_init`. If `mpirun` has started this process, its job is that of `mpirun`: MPI carries messages between
  * nodes, and memory those on a node. All processes of the job call it, and each calls `chanter_finalize` at its end, which
- * finalizes MPI. The program itself calls no function of MPI. A process that ends without `chanter_finalize` ends the job.
+ * finalizes MPI. The program itself calls no function of MPI. A process that ends without `chanter_finalize` is a failure, of
+ * which not every MPI tells: MPICH may report success.
  *
  * Errors besides those of `chanter_init`: `ENOSYS` if there is no MPI, or `mpirun` is of another one than the library.
- * Standard error says the reason. `chanter_finalize` returns `EIO` if MPI fails at the end.
+ * Standard error says the reason. The others wait for this process, so it should end then, with a code other than 0.
+ * `chanter_finalize` returns `EIO` if MPI fails at the end.
  */
 int chanter_init_mpi(const chanter_config *config) CHANTER_NOEXCEPT;
 

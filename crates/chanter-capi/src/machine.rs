@@ -161,6 +161,11 @@ pub extern "C" fn chanter_machine_free(machine: u64) -> c_int {
         if is_inside() {
             return Err(libc::EPERM);
         }
+        // `chanter_finalize` ends that of a job.
+        #[cfg(feature = "cluster")]
+        if crate::cluster::owns(machine) {
+            return Err(libc::EPERM);
+        }
         if machine_of(machine)?.is_run() {
             return Err(libc::EBUSY);
         }

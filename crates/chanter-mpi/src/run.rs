@@ -108,9 +108,10 @@ impl Session {
     }
 
     fn over_mpi(builder: Builder) -> Result<Self, StartError> {
-        let engine = Arc::new(Mpi::start()?);
+        // First: once MPI has begun, the others wait for this process.
         let pump = Pump::new();
         let machine = pump.attached_to(builder).build().map_err(machine_error)?;
+        let engine = Arc::new(Mpi::start()?);
         #[cfg(target_os = "linux")]
         let near = crate::meet::meet(&engine)?;
         let agreed = machine.block_on_local(async {

@@ -71,6 +71,11 @@ pub(super) fn job() -> Done<&'static Job> {
     if job.has_ended.load(Ordering::Relaxed) { Err(libc::ESRCH) } else { Ok(job) }
 }
 
+/// Whether the job has this machine.
+pub(crate) fn owns(machine: u64) -> bool {
+    job().is_ok_and(|job| job.machine == machine)
+}
+
 /// The word by which C knows a slot; 0 is the main thread's.
 pub(super) fn word_of(name: ThreadName) -> u64 {
     let word = u64::from(name.thread.generation) << 32 | u64::from(name.thread.index);
@@ -169,7 +174,11 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
         if BEGINS.swap(true, Ordering::Relaxed) {
             return Err(libc::EALREADY);
         }
-        let Member { machine, process, end } = start(builder)?;
+        let started = start(builder).inspect_err(|_| {
+            // ORDER: Relaxed: as above. The caller may try again.
+            BEGINS.store(false, Ordering::Relaxed);
+        });
+        let Member { machine, process, end } = started?;
         let inbox = process.main_inbox().map_err(|_| libc::ENOMEM)?;
         let job = Job {
             machine: register(machine)?,

@@ -22,4 +22,4 @@ pub use threads::{
     pthread_chanter_pthread, pthread_chanter_self, pthread_chanter_yield,
 };
 
-pub(crate) use job::Global;
+pub(crate) use job::{Global, owns};

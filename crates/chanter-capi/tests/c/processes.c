@@ -153,11 +153,19 @@ static void *talks(void *arg) {
     return NULL;
 }
 
+static void *machine_of_job(void *machine) {
+    OK(chanter_machine_current(machine));
+    return NULL;
+}
+
 int main(void) {
+    chanter_machine machine;
     pthread_chanter_t *self, thread, other;
     int me, count, next;
     chanter_config config = {0};
     config.size = sizeof config;
+    config.processors = 100000;
+    CHECK(chanter_init(&config) == ENOMEM);
     config.processors = 2;
     CHECK(pthread_chanter_self() == NULL && chanter_process_count() == 0);
     OK(chanter_event_create(&was_posted));
@@ -181,6 +189,9 @@ int main(void) {
     CHECK(pthread_chanter_pthread(&thread) != 0);
     OK(pthread_chanter_join(&thread, NULL));
     CHECK(pthread_chanter_pthread(&thread) == 0);
+    OK(pthread_chanter_create(&thread, NULL, machine_of_job, &machine, PTHREAD_CHANTER_LOCAL, me));
+    OK(pthread_chanter_join(&thread, NULL));
+    CHECK(chanter_machine_free(machine) == EPERM);
     /* All main threads meet, so that nobody leaves while others ask. */
     other = *self;
     for (int process = 0; process < count; process++) {
