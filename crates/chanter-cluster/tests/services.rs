@@ -371,3 +371,34 @@ fn who_leaves_while_a_request_runs_answers_it_first() {
         assert!(matches!(why, Err(CallError::Lost { process: ProcessId(1), why: Why::Left, .. })), "{why:?}");
     });
 }
+
+#[test]
+fn calls_of_a_process_that_leaves_end() {
+    with_two(|first, second| async move {
+        let (begun, gate) = (Arc::new(CVar::new()), Arc::new(CVar::new()));
+        let (begins, opens) = (begun.clone(), gate.clone());
+        let _waiting = second.serve(WAIT, move |_, n| {
+            let (begun, gate) = (begins.clone(), opens.clone());
+            async move {
+                begun.set();
+                gate.wait().await;
+                n
+            }
+        });
+        let call = spawn({
+            let at = first.at(1);
+            async move { at.call(WAIT.ask(&1)).await }
+        });
+        begun.wait().await;
+        first.leave().await;
+        let why = call.await.unwrap();
+        assert!(
+            matches!(
+                why,
+                Err(CallError::Lost { process: ProcessId(1), why: Why::Left, begun: Begun::Unknown })
+            ),
+            "{why:?}"
+        );
+        gate.set();
+    });
+}

@@ -383,7 +383,8 @@ impl Node {
         self.lose_calls(peer, why, &unsent);
     }
 
-    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone.
+    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone. Calls that
+    /// still wait for an answer fail.
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
@@ -400,6 +401,8 @@ impl Node {
         self.engine.leave(Leave::Drain);
         self.see_whether_ended();
         self.serving.ended.get().await;
+        // No answer comes any more.
+        self.peers.links.iter().for_each(|(peer, _)| self.lose_calls(peer, Why::Left, &[]));
     }
 
     /// Takes the frames that have come from the engine, and notifies the server thread of requests. The server thread
