@@ -285,7 +285,8 @@ impl Process {
     }
 
     /// Leaves the cluster: all sent messages arrive, and then the other processes learn of it. Running requests go on
-    /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers.
+    /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers. Calls of this
+    /// process that still wait for an answer end with [`CallError::Lost`](crate::CallError::Lost).
     pub async fn leave(&self) {
         self.node.leave().await;
     }
