@@ -175,7 +175,7 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
             return Err(libc::EALREADY);
         }
         let started = start(builder).inspect_err(|_| {
-            // ORDER: Relaxed: as above. The caller may try again.
+            // ORDER: Relaxed: it only counts. The caller may try again.
             BEGINS.store(false, Ordering::Relaxed);
         });
         let Member { machine, process, end } = started?;
