@@ -34,8 +34,9 @@ impl Flags {
 
     /// Sets the flag of an end. Returns whether the life is watched. Only the body calls it, once.
     pub(crate) fn end(&self, how: u32) -> bool {
-        // ORDER: AcqRel: the value is published to `ended` and `watch`; WATCHED shows what was put into the life.
-        self.0.fetch_or(how, Ordering::AcqRel) & WATCHED != 0
+        // ORDER: Release publishes the value to `ended`. The lock orders the life: a watcher that locks it after this body
+        // comes here after it, too, and finds the end.
+        self.0.fetch_or(how, Ordering::Release) & WATCHED != 0
     }
 
     /// The flag of the end, if the thread has ended.
@@ -47,8 +48,8 @@ impl Flags {
 
     /// Says that something was put into the life. False: the thread has ended, and does not look there any more.
     pub(crate) fn watch(&self) -> bool {
-        // ORDER: AcqRel: see `end`.
-        self.0.fetch_or(WATCHED, Ordering::AcqRel) & ENDED == 0
+        // ORDER: Relaxed: the lock orders the life, see `end`; whoever wants the value asks `ended`.
+        self.0.fetch_or(WATCHED, Ordering::Relaxed) & ENDED == 0
     }
 
     /// Like `watch`, by the body itself, which is not about to end.
@@ -150,6 +151,20 @@ mod models {
             let told = thread.told.lock().unwrap().len();
             assert!(told >= waiting.min(1), "a watcher that waits is told");
             assert_eq!(thread.value(), Some(7));
+        });
+    }
+
+    /// As a join does that comes late.
+    #[test]
+    fn an_end_that_is_seen_has_its_value() {
+        loom::model(|| {
+            let thread = Model::new();
+            let body = {
+                let thread = Arc::clone(&thread);
+                thread::spawn(move || thread.finish())
+            };
+            assert!(matches!(thread.value(), None | Some(7)));
+            body.join().unwrap();
         });
     }
 

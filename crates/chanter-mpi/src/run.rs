@@ -122,16 +122,13 @@ impl Session {
             };
             #[cfg(not(target_os = "linux"))]
             let process = Process::start_polled(Arc::clone(&engine), &pump);
-            match process.agree().await {
-                Ok(()) => Ok(Ok(process)),
-                Err(disagreement) => {
-                    process.leave().await;
-                    Ok(Err(disagreement))
-                }
+            let agreed = process.agree().await;
+            if agreed.is_err() {
+                process.leave().await;
             }
-        });
-        let agreed: Result<_, StartError> = agreed;
-        match agreed? {
+            Ok::<_, StartError>(agreed.map(|()| process))
+        })?;
+        match agreed {
             Ok(process) => Ok(Self { machine, process, end: SessionEnd(Some(engine)) }),
             Err(disagreement) => {
                 drop(machine);
