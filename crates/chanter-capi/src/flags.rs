@@ -48,7 +48,7 @@ impl Flags {
 
     /// Says that something was put into the life. False: the thread has ended, and does not look there any more.
     pub(crate) fn watch(&self) -> bool {
-        // ORDER: Relaxed: the lock orders the life, see `end`; whoever wants the value asks `ended`.
+        // ORDER: Relaxed: the lock orders the life, see `end`. A reader of the value asks `ended`.
         self.0.fetch_or(WATCHED, Ordering::Relaxed) & ENDED == 0
     }
 
