@@ -167,16 +167,6 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Left => "has left the cluster",
-            Self::Died => "has died",
-            Self::Unreachable => "cannot be reached any more",
-        })
-    }
-}
-
 /// Any error of this crate, for code that passes all of them on with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -19,13 +19,7 @@
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
 //! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
-// The kit for engines names this crate as its users do.
-#[cfg(test)]
-extern crate self as chanter_cluster;
-
 mod batch;
-mod by_peer;
-pub mod engine;
 mod error;
 #[cfg(all(unix, not(loom), any(test, feature = "fuzz")))]
 #[doc(hidden)]
@@ -36,8 +30,6 @@ mod inbox;
 pub mod join;
 #[cfg(unix)]
 mod launch;
-#[cfg(unix)]
-pub mod launcher;
 mod name;
 mod node;
 pub mod port;
@@ -45,12 +37,17 @@ mod process;
 mod program;
 mod pump;
 pub mod remote;
-mod roster;
 pub mod service;
 pub mod supervise;
 pub mod wire;
 
 pub use batch::{Batches, Values};
+#[doc(inline)]
+pub use chanter_engine as engine;
+pub use chanter_engine::Disagreement;
+#[cfg(unix)]
+#[doc(inline)]
+pub use chanter_engine::launcher;
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError, Undecoded};
 pub use inbox::{
     ANY_TAG, ANYONE, AsBatch, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags,
@@ -61,7 +58,6 @@ pub use launch::Launch;
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, SendEvent, Unknown, Unsent};
 pub use process::{Process, local};
-pub use program::Disagreement;
 pub use pump::Pump;
 pub use remote::{
     AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,

@@ -12,7 +12,7 @@ use chanter::sync::Watcher;
 use crate::engine::shm::{Shm, ShmSlot};
 #[cfg(unix)]
 use crate::engine::socket::{Config, Sockets, StartError};
-use crate::engine::{Engine, Local, ProcessId, Why, reliable};
+use crate::engine::{Disagreement, Engine, Local, ProcessId, Why, reliable};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
 #[cfg(unix)]
@@ -21,7 +21,7 @@ use crate::join::{self, Join};
 use crate::launcher::Launched;
 use crate::name::{MAIN, ThreadName};
 use crate::node::Node;
-use crate::program::{self, Disagreement};
+use crate::program;
 use crate::pump::Pump;
 
 /// A process of a cluster, as its own threads see it. Clones are the same process.

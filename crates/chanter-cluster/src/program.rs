@@ -18,12 +18,11 @@
 //! difference. Names under a path that both know must be the same in both.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::ProcessId;
+use crate::engine::{Disagreement, ProcessId};
 use crate::service::{CallError, Caller, Service};
 use crate::wire::Number;
 use crate::{__table, Process, Serving};
@@ -56,36 +55,6 @@ struct Difference {
     /// Its signature in the other process's program, if that has it.
     other: Option<String>,
 }
-
-/// The programs of two processes of a job do not agree on what they ask of each other: they are builds of different versions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Disagreement {
-    /// The other process.
-    pub process: u32,
-    /// The path of a method, service or function on which they differ.
-    pub what: String,
-    /// Its signature in this process, without spaces; `None` if this process has no such path.
-    pub here: Option<String>,
-    /// Its signature in the other process, without spaces; `None` if that process has no such path.
-    pub there: Option<String>,
-}
-
-impl fmt::Display for Disagreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, what, here, there } = self;
-        match (here, there) {
-            (Some(here), Some(there)) => {
-                write!(f, "process {process} has `{what}` as `{there}`, and this one as `{here}`")?;
-            }
-            (Some(_), None) => write!(f, "process {process} has no `{what}`, which this one has")?,
-            (None, _) => write!(f, "process {process} has `{what}`, which this one has not")?,
-        }
-        f.write_str(": build all processes of a job from the same version")
-    }
-}
-
-impl std::error::Error for Disagreement {}
 
 /// The knowledge of a process about the others' programs.
 pub(crate) struct Program {
@@ -163,7 +132,7 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     if here.number() != FIRST {
         return match ask(here, program).await {
             Some((process, Difference { what, first, other })) => {
-                Err(Disagreement { process, what, here: other, there: first })
+                Err(Disagreement::new(process, what, other, first))
             }
             None => Ok(()),
         };
@@ -175,7 +144,7 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
         if let Some(Difference { what, first, other }) = choose_biased((heard.get(), gone)).await
             && result.is_ok()
         {
-            result = Err(Disagreement { process: peer.0, what, here: first, there: other });
+            result = Err(Disagreement::new(peer.0, what, first, other));
         }
     }
     result

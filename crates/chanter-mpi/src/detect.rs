@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter_cluster::Disagreement;
+use chanter_engine::Disagreement;
 
 use crate::shim::{self, MpiError};
 

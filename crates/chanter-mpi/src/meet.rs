@@ -8,10 +8,10 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process;
 use std::sync::Arc;
 
-use chanter_cluster::engine::shm::{Shm, ShmSlot};
-use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Engine, ProcessId};
-use chanter_cluster::launcher::{self, Address, Launched, Secret};
+use chanter_engine::launcher::{self, Address, Launched, Secret};
+use chanter_engine::shm::{Shm, ShmSlot};
+use chanter_engine::socket::{Config, Sockets};
+use chanter_engine::{Engine, ProcessId};
 
 use crate::detect::StartError;
 use crate::engine::{Mpi, processors};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chanter_cluster::engine::shm::Shm;
-use chanter_cluster::engine::{
+use chanter_engine::shm::Shm;
+use chanter_engine::wire::Body;
+use chanter_engine::{
     Caps, Change, Death, Engine, Full, Idle, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Sink,
 };
-use chanter_cluster::wire::Body;
 
 use crate::engine::Mpi;
 

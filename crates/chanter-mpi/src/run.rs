@@ -145,8 +145,7 @@ impl Session {
             Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))
         })?;
         #[cfg(not(unix))]
-        let process =
-            machine.block_on_local(async { Process::start(chanter_cluster::engine::Local::alone()) });
+        let process = machine.block_on_local(async { Process::start(chanter_engine::Local::alone()) });
         Ok(Self { machine, process, end: SessionEnd(None) })
     }
 }

@@ -4,7 +4,7 @@
 //! other one opens a library of the standard ABI at run time (`abi`).
 //!
 //! A [`MpiToken`] is the right to call. There is one in a process, and it is inside a
-//! [`CombiningLock`](chanter_cluster::engine::combining_lock::CombiningLock).
+//! [`CombiningLock`](chanter_engine::combining_lock::CombiningLock).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;

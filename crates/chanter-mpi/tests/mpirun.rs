@@ -6,11 +6,9 @@ mod traffic;
 
 use std::process::Output;
 
-use chanter_cluster::engine::{
-    Caps, Change, Death, Engine, Idle, Lane, Leave, Order, Polled, ProcessId, Sink, Why,
-};
-use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 use chanter_cluster::{ANYONE, Plain, Process};
+use chanter_engine::wire::{Body, Header, Kind, LENGTH};
+use chanter_engine::{Caps, Change, Death, Engine, Idle, Lane, Leave, Order, Polled, ProcessId, Sink, Why};
 use chanter_mpi::{Detected, Mpi, detect, mpirun};
 
 const RUN: &str = "CHANTER_TEST_RUN";

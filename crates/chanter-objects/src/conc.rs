@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use chanter::spawn_parasite;
+use chanter::base::has_messages;
+use chanter::{spawn_parasite, yield_now};
 
 use crate::Counter;
 
@@ -151,7 +152,7 @@ impl fmt::Debug for Now {
 /// Runs `method` for each item at a time, each as a thread that starts as a call, and waits for all of them.
 ///
 /// Each is a parasite: it runs here until it blocks. If its machine has nothing else to do, longer ones become hosts and
-/// run elsewhere.
+/// run elsewhere. Between two of them it yields if messages of other processes have come.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -183,6 +184,9 @@ where
             let _end = end;
             part.await;
         });
+        if has_messages() {
+            yield_now().await;
+        }
     }
     counter.count_down();
     counter.touch().await;

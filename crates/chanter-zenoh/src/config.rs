@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chanter_cluster::engine::Pace;
-use chanter_cluster::launcher;
+use chanter_engine::Pace;
+use chanter_engine::launcher;
 
 use crate::access::Access;
 use crate::error::StartError;

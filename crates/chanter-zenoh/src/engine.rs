@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use chanter_cluster::engine::{
+use chanter_engine::{
     Caps, Engine, Full, Idle, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Reliable, Sink,
 };
-use chanter_cluster::wire::Body;
+use chanter_engine::wire::Body;
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -18,7 +18,7 @@ use crate::meet;
 /// | limit | of | what happens there |
 /// |---|---|---|
 /// | 8 KB | a body ([`Caps::eager`]); a process sends longer ones in parts | [`Full`] |
-/// | [`Pace::window`](chanter_cluster::engine::Pace) | frames of 8 KB on their way in each lane to each peer (128) | [`Full`] |
+/// | [`Pace::window`](chanter_engine::Pace) | frames of 8 KB on their way in each lane to each peer (128) | [`Full`] |
 /// | 512 | frames of each lane of a peer that wait for a poll | they are dropped, and sent again |
 pub struct Zenoh {
     engine: Reliable<Frames>,

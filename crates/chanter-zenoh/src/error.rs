@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter_cluster::engine::ProcessId;
+use chanter_engine::ProcessId;
 
 /// The reason why a process is not part of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]

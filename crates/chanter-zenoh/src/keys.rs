@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use chanter_cluster::engine::{Lane, ProcessId};
+use chanter_engine::{Lane, ProcessId};
 
 /// A number that a process draws when it starts. Processes of one host have the same upper half.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -34,7 +34,7 @@
 //!
 //! | layer | gives |
 //! |---|---|
-//! | [`Reliable`](chanter_cluster::engine::Reliable) | numbers, acknowledgements, resends, a window for each lane of each peer |
+//! | [`Reliable`](chanter_engine::Reliable) | numbers, acknowledgements, resends, a window for each lane of each peer |
 //! | frames | what Zenoh puts and its subscribers get: any may be lost |
 //! | Zenoh | sessions, discovery, routing, liveliness tokens, TLS, access control |
 //!
@@ -46,10 +46,10 @@
 //! # Deaths
 //!
 //! Three signs tell of the death of a process, and the first one that is seen counts. One is a link's goodbye
-//! ([`Why::Left`](chanter_cluster::engine::Why)). Another is the end of a process's liveliness token, milliseconds
-//! after its connections break ([`Why::Died`](chanter_cluster::engine::Why)). The third is silence, for a process
+//! ([`Why::Left`](chanter_engine::Why)). Another is the end of a process's liveliness token, milliseconds
+//! after its connections break ([`Why::Died`](chanter_engine::Why)). The third is silence, for a process
 //! that was stopped or cut off. Each process sends 5 heartbeats a second. After a second without a heartbeat a
-//! process is [`Suspect`](chanter_cluster::engine::Change), and after 30 it counts as dead ([`Config`]). Zenoh's own
+//! process is [`Suspect`](chanter_engine::Change), and after 30 it counts as dead ([`Config`]). Zenoh's own
 //! lease is made as long, so that a process that was stopped for less goes on. Where connections break, a process may
 //! be given time to come back ([`Config::reconnect`]): messages to it are kept meanwhile, up to the windows.
 //!

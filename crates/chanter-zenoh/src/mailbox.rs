@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use chanter_cluster::engine::{Change, Lane, Notifier, ProcessId};
+use chanter_engine::{Change, Lane, Notifier, ProcessId};
 
 use crate::keys::Once;
 
@@ -176,7 +176,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::thread;
 
-    use chanter_cluster::engine::Why;
+    use chanter_engine::Why;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter::{ThreadBuilder, event::from_cancel_safe};
-use chanter_cluster::engine::{Change, ProcessId, Why};
+use chanter_engine::{Change, ProcessId, Why};
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::qos::{CongestionControl, Priority};
@@ -237,7 +237,7 @@ struct Hearing {
 }
 
 /// Largest number of processes that may be heard of; others are none of the job.
-const MOST: usize = 2 * chanter_cluster::launcher::MOST as usize;
+const MOST: usize = 2 * chanter_engine::launcher::MOST as usize;
 
 impl Hearing {
     fn hears(&self, from: (ProcessId, Once)) {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Why;
+use chanter_engine::Why;
 use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::Zenoh;
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Engine, ProcessId};
+use chanter_engine::{Engine, ProcessId};
 use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, StartError, Zenoh};
 

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Why;
+use chanter_engine::Why;
 use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, Zenoh};
 use nix::sys::signal::{Signal, kill};

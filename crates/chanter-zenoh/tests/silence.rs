@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Change, Engine, Lane, Notifier, Polled, ProcessId, Sink, Why};
-use chanter_cluster::wire::Body;
+use chanter_engine::{Change, Engine, Lane, Notifier, Polled, ProcessId, Sink, Why};
+use chanter_engine::wire::Body;
 
 #[derive(Default)]
 struct Told(Vec<Change>);

@@ -303,7 +303,7 @@ pub mod base {
     pub use crate::primitives::{Guard, Lock};
     pub use crate::primitives::{stack_local, switches};
     pub use crate::sched::WakeList;
-    pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
+    pub use crate::sched::{Pump, PumpRest, attach_pump, has_messages, is_wanted, wake_first};
 
     /// The text of a [`JoinError`](crate::JoinError) of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {

@@ -6,46 +6,24 @@
 
 pub mod control;
 #[cfg(test)]
+#[path = "../../../chanter-engine/src/fuzz/driver.rs"]
 mod driver;
-pub mod frames;
-pub mod header;
-pub mod hello;
-pub mod link;
 pub mod requests;
-pub mod segment;
 
-/// A reader of an input, from its beginning. After the end it reads zeros.
-struct Input<'a>(&'a [u8]);
+use chanter_engine::fuzz::Input;
 
-impl<'a> Input<'a> {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+#[cfg(test)]
+mod tests {
+    use super::driver::fuzz;
+    use super::{control, requests};
+
+    #[test]
+    fn requests_of_another_process() {
+        fuzz("requests", requests::target, requests::seeds(), 10_000);
     }
 
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut array = [0; N];
-        let bytes = self.bytes(N);
-        array[..bytes.len()].copy_from_slice(bytes);
-        array
-    }
-
-    fn byte(&mut self) -> u8 {
-        let [byte] = self.array();
-        byte
-    }
-
-    fn word(&mut self) -> u32 {
-        u32::from_le_bytes(self.array())
-    }
-
-    fn long(&mut self) -> u64 {
-        u64::from_le_bytes(self.array())
-    }
-
-    /// The next `length` bytes, or all that are left.
-    fn bytes(&mut self, length: usize) -> &'a [u8] {
-        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
-        self.0 = rest;
-        bytes
+    #[test]
+    fn control_messages() {
+        fuzz("control", control::target, control::seeds(), 20_000);
     }
 }

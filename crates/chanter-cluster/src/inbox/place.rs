@@ -20,7 +20,7 @@ use super::pattern::{Pattern, Source};
 use super::posted::PostedReceives;
 use super::store::{Store, concerns};
 use crate::SendError;
-use crate::by_peer::ByPeer;
+use crate::engine::by_peer::ByPeer;
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
 use crate::node::{Node, WindowRef, Windowed};

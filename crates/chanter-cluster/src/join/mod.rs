@@ -175,9 +175,9 @@ impl Join {
     }
 
     /// With the limits of `config`, but with the TLS that the environment has set, if `config` has none.
-    pub(crate) fn with_limits_of(self, config: Config) -> Self {
-        let tls = config.tls.clone().or(self.config.tls);
-        Self { config: Config { tls, ..config }, ..self }
+    pub(crate) fn with_limits_of(self, mut config: Config) -> Self {
+        config.tls = config.tls.or(self.config.tls);
+        Self { config, ..self }
     }
 
     /// The values of the [environment](self#environment); `None` without `CHANTER_SEEDS`.

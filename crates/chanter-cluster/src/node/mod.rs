@@ -32,6 +32,7 @@ pub use send_window::SendEvent;
 pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
 use send_windows::SendWindows;
 
+use crate::engine::roster::Roster;
 use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, ProcessId, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::MembershipTables;
@@ -40,7 +41,6 @@ use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::RemoteThreads;
-use crate::roster::Roster;
 use crate::service::Requests;
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;

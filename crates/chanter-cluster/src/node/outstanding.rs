@@ -11,7 +11,7 @@ use super::{Node, lock};
 use crate::engine::{ProcessId, Why};
 use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
-use crate::wire::{Body, Header, Kind, Slot, decode};
+use crate::wire::{Body, Contents, Header, Kind, Slot, decode};
 
 /// The fate of a thread's messages to a process that has gone; see [`Inbox::returned`](crate::Inbox::returned).
 ///
@@ -170,8 +170,8 @@ impl Node {
                 None => account.unknown.push(Unknown { to, tag }),
                 Some(mut body) => {
                     let from = self.name(self.me, from);
-                    if body.carries() {
-                        let _ = body.open_parcel();
+                    if body.is_packed() {
+                        let _ = body.unpack();
                     }
                     account.unsent.push(Unsent { from, to, tag, bytes: body.to_vec() });
                 }

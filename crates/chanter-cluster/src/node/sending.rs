@@ -13,7 +13,7 @@ use crate::error::SendError;
 use crate::inbox::{Core, Credit, Message};
 use crate::name::ThreadName;
 use crate::port::PortMessage;
-use crate::wire::{Body, CARRIES, Control, Header, Kind, write};
+use crate::wire::{Body, CARRIES, Contents, Control, Header, Kind, write};
 
 impl Node {
     #[inline]
@@ -121,7 +121,7 @@ impl Node {
         let owes_credit = link.owes_credit.load(Ordering::Relaxed);
         let (credit, request) = if owes_credit { self.credit(link, from, to.process) } else { (0, 0) };
         let header = Header {
-            flags: body.flags(),
+            flags: body.buffer_flags(),
             tag,
             to: to.thread,
             from: from.thread,
@@ -219,7 +219,7 @@ impl Node {
         header: Header,
         mut body: Body,
     ) -> Result<(), SendError> {
-        if body.transfer().is_some() {
+        if body.has_transfer() {
             return self.transmit_parcel(to, link, lane, header, body);
         }
         let length = body.len();

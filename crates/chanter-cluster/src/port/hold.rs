@@ -9,7 +9,7 @@ use super::message::PortMessage;
 use crate::engine::{Lane, ProcessId};
 use crate::name::ThreadName;
 use crate::node::Node;
-use crate::wire::{Body, SenderTransfer, Slot};
+use crate::wire::{Body, Contents, SenderTransfer, Slot};
 
 /// A hold of a port. As long as a clone of it lives, the port's home counts the process, or is about to.
 pub(crate) type Hold = Arc<Held>;
@@ -149,14 +149,14 @@ impl Node {
     /// Writes behind a body that leaves for `to` which senders it carries. Returns the transfer's number, if there is
     /// a transfer.
     pub(crate) fn pack(&self, to: ProcessId, body: &mut Body) -> Option<u64> {
-        let transfer = body.take_parcel()?;
+        let transfer = body.take_transfer()?;
         let kept = Arc::clone(&transfer);
         let (number, packed) = self.count(move |counts| (counts.pack(to, kept), counts.packed(to)));
         if packed > MOST_PARCELS {
             self.give_up_on(to);
         }
         let number = number?;
-        body.close_parcel(&transfer, number);
+        Contents::pack(body, &transfer, number);
         Some(number)
     }
 
@@ -167,7 +167,7 @@ impl Node {
 
     /// Holds the senders that an arrived `frame` carries. `None`: the frame is malformed.
     pub(crate) fn unpack(&self, from: ProcessId, frame: &mut Body) -> Option<()> {
-        let (ports, transfer) = frame.open_parcel()?;
+        let (ports, transfer) = Contents::unpack(frame)?;
         let node = self.again()?;
         let unpacking = Arc::new(Unpacking { node: Arc::downgrade(&node), from, transfer });
         let holds = ports.into_iter().filter_map(|(process, slot)| {
@@ -182,7 +182,7 @@ impl Node {
             });
             is_counted.then(|| Arc::new(Held { port, node: Arc::downgrade(&node) }))
         });
-        frame.set_parcel(Some(Arc::new(SenderTransfer::new(holds.collect()))));
+        frame.set_transfer(Some(Arc::new(SenderTransfer::new(holds.collect()))));
         Some(())
     }
 

@@ -19,7 +19,7 @@ use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{At, CallError, Outcome, Unwanted, read};
-use crate::wire::{Enclosed, EnclosedIn, Enclosing, Slot, decode, encode};
+use crate::wire::{Contents, Enclosed, EnclosedIn, Enclosing, Slot, decode, encode};
 
 /// A thread of another process, or of this one, that yields a `T`; see [`At::spawn`].
 ///

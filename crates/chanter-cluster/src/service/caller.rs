@@ -16,7 +16,7 @@ use super::load::Loads;
 use super::numbers::Numbers;
 use crate::engine::{Lane, ProcessId, Why};
 use crate::node::Node;
-use crate::wire::{Body, Control, Ended, Number};
+use crate::wire::{Body, Contents, Control, Ended, Number};
 
 /// Requests of this process that have no answer yet.
 pub(crate) struct Calls {

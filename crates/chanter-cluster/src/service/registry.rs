@@ -19,7 +19,7 @@ use super::Caller;
 use super::error::ServeError;
 use super::run::Owed;
 use crate::node::Node;
-use crate::wire::{Body, Ended, Number, encode};
+use crate::wire::{Body, Contents, Ended, Number, encode};
 
 /// Begins requests.
 pub(crate) trait Begins {

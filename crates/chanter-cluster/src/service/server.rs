@@ -19,7 +19,7 @@ use super::registry::{Registry, Serving, Start};
 use super::run::{Asked, Owed, Rested, Running};
 use crate::engine::{Lane, ProcessId};
 use crate::node::Node;
-use crate::wire::{Body, Control, Ended, Number};
+use crate::wire::{Body, Contents, Control, Ended, Number};
 
 /// The services of a process, and the requests that have arrived.
 pub(crate) struct Server {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 
-use super::Body;
+use super::{Body, Contents};
 
 /// Numbers that are all of one type, in the buffer in which a message travels: sent and received without a copy on
 /// either side. (Engines may still copy: MPI's rings copy messages of up to 8 KiB, and shared memory is written and
@@ -186,6 +186,7 @@ impl<T: Pod + fmt::Debug> fmt::Debug for Buffer<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BIG_ENDIAN;
     use super::*;
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         let value = crate::wire::encode(&7_u8).unwrap();
         assert!(Buffer::<u8>::read(value).unwrap_err().1.contains("receive it with `recv`"));
         let mut other = of(&[1, 2]);
-        other.set_other_order();
+        other.set_flags(other.flags() ^ BIG_ENDIAN);
         assert!(Buffer::<u8>::read(other).unwrap_err().1.contains("byte order"));
     }
 

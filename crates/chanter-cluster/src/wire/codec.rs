@@ -4,7 +4,7 @@ use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::transfer::writing;
-use super::{Body, Written};
+use super::{Body, Contents, Written};
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
@@ -18,7 +18,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> 
     let (result, transfer) = writing(|| postcard::serialize_with_flavor(value, InPlace(&mut *written)));
     result.map_err(|error| error.to_string())?;
     if let Some(transfer) = transfer {
-        written.add_parcel(transfer);
+        written.add_transfer(transfer);
     }
     Ok(())
 }
@@ -28,7 +28,7 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Resul
     let (body, transfer) = writing(|| postcard::serialize_with_flavor(value, Writer(body)));
     let mut body = body.map_err(|error| error.to_string())?;
     if let Some(transfer) = transfer {
-        body.add_parcel(transfer);
+        body.add_transfer(transfer);
     }
     Ok(body)
 }

@@ -15,7 +15,7 @@
 //!
 //! Any other header of these kinds is dropped.
 
-use super::header::{Header, Kind, Slot};
+use super::{Header, Kind, Slot};
 
 /// A service's number: the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Body;
 use super::codec::{Plain, PlainBytes, decode};
 use super::transfer::{SenderTransfer, being_read, reading};
+use super::{Body, Contents};
 
 /// The bytes of a value, and the senders that it carries. It is written as a [`Plain`].
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ impl Enclosed {
     /// The value, which must take all the bytes.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
         match &self.transfer {
-            Some(transfer) => reading(transfer, || decode(&self.bytes.0)),
+            Some(transfer) => reading(Arc::clone(transfer), || decode(&self.bytes.0)),
             None => decode(&self.bytes.0),
         }
     }
@@ -33,14 +33,14 @@ impl Enclosed {
     /// The value as a body.
     pub(crate) fn to_body(&self) -> Body {
         let mut body = Body::copied_from(&self.bytes.0);
-        body.set_parcel(self.transfer.clone());
+        body.set_transfer(self.transfer.clone());
         body
     }
 }
 
 impl From<&Body> for Enclosed {
     fn from(body: &Body) -> Self {
-        Self { bytes: Plain(body.to_vec()), transfer: body.transfer().cloned() }
+        Self { bytes: Plain(body.to_vec()), transfer: body.transfer() }
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Enclosing<'a>(pub(crate) &'a Body);
 
 impl Serialize for Enclosing<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.transfer().into_iter().for_each(|transfer| transfer.carry());
+        self.0.transfer().iter().for_each(|transfer| transfer.carry());
         PlainBytes(self.0).serialize(serializer)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chanter::base::stack_local;
 
-use super::header::Slot;
+use super::Slot;
 use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::port::Hold;
@@ -63,8 +63,8 @@ pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<SenderTran
 }
 
 /// Reads a value whose senders `transfer` holds.
-pub(super) fn reading<R>(transfer: &Arc<SenderTransfer>, read: impl FnOnce() -> R) -> R {
-    stack_local::set(&Reading(Arc::clone(transfer)), read)
+pub(super) fn reading<R>(transfer: Arc<SenderTransfer>, read: impl FnOnce() -> R) -> R {
+    stack_local::set(&Reading(transfer), read)
 }
 
 impl SenderTransfer {
@@ -156,7 +156,7 @@ mod tests {
             read_end(&end(&[[7, 8, 9]], 1, 5)),
             Some(End { ports: vec![port], transfer: 5, length: 4 })
         );
-        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 0)), None, "no parcel has number 0");
+        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 0)), None, "no transfer has number 0");
         for count in [0, 2, u32::MAX] {
             assert_eq!(read_end(&end(&[[7, 8, 9]], count, 5)), None);
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::Body;
 use super::codec::decode;
 use super::transfer::SenderTransfer;
+use super::{Body, Contents};
 
 /// Largest number of bytes that lie in the message itself.
 const SHORT: usize = 64;
@@ -107,10 +107,10 @@ impl Written {
 
     /// Adds senders that the value carries; such a value has a body.
     #[cold]
-    pub(super) fn add_parcel(&mut self, transfer: Arc<SenderTransfer>) {
+    pub(super) fn add_transfer(&mut self, transfer: Arc<SenderTransfer>) {
         self.spill(&[]);
         if let Some(body) = &mut self.body {
-            body.add_parcel(transfer);
+            body.add_transfer(transfer);
         }
     }
 

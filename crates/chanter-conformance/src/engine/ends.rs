@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use chanter_cluster::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
+use chanter_engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
 
 /// Number of frames sent before an end. The body of each has `LENGTH` bytes.
 const COUNT: u64 = 30;

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use chanter_cluster::engine::{Engine, Full};
+use chanter_engine::{Engine, Full};
 
 /// Number of bytes from which a lane that is not polled counts as unbounded.
 const MOST: usize = 256 << 20;

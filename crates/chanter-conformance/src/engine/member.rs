@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 
 use super::Finding;
-use chanter_cluster::engine::{
-    Change, Engine, Full, Idle, Lane, Notifier, Order, Polled, ProcessId, Sink, Why,
-};
-use chanter_cluster::wire::{Body, Header, Kind};
+use chanter_engine::wire::{Body, Header, Kind};
+use chanter_engine::{Change, Engine, Full, Idle, Lane, Notifier, Order, Polled, ProcessId, Sink, Why};
 
 pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 

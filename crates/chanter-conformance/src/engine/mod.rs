@@ -1,7 +1,7 @@
 //! A test kit for engines, yours included.
 //!
 //! ```
-//! use chanter_cluster::engine::Local;
+//! use chanter_engine::Local;
 //! use chanter_conformance::engine as conformance;
 //!
 //! # let machine = chanter::Machine::builder().vps(2).build()?;
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The kit makes clusters of engines in one OS process, and uses each engine as a process would. It polls, sleeps as
-//! long as [`Engine::park`] allows, and is woken by the [`Notifier`](chanter_cluster::engine::Notifier) alone. Capabilities
+//! long as [`Engine::park`] allows, and is woken by the [`Notifier`](chanter_engine::Notifier) alone. Capabilities
 //! are tried, not believed; [`Check`] lists the checks. A failure names the check and the reason. The kit does not
 //! depend on the speed of the machine. Only an engine that does nothing is waited for as long as the kit's
 //! [patience](Kit::patience).
@@ -22,10 +22,10 @@
 //!
 //! | capability | test |
 //! |---|---|
-//! | [`Order::PerPeer`](chanter_cluster::engine::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
-//! | [`Caps::eager`](chanter_cluster::engine::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
-//! | [`Death::Reports`](chanter_cluster::engine::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
-//! | [`Loss::Any`](chanter_cluster::engine::Loss::Any) | none less: make the cluster on a link that loses nothing |
+//! | [`Order::PerPeer`](chanter_engine::Order::PerPeer) | the order within a lane; without it, only that each frame comes once |
+//! | [`Caps::eager`](chanter_engine::Caps::eager) | bodies of that length go, longer ones come back (up to 16 MiB) |
+//! | [`Death::Reports`](chanter_engine::Death::Reports) | the calls after a process is killed, if [it can be](Kit::killed_by) |
+//! | [`Loss::Any`](chanter_engine::Loss::Any) | none less: make the cluster on a link that loses nothing |
 
 mod ends;
 mod full;
@@ -37,7 +37,7 @@ use std::fmt;
 use std::time::Duration;
 
 use self::member::Member;
-use chanter_cluster::engine::Engine;
+use chanter_engine::Engine;
 
 /// A check of the kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +61,11 @@ pub enum Check {
     Wakes,
     /// When nothing is left to do, the engine lets its process sleep.
     Rests,
-    /// A process that leaves with [`Leave::Drain`](chanter_cluster::engine::Leave::Drain) is heard to the end, and then has left. The
+    /// A process that leaves with [`Leave::Drain`](chanter_engine::Leave::Drain) is heard to the end, and then has left. The
     /// same holds for processes that leave together. The others go on.
     Drains,
-    /// A process that leaves with [`Leave::Now`](chanter_cluster::engine::Leave::Now) is gone without waiting. (With
-    /// [`Death::Aborts`](chanter_cluster::engine::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
+    /// A process that leaves with [`Leave::Now`](chanter_engine::Leave::Now) is gone without waiting. (With
+    /// [`Death::Aborts`](chanter_engine::Death::Aborts), where a death ends all processes, it waits for the others' polls.)
     LeavesNow,
     /// A prefix of the frames of a killed process comes, then its end, then nothing. Frames for it are dropped, and the
     /// others go on.
@@ -121,7 +121,7 @@ pub async fn check<E: Engine>(make: impl AsyncFn(u32) -> Vec<E>) {
 /// The kit with settings, for facts about the engine that [`check`] cannot know.
 ///
 /// ```
-/// use chanter_cluster::engine::Local;
+/// use chanter_engine::Local;
 /// use chanter_conformance::engine::Kit;
 ///
 /// # let machine = chanter::Machine::builder().vps(2).build()?;

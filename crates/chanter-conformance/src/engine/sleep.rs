@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{Member, message};
 use super::{Finding, Kit};
-use chanter_cluster::engine::{Engine, Idle, Lane, Polled};
+use chanter_engine::{Engine, Idle, Lane, Polled};
 
 /// The point at which a frame is sent, while the other end falls asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

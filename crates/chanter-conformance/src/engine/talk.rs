@@ -9,8 +9,8 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, Seen, message};
 use super::{Finding, Kit};
-use chanter_cluster::engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
-use chanter_cluster::wire::{Body, LENGTH};
+use chanter_engine::wire::{Body, LENGTH};
+use chanter_engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
 
 /// Longest body that is tried, in bytes.
 const LONGEST: usize = 16 << 20;

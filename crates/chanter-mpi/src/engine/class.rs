@@ -2,8 +2,8 @@
 //! longest of its class. So no frame that comes there is too long. Bodies of 2^n bytes, and of 1/8 more each, fill
 //! their class.
 
-use chanter_cluster::engine::Lane;
-use chanter_cluster::wire::LENGTH;
+use chanter_engine::Lane;
+use chanter_engine::wire::LENGTH;
 
 /// Binary logarithm of the bytes of the first class, and the number of classes until lengths have doubled.
 const FIRST: u32 = 9;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::class::Class;
 use super::preposted::{Kind, Ticket};
 use crate::shim::{Comm, Found, MpiToken, Requests, Result, Status};
-use chanter_cluster::wire::Body;
+use chanter_engine::wire::Body;
 
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
 pub(super) struct InFlight<T> {

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use chanter_cluster::engine::Lane;
-use chanter_cluster::wire::Body;
+use chanter_engine::Lane;
+use chanter_engine::wire::Body;
 
 use super::buffer_pool::BufferPool;
 use super::in_flight::{Sends, Sent};

@@ -17,11 +17,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::combining_lock::{CombiningLock, Within};
-use chanter_cluster::engine::{
+use chanter_engine::combining_lock::{CombiningLock, Within};
+use chanter_engine::wire::{Body, LENGTH};
+use chanter_engine::{
     Caps, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
 };
-use chanter_cluster::wire::{Body, LENGTH};
 
 use counters::Counters;
 pub use counters::Counts;
@@ -267,7 +267,7 @@ struct Nobody;
 impl Sink for Nobody {
     fn arrived(&mut self, _from: ProcessId, _lane: Lane, _frame: Body) {}
 
-    fn peer(&mut self, _peer: ProcessId, _change: chanter_cluster::engine::Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: chanter_engine::Change) {}
 }
 
 impl Engine for Mpi {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use chanter_cluster::engine::{Lane, Why};
-use chanter_cluster::wire::Body;
+use chanter_engine::wire::Body;
+use chanter_engine::{Lane, Why};
 
 /// Number of lanes.
 pub(super) const LANES: usize = 3;

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use chanter_cluster::engine::ProcessId;
+use chanter_engine::ProcessId;
 
 use super::Mpi;
 use crate::shim::{Comm, Found, MpiError, Requests, Status};

@@ -33,9 +33,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chanter_cluster::engine::combining_lock::Inside;
-use chanter_cluster::engine::{Change, Lane, ProcessId, Sink, Why};
-use chanter_cluster::wire::{Body, LENGTH};
+use chanter_engine::combining_lock::Inside;
+use chanter_engine::wire::{Body, LENGTH};
+use chanter_engine::{Change, Lane, ProcessId, Sink, Why};
 
 use super::buffer_pool::BufferPool;
 use super::class::Class;

@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use chanter_cluster::engine::{Change, Engine, Full, Lane, Leave, Notifier, ProcessId, Sink};
-use chanter_cluster::wire::Body;
+use chanter_engine::wire::Body;
+use chanter_engine::{Change, Engine, Full, Lane, Leave, Notifier, ProcessId, Sink};
 use chanter_mpi::Mpi;
 
 use crate::words::{Ask, LANES, POLLED, Said, Told, read, write};

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use chanter_cluster::engine::{
+use chanter_engine::wire::Body;
+use chanter_engine::{
     Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
     Sink, Why,
 };
-use chanter_cluster::wire::Body;
 use chanter_mpi::mpirun;
 use serde::de::DeserializeOwned;
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use chanter_cluster::engine::{Idle, Lane, NodeId, Polled, ProcessId, Why};
+use chanter_engine::{Idle, Lane, NodeId, Polled, ProcessId, Why};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -66,7 +66,7 @@ pub(crate) use os_threads::never_wait_for_machines;
 pub(crate) use pool::{Pool, entered};
 pub(crate) use probe::{let_go, probe, unmasked};
 pub(crate) use processor::Processor;
-pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
+pub use pump::{Pump, Rest as PumpRest, attach_pump, has_messages, is_wanted, wake_first};
 pub(crate) use replace::Replacement;
 pub(crate) use run::{Revoked, cancel, release};
 pub(crate) use soon::WakePriority;

@@ -3,8 +3,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use chanter_cluster::engine::Lane;
-use chanter_cluster::wire::LENGTH;
+use chanter_engine::Lane;
+use chanter_engine::wire::LENGTH;
 
 use super::*;
 
