@@ -1,4 +1,4 @@
-//! What an engine is: the trait, and the words of its methods.
+//! The trait of engines, and the words of its methods.
 
 use std::fmt;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::shm::Protocol;
+use crate::shm::mapping::Protocol;
 
 /// Name of the variable with this process's number.
 pub const NUMBER: &str = "CHANTER_NUMBER";
@@ -193,14 +193,14 @@ pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
 /// # Examples
 ///
 /// ```
-/// use chanter_cluster::engine::shm::Protocol;
-/// use chanter_cluster::launcher::segment_of;
+/// use chanter_engine::shm::Protocol;
+/// use chanter_engine::launcher::segment_of;
 ///
 /// let segment = segment_of(2, Protocol::Push).unwrap();
 /// # drop(segment);
 /// ```
 pub fn segment_of(processes: u32, protocol: Protocol) -> std::io::Result<OwnedFd> {
-    crate::shm::create(processes, protocol)
+    crate::shm::mapping::create(processes, protocol)
 }
 
 /// Whether a descriptor is a socket that listens. Elsewhere than on Linux, any bound socket is taken for one.

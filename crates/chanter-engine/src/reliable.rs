@@ -26,7 +26,7 @@ use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 ///
 /// ```
 /// use chanter::prelude::*;
-/// use chanter_cluster::engine::{Caps, Engine, Fault, Faults, Loss, Order, Pace, ProcessId, Reliable, Simulated};
+/// use chanter_engine::{Caps, Engine, Fault, Faults, Loss, Order, Pace, ProcessId, Reliable, Simulated};
 ///
 /// let lossy = Simulated::cluster(2, Faults::of(&[Fault::Lose], 100)).remove(0);
 /// assert_eq!(lossy.caps(ProcessId(1)).loss, Loss::Any);

@@ -93,7 +93,7 @@ impl Faults {
 ///
 /// ```
 /// use chanter::prelude::*;
-/// use chanter_cluster::engine::{Fault, Faults, Simulated};
+/// use chanter_engine::{Fault, Faults, Simulated};
 /// use chanter_cluster::{ANYONE, Process};
 ///
 /// # let machine = Machine::new()?;

@@ -16,12 +16,24 @@ use std::os::unix::fs::PermissionsExt;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::protocol::Protocol;
 use super::pull::{MOST_PROCESSES, MOST_SLOTS, Memory, Port, Slot};
 
 /// First bytes of a segment of this build. Each layout has its own.
 const MAGIC: [u8; 16] = *b"chanter segment4";
 const HEAD: usize = 4096;
+/// The way in which processes of a node pass messages through their memory. All processes of a job use the same one:
+/// the launcher writes it into the segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// A message stays in memory of its sender until its receiver takes it (Concert, section 4.3). This is the
+    /// default.
+    #[default]
+    Pull,
+    /// A message is copied into a bounded buffer of its receiver, which all senders share (section 4.1.2). While that
+    /// is full, they wait. This is for comparisons.
+    Push,
+}
+
 /// Number of slots of each process.
 pub(super) const SLOTS: usize = 256;
 

@@ -13,7 +13,7 @@
 //! | 256 | slots of a process, 16 of them for control alone | as for a lane's slots |
 //! | 4096 | processes | |
 
-mod mapping;
+pub(crate) mod mapping;
 #[cfg(all(test, loom))]
 mod models;
 mod patience;
@@ -38,9 +38,8 @@ use chanter::base::Lock;
 use chanter::base::switches::NAMED_NEXT;
 
 use self::mapping::Mapping;
-pub(crate) use self::mapping::create;
+pub use self::mapping::Protocol;
 use self::patience::Patience;
-pub use self::protocol::Protocol;
 use self::protocol::{Incoming, LookedAt, Outgoing};
 use self::pull::{Found, Info, LANES, MOST_WATCHED, Memory, Piece, Quota};
 use self::said::{Ledger, Said};

@@ -2,22 +2,9 @@
 
 use std::sync::Arc;
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, Protocol};
 use super::pull::{self, Found, Info, Memory, Quota, SlotsNeeded, Watches};
 use super::push::{self, Places};
-
-/// The way in which processes of a node pass messages through their memory. All processes of a job use the same one:
-/// the launcher writes it into the segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// A message stays in memory of its sender until its receiver takes it (Concert, section 4.3). This is the
-    /// default.
-    #[default]
-    Pull,
-    /// A message is copied into a bounded buffer of its receiver, which all senders share (section 4.1.2). While that
-    /// is full, they wait. This is for comparisons.
-    Push,
-}
 
 /// The sender's side.
 pub(super) enum Outgoing {

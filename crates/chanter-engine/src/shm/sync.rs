@@ -196,13 +196,13 @@ macro_rules! orders {
     ($($(#[$doc:meta])* $name:ident = $order:ident;)*) => {
         /// The orderings of the protocol. A model may run with one of them weakened, and must then fail.
         pub(super) mod order {
-            use super::Ordering;
+            use crate::shm::sync::Ordering;
 
             $($(#[$doc])*
             #[inline(always)]
-            pub(in super::super) fn $name() -> Ordering {
+            pub(crate) fn $name() -> Ordering {
                 #[cfg(all(test, loom))]
-                if let Some(weaker) = super::weakened::weaker(stringify!($name)) {
+                if let Some(weaker) = crate::shm::sync::weakened::weaker(stringify!($name)) {
                     return weaker;
                 }
                 Ordering::$order
@@ -334,7 +334,7 @@ pub(super) mod weakened {
 
     /// Whether `model` fails when the ordering `name` is weakened to `order`. At most one call runs at a time in a
     /// process.
-    pub(in super::super) fn is_noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
+    pub(crate) fn is_noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
         let set = |now| *NOW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = now;
         set(Some((name, order)));
         let noticed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(model)).is_err();

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use chanter::prelude::*;
 
-use super::mapping::SLOTS;
+use super::mapping::{SLOTS, create};
 use super::*;
 use crate::conformance::Kit;
 use crate::socket::tests::{On, launched, unhurried};
@@ -133,7 +133,7 @@ impl Way {
 }
 
 fn start_sender(segment: &OwnedFd, me: usize, count: u64, way: Way, crash: &str) -> Child {
-    let test = "engine::shm::tests::a_sender";
+    let test = "shm::tests::a_sender";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--test-threads", "1"]).stdin(Stdio::from(segment.try_clone().unwrap()));
     command.env("CHANTER_SENDER", format!("{me} {count} {}", way as u8)).env("CHANTER_CRASH", crash);

@@ -2,7 +2,7 @@
 //!
 //! Any process may connect to a TCP port. So a stranger keeps its place only for a short while if others want it:
 //!
-//! * There are 64 places. While one is free, a stranger may take its time ([`Config::hello`](super::Config::hello)).
+//! * There are 64 places. While one is free, a stranger may take its time ([`Config::hello`](super::config::Config::hello)).
 //! * If none is free, the next stranger waits in the OS until one of the 64 gives way. Strangers that have not
 //!   greeted give way after 100 ms, the oldest first. If that frees no place, the oldest stranger that has greeted
 //!   gives way after a second.
@@ -19,29 +19,18 @@ use std::time::{Duration, Instant};
 use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 
-use super::hello;
+use super::cancelled::Cancelled;
+use super::hello::{self, JOINS, STRANGERS};
 use super::joining::Applicant;
-use super::members::{JOINS, Member, Shared};
+use super::members::{Member, Shared};
 use super::stream::Listener;
 use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
-/// Largest number of strangers at a time.
-pub(super) const STRANGERS: usize = 64;
 /// Time within which a stranger must greet, if others want its place.
 const GREETING: Duration = Duration::from_millis(100);
 /// Time from connecting within which a stranger that has greeted must prove itself, if others want its place.
 const PROOF: Duration = Duration::from_secs(1);
-
-/// A thread that is cancelled when this is dropped.
-pub(super) struct Cancelled(pub(super) Thread<()>);
-
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        // The answer is not awaited.
-        drop(self.0.cancel());
-    }
-}
 
 /// The accepting side, which lets in processes of the job.
 pub(super) struct Accepting {

@@ -28,6 +28,13 @@ use super::stream::Stream;
 use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
+/// The number that a process gives in its hello if it wants to join.
+pub(super) const JOINS: ProcessId = ProcessId(u32::MAX);
+/// The number of a process that looks for a cluster itself.
+pub(super) const LOOKS: ProcessId = ProcessId(u32::MAX - 1);
+/// Largest number of strangers at a time.
+pub(super) const STRANGERS: usize = 64;
+
 /// First bytes of a greeting. Engines of other versions have another last byte.
 pub(crate) const MAGIC: [u8; 8] = *b"chanter1";
 pub(crate) const CHALLENGE: usize = 32;

@@ -26,10 +26,9 @@ use chanter::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::StartError;
-use super::accepting::{Cancelled, STRANGERS};
-use super::hello;
-use super::members::{JOINS, LOOKS};
+use super::cancelled::Cancelled;
+use super::error::StartError;
+use super::hello::{self, JOINS, LOOKS, STRANGERS};
 use super::stream::{Listener, Stream};
 use super::tls::Tls;
 use crate::engine::{NodeId, ProcessId};

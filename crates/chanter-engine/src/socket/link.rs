@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use chanter::prelude::*;
 use chanter::yield_if_requested;
 
-use super::Config;
+use super::config::Config;
 use super::frame::{Frame, Frames, LONGEST};
 use super::inbox::{Happening, Inbox, lock};
 use super::outbox::{Flushed, Outbox, Phase};

@@ -11,20 +11,16 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 
-use super::accepting::Cancelled;
+use super::cancelled::Cancelled;
+use super::config::Config;
 use super::inbox::{Happening, Inbox, lock};
 use super::joining::Applicant;
 use super::link::Link;
 use super::stream::Stream;
-use super::{Config, Sockets};
 use crate::engine::{Change, Leave, NodeId, ProcessId, Why};
 use crate::launcher::Address;
 use crate::roster::Roster;
 
-/// The number that a process gives in its hello if it wants to join.
-pub(super) const JOINS: ProcessId = ProcessId(u32::MAX);
-/// The number of a process that looks for a cluster itself.
-pub(super) const LOOKS: ProcessId = ProcessId(u32::MAX - 1);
 /// Numbers beyond the highest one that a process may be given. It bounds the memory that a wrong number costs.
 const AHEAD: u32 = 1 << 10;
 
@@ -225,6 +221,10 @@ pub struct Door {
 }
 
 impl Door {
+    pub(super) fn new(shared: Arc<Shared>, applicants: Receiver<Applicant>) -> Self {
+        Self { shared, applicants }
+    }
+
     /// The event that a process wants to join; `None`: this process has left.
     pub fn applicant(&self) -> impl Event<Output = Option<Applicant>> + Send + use<'_> {
         choose((self.applicants.recv().wrap(Result::ok), self.ended().wrap(|()| None)))
@@ -284,14 +284,5 @@ impl Door {
     /// Awaits a process no longer.
     pub fn dismiss(&self, peer: ProcessId) {
         self.shared.refuse(peer);
-    }
-}
-
-impl Sockets {
-    /// The way into the job, if it is open.
-    #[doc(hidden)]
-    pub fn door(&self) -> Option<Door> {
-        let applicants = self.applicants.clone()?;
-        Some(Door { shared: Arc::clone(&self.shared), applicants })
     }
 }

@@ -16,6 +16,8 @@
 //! | 64 | connections that have proved nothing | the oldest silent one gives way after a while (see `accepting.rs`) |
 
 mod accepting;
+mod cancelled;
+mod config;
 mod error;
 pub(crate) mod frame;
 pub(crate) mod hello;
@@ -32,10 +34,10 @@ mod tls;
 
 use std::fmt;
 use std::sync::{Arc, TryLockError};
-use std::time::Duration;
 
 use chanter::prelude::*;
 
+pub use self::config::Config;
 pub use self::error::StartError;
 use self::frame::LONGEST_BODY;
 pub(super) use self::inbox::Beside;
@@ -56,48 +58,6 @@ use crate::engine::{
 use crate::launcher::Launched;
 use crate::wire::Body;
 
-/// Limits of a [`Sockets`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Config {
-    /// Bytes that may wait in each lane to each peer; one body may be longer. 1 MiB by default.
-    pub queue: usize,
-    /// Bytes from each peer that may wait for a poll; the message that exceeds it is taken. 4 MiB by default.
-    pub inbox: usize,
-    /// Time within which a connecting process must prove to belong to the job, and a process that joins has
-    /// for each of its steps. 10 seconds by default.
-    pub hello: Duration,
-    /// Time within which all connections must be made. 60 seconds by default.
-    pub start: Duration,
-    /// Interval at which a process says that it lives, if it sends nothing else. 200 ms by default.
-    pub heartbeat: Duration,
-    /// Number of heartbeats without a word after which a peer is suspect. 5 by default.
-    pub suspect_after: u32,
-    /// Number of heartbeats without a word after which a TCP peer is unreachable, for good. 150 by default; a process
-    /// that was stopped for less goes on. A silent peer on a Unix socket is waited for, as the OS would report its
-    /// end. On any socket, a peer is also unreachable if it takes nothing for this many heartbeats while this process
-    /// waits to leave.
-    pub lost_after: u32,
-    /// TLS on TCP connections (feature `tls`). `None`: the TLS that the [launcher](crate::launcher) has set, if any.
-    /// The hello with the job's secret remains.
-    pub tls: Option<Tls>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            queue: 1 << 20,
-            inbox: 4 << 20,
-            hello: Duration::from_secs(10),
-            start: Duration::from_secs(60),
-            heartbeat: Duration::from_millis(200),
-            suspect_after: 5,
-            lost_after: 150,
-            tls: None,
-        }
-    }
-}
-
 /// The socket engine. When it is dropped, the process leaves at once ([`Leave::Now`]).
 pub struct Sockets {
     shared: Arc<Shared>,
@@ -106,6 +66,13 @@ pub struct Sockets {
 }
 
 impl Sockets {
+    /// The way into the job, if it is open.
+    #[doc(hidden)]
+    pub fn door(&self) -> Option<Door> {
+        let applicants = self.applicants.clone()?;
+        Some(Door::new(Arc::clone(&self.shared), applicants))
+    }
+
     /// Connects this process with all others that the same launcher has started. `None`: no launcher has started it,
     /// or this was called before. Otherwise this is [`start`](Self::start).
     ///

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 
-use super::accepting::{Accepting, Cancelled};
+use super::accepting::Accepting;
+use super::cancelled::Cancelled;
+use super::config::Config;
+use super::error::StartError;
 use super::members::{Member, Shared};
 use super::stream::{Listener, Stream};
 use super::tls::Tls;
-use super::{Config, Sockets, StartError, hello};
+use super::{Sockets, hello};
 use crate::engine::{Engine, Leave, NodeId, ProcessId};
 use crate::launcher::{Address, Launched, Secret};
 use crate::roster::Roster;

@@ -2,11 +2,12 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::accepting::STRANGERS;
 use super::frame::{HEAD, PIECE, Word, head};
+use super::hello::STRANGERS;
 use super::start::nodes;
 use super::stream::Stream;
 use super::*;
@@ -365,7 +366,7 @@ fn another_user_does_not_get_a_place() {
     let name = zero.addresses[0].to_string().strip_prefix("unix:@").unwrap().to_owned();
     let starting = machine.spawn(Sockets::start(zero, unhurried()));
     let mut other = std::process::Command::new("/proc/self/exe");
-    other.args(["--exact", "engine::socket::tests::another_user_does_not_get_a_place"]);
+    other.args(["--exact", "socket::tests::another_user_does_not_get_a_place"]);
     let status = other.env(NAME, name).uid(NOBODY).gid(NOBODY).current_dir("/").status().unwrap();
     assert!(status.success());
     let engines = machine.block_on(async move {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::header::{ACKNOWLEDGEMENT_AT, AGAIN, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
 
-/// What travels with a body within a process, beside its bytes. Engines neither read nor send it.
+/// A value that travels with a body within a process, beside its bytes. Engines neither read nor send it.
 #[doc(hidden)]
 pub type Attachment = Arc<dyn Any + Send + Sync>;
 

@@ -21,7 +21,7 @@ pub(crate) enum Found<'a> {
 
 /// A piece in its slot.
 pub(crate) struct Piece<'a> {
-    pub(in super::super) slot: &'a Slot,
+    pub(crate) slot: &'a Slot,
     /// Description of the piece. `None`: it is invalid.
     pub(crate) info: Option<Info>,
 }
