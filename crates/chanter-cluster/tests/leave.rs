@@ -123,9 +123,8 @@ fn a_thread_that_is_watched_and_a_team() {
     with_two(|first, second| async move {
         let _offering = second.offer(WORK, |_, _| async { never().await }).unwrap();
         let thread = first.at(1).spawn(WORK.with(&1)).await.unwrap();
-        let supervisor = || {
-            Supervisor::one_for_one().child("child", Place::Process(1), Restart::Always, WORK.with(&1))
-        };
+        let supervisor =
+            || Supervisor::one_for_one().child("child", Place::Process(1), Restart::Always, WORK.with(&1));
         let team = supervisor().start(&first).await.unwrap();
         let (down, joined) = (spawn(thread.down().sync()), spawn(thread.join().sync()));
         first.leave().await;
