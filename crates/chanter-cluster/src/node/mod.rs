@@ -394,7 +394,7 @@ impl Node {
 
     /// This process has left: for it, all others have gone.
     fn lose_all(&self) {
-        // What has come is received.
+        // Frames that have come are taken.
         while self.poll() != Polled::Nothing {}
         let others = self.peers.links.iter().filter(|(peer, _)| *peer != self.me);
         // First of all of them, so that nothing is said to any.
