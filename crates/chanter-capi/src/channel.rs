@@ -1,13 +1,12 @@
 //! Channels of words.
 
 use std::ffi::c_int;
-use std::ptr;
 
 use chanter::{Event, Receiver, Sender, TryRecvError, TrySendError, bounded, channel, mailbox};
 
 use crate::current::{self, Current};
 use crate::door::{Limit, attempt, check, door, may_block, store, wait};
-use crate::handle::{Held, Kept, Kind, Table, Used};
+use crate::handle::{Held, Kind, Table, Used};
 
 pub(crate) type Destroy = unsafe extern "C" fn(u64);
 
@@ -50,12 +49,6 @@ const MOST: usize = (1 << 27) - 2;
 
 static CHANNELS: Table<Channel> = Table::new(Kind::Channel);
 
-impl Kept for Channel {
-    fn table() -> &'static Table<Self> {
-        &CHANNELS
-    }
-}
-
 #[inline(always)]
 pub(crate) fn channel_of(handle: u64) -> Result<Held<Channel>, c_int> {
     CHANNELS.get(handle).ok_or(libc::EINVAL)
@@ -64,12 +57,11 @@ pub(crate) fn channel_of(handle: u64) -> Result<Held<Channel>, c_int> {
 /// The channel of a handle, for a call that gives it up in the end. A thread with a stack keeps it for the next call.
 #[inline(always)]
 fn used(handle: u64) -> Result<Used<Channel>, c_int> {
-    let recent = current::with(|current| current.and_then(Current::channels).map(ptr::from_ref));
-    let used = match recent {
+    let used = current::with(|current| match current.and_then(Current::channels) {
         // SAFETY: the current thread lives further out on this stack than the call.
-        Some(recent) => unsafe { (*recent).get(handle) },
-        None => CHANNELS.get(handle).map(Used::counted),
-    };
+        Some(recent) => unsafe { recent.get(&CHANNELS, handle) },
+        None => CHANNELS.get(handle).map(Used::Counted),
+    });
     used.ok_or(libc::EINVAL)
 }
 

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use chanter::policy::ShortLock;
 
-pub(crate) use recent::{Kept, Recent, Used};
+pub(crate) use recent::{Recent, Used};
 use word::Word;
 
 /// The kinds of handles.
