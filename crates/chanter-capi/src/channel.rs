@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 use chanter::{Event, Receiver, Sender, TryRecvError, TrySendError, bounded, channel, mailbox};
 
-use crate::current::{self, Current};
+use crate::current;
 use crate::door::{Limit, attempt, check, door, may_block, store, wait};
-use crate::handle::{Held, Kind, Table, Used};
+use crate::handle::{Held, Kind, Table};
 
 pub(crate) type Destroy = unsafe extern "C" fn(u64);
 
@@ -18,21 +18,14 @@ pub(crate) struct Channel {
     pub(crate) destroy: Option<Destroy>,
 }
 
-impl Channel {
-    /// Closes the channel, and destroys what is left in it. (A receive that is undone may bring a value back later.)
-    fn end(&self) {
+impl Drop for Channel {
+    fn drop(&mut self) {
         self.sender.close();
         if self.destroy.is_some() {
             while let Ok(value) = self.receiver.try_recv() {
                 destroy(self.destroy, value);
             }
         }
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -52,17 +45,6 @@ static CHANNELS: Table<Channel> = Table::new(Kind::Channel);
 #[inline(always)]
 pub(crate) fn channel_of(handle: u64) -> Result<Held<Channel>, c_int> {
     CHANNELS.get(handle).ok_or(libc::EINVAL)
-}
-
-/// The channel of a handle, for a call that gives it up in the end. A thread with a stack keeps it for the next call.
-#[inline(always)]
-fn used(handle: u64) -> Result<Used<Channel>, c_int> {
-    let used = current::with(|current| match current.and_then(Current::channels) {
-        // SAFETY: the current thread lives further out on this stack than the call.
-        Some(recent) => unsafe { recent.get(&CHANNELS, handle) },
-        None => CHANNELS.get(handle).map(Used::Counted),
-    });
-    used.ok_or(libc::EINVAL)
 }
 
 /// Makes a channel. See `chanter.h`.
@@ -94,7 +76,7 @@ pub unsafe extern "C" fn chanter_channel_create(
 #[unsafe(no_mangle)]
 pub extern "C" fn chanter_send(channel: u64, value: u64, deadline: u64) -> c_int {
     door(|| {
-        let held = used(channel)?;
+        let held = channel_of(channel)?;
         let limit = Limit::of(deadline);
         if limit != Limit::Now {
             may_block()?;
@@ -144,7 +126,7 @@ pub(crate) fn try_recv(channel: &Channel) -> Result<u64, c_int> {
 pub unsafe extern "C" fn chanter_recv(channel: u64, value: *mut u64, deadline: u64) -> c_int {
     door(|| {
         check(value)?;
-        let held = used(channel)?;
+        let held = channel_of(channel)?;
         let received = match Limit::of(deadline) {
             Limit::Now => try_recv(&held)?,
             limit => wait(held.receiver.recv(), limit)?.map_err(|_| libc::EPIPE)?,
@@ -168,11 +150,7 @@ pub extern "C" fn chanter_channel_close(channel: u64) -> c_int {
 pub extern "C" fn chanter_channel_free(channel: u64) -> c_int {
     door(|| {
         let held = CHANNELS.close(channel).ok_or(libc::EINVAL)?;
-        // Threads may have kept it, so it may live on.
-        held.end();
-        current::with(|current| {
-            current.and_then(Current::channels).inspect(|recent| recent.forget(channel));
-        });
+        held.sender.close();
         Ok(())
     })
 }
@@ -184,7 +162,7 @@ pub extern "C" fn chanter_channel_free(channel: u64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_channel_length(channel: u64, length: *mut usize) -> c_int {
     door(|| {
-        let held = used(channel)?;
+        let held = channel_of(channel)?;
         // SAFETY: the caller keeps the contract.
         unsafe { store(length, held.receiver.len()) }
     })

@@ -7,8 +7,7 @@ use std::ptr;
 
 use chanter::base::stack_local;
 
-use crate::channel::Channel;
-use crate::handle::{Held, Recent};
+use crate::handle::Held;
 use crate::keys;
 use crate::leave;
 use crate::thread::{End, Thread};
@@ -57,25 +56,11 @@ pub(crate) struct Current {
     /// The place to go back to when the thread exits. It is written by `leave::enter`.
     way_out: Cell<leave::Place>,
     end: Cell<Option<End>>,
-    channels: Recent<Channel>,
 }
 
 impl Current {
     pub(crate) fn new(place: Place, thread: &Held<Thread>, locals: &Locals) -> Self {
-        Self {
-            place,
-            thread,
-            locals,
-            way_out: Cell::new(ptr::null_mut()),
-            end: Cell::new(None),
-            channels: Recent::new(),
-        }
-    }
-
-    /// The channels that the thread has used last, if it has a stack of its own.
-    #[inline(always)]
-    pub(crate) fn channels(&self) -> Option<&Recent<Channel>> {
-        if self.place == Place::Fiber { Some(&self.channels) } else { None }
+        Self { place, thread, locals, way_out: Cell::new(ptr::null_mut()), end: Cell::new(None) }
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -167,7 +152,6 @@ pub(crate) fn callback<R>(body: impl FnOnce() -> R) -> R {
         locals: ptr::null(),
         way_out: Cell::new(ptr::null_mut()),
         end: Cell::new(None),
-        channels: Recent::new(),
     };
     set(&current, body)
 }

@@ -19,7 +19,6 @@
 //!   generation of its handle. So a stale handle reaches nothing, and an object that is reached lives.
 //! * Slots are never freed, so a word of any age may be looked up. A slot whose generations are used up stays closed.
 
-mod recent;
 mod word;
 
 use std::cell::UnsafeCell;
@@ -31,7 +30,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use chanter::policy::ShortLock;
 
-pub(crate) use recent::{Recent, Used};
 use word::Word;
 
 /// The kinds of handles.
@@ -52,7 +50,7 @@ const INDEX_BITS: u32 = 28;
 const FIRST: usize = 64;
 const BLOCKS: usize = 22;
 
-pub(crate) struct Slot<T> {
+struct Slot<T> {
     word: Word,
     object: UnsafeCell<MaybeUninit<T>>,
 }

@@ -116,13 +116,6 @@ impl Word {
         true
     }
 
-    /// Whether the handle of that generation is open. The caller has a reference, by which the object is seen.
-    #[inline(always)]
-    pub(super) fn is_open(&self, generation: u32) -> bool {
-        // ORDER: Relaxed: a thread that knows of the end of the handle sees it in the word, too.
-        is_open(self.0.load(Ordering::Relaxed), generation)
-    }
-
     /// The generation, if the handle is open.
     pub(super) fn generation(&self) -> Option<u32> {
         // ORDER: Relaxed: a hint, which publishes nothing.
