@@ -298,7 +298,7 @@ impl Process {
     /// * lookups: [`LookupError::Lost`]
     /// * operations of groups: [`Lost`](crate::group::Lost), or an error of the group that cannot form
     ///
-    /// What this process's threads do among themselves goes on.
+    /// Messages, calls and names among the threads of this process go on.
     ///
     /// ```
     /// use chanter::prelude::*;

@@ -1,6 +1,6 @@
 //! The end of a process of a job: by `chanter_finalize`, or without it.
 //!
-//! A process that returns 0 from `main` looks well to whoever has started it, while the others may wait for it. So such an exit,
+//! A process that returns 0 from `main` looks well to its launcher, while the others may wait for it. So such an exit,
 //! if the process has not left its job, is made a failure.
 
 use std::ffi::{c_int, c_void};
