@@ -5,11 +5,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::io::Write;
-use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
 use std::{io, process, ptr};
-
-use super::job::job;
 
 /// How a process of a job ends, by its engine.
 pub trait Ending: Send + Sync {
@@ -34,15 +31,24 @@ impl Ending for Silent {
     fn abort(&self, _code: c_int) {}
 }
 
-/// The process of the job. A child that it forks is none.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// A process whose exit is looked at.
+struct Watched {
+    /// Its number for the system. A child that it forks has another one, and is no process of the job.
+    process: u32,
+    /// Its number in the job, if others may still wait for it.
+    number: fn() -> Option<u32>,
+    /// Ends the whole job with this code, if there is a way.
+    abort: fn(c_int),
+}
 
-/// From now on, looks at the end of this process whether it has left its job.
-pub(super) fn watch() {
-    static WATCHED: Once = Once::new();
-    // ORDER: Relaxed: the process that reads it is this one, after a call of `exit`, or a child with a copy.
-    PROCESS.store(process::id(), Ordering::Relaxed);
-    WATCHED.call_once(register);
+static WATCHED: OnceLock<Watched> = OnceLock::new();
+
+/// Looks at the exit of this process, from now on. `number` is its number in the job, if others may still wait for it.
+/// `abort` ends the whole job with this code, if there is a way.
+pub(super) fn watch(number: fn() -> Option<u32>, abort: fn(c_int)) {
+    if WATCHED.set(Watched { process: process::id(), number, abort }).is_ok() {
+        register();
+    }
 }
 
 /// Has `ended` called at the end, with the code.
@@ -82,15 +88,11 @@ fn register() {
 
 /// The process exits. With a code that is not 0, everybody sees that it has failed.
 fn ended(code: Option<c_int>) {
-    // ORDER: Relaxed: see `watch`.
-    if PROCESS.load(Ordering::Relaxed) != process::id() || code.is_some_and(|code| code != 0) {
+    let Some(watched) = WATCHED.get() else { return };
+    if watched.process != process::id() || code.is_some_and(|code| code != 0) {
         return;
     }
-    let Ok(job) = job() else { return };
-    if job.process.count() < 2 {
-        return;
-    }
-    let number = job.process.number();
+    let Some(number) = (watched.number)() else { return };
     let _ = writeln!(
         io::stderr(),
         "chanter: process {number} of the job ends without chanter_finalize: that is a failure (code {})",
@@ -99,7 +101,7 @@ fn ended(code: Option<c_int>) {
     // SAFETY: both calls may be made at an exit. A second call of `exit` may not, so the files are written here.
     unsafe {
         libc::fflush(ptr::null_mut());
-        job.abort(libc::EXIT_FAILURE);
+        (watched.abort)(libc::EXIT_FAILURE);
         libc::_exit(libc::EXIT_FAILURE);
     }
 }

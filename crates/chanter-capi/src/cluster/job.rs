@@ -76,6 +76,20 @@ pub(super) fn job() -> Done<&'static Job> {
     if job.has_ended.load(Ordering::Relaxed) { Err(libc::ESRCH) } else { Ok(job) }
 }
 
+/// The number of this process in a job of several, while it is a part of it.
+fn number() -> Option<u32> {
+    job().ok().filter(|job| job.process.count() > 1).map(|job| job.process.number())
+}
+
+/// Ends the whole job, if its engine has a way.
+fn abort(code: c_int) {
+    if let Ok(job) = job()
+        && let Ok(end) = job.end.try_lock()
+    {
+        end.iter().for_each(|end| end.abort(code));
+    }
+}
+
 /// Whether the job has this machine.
 pub(crate) fn owns(machine: u64) -> bool {
     job().is_ok_and(|job| job.machine == machine)
@@ -113,13 +127,6 @@ impl Job {
     ) -> impl Event<Output = Done<A>> {
         let answer = self.process.at(process).call(ask).wrap(answered);
         choose_biased((answer, self.ended.get().wrap(|()| Err(libc::ESRCH))))
-    }
-
-    /// Ends the whole job, if its engine has a way.
-    pub(super) fn abort(&self, code: c_int) {
-        if let Ok(end) = self.end.try_lock() {
-            end.iter().for_each(|end| end.abort(code));
-        }
     }
 
     pub(super) fn is_here(&self, name: ThreadName) -> bool {
@@ -212,7 +219,7 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
         if JOB.set(job).is_err() {
             return Err(libc::EALREADY);
         }
-        exit::watch();
+        exit::watch(number, abort);
         let _ = begun().put(());
         Ok(())
     })
