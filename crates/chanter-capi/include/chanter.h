@@ -196,7 +196,7 @@ int chanter_machine_create(const chanter_config *config, chanter_machine *machin
  * `status`, if not NULL, is given its value. Other threads of the machine go on without the caller, except those with
  * a stack that have begun on virtual processor 0: they are cancelled when the call returns.
  *
- * Errors: as `chanter_thread_join`; `EPERM` on a thread of a machine.
+ * Errors: as `chanter_thread_join`; `EPERM` on a thread of a machine; `EINVAL` also while the machine is being ended.
  */
 int chanter_machine_run(chanter_machine machine, void *(*body)(void *), void *arg, void **status) CHANTER_NOEXCEPT;
 
@@ -438,7 +438,8 @@ int chanter_choose(chanter_case *cases, size_t count, uint64_t deadline, size_t 
 /*                                                                                                                */
 /* The forms for poll bodies return `EAGAIN` if they would block. Then the operation is pending: it is kept in        */
 /* `*op`, and the thread is polled again when it may be done. The body returns `CHANTER_PENDING`, and repeats the call   */
-/* with the same `op` in its next poll. When the call returns anything else, the operation has ended and `*op` is 0.    */
+/* with the same `op` in its next poll. When the call returns anything else, the operation has ended and `*op` is 0,    */
+/* also after `EFAULT`.                                                                                             */
 /* A body may have several operations pending at once. A new operation has `*op` 0. An operation of another function    */
 /* or number of cases is `EINVAL`, and stays as it is.                                                              */
 /*                                                                                                                */
@@ -485,15 +486,24 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
 /**
  * Makes this process one of the job that `chanter launch` has started, or a process alone, with a machine of its own.
  * Then the calling OS thread has a global name, and `pthread_chanter_*` may be called there, and on the threads of the
- * machine. `config` may be NULL. `EALREADY` if the process is part of a job, or was; `ECONNREFUSED` if the job
- * does not come together. Under `mpirun` the process is alone: see `chanter_mpi.h`.
+ * machine. `config` may be NULL.
+ *
+ * Each process of a job calls `chanter_finalize` before it exits. An exit with code 0 without it is a failure, since the
+ * others may wait for this process: the exit says so on the standard error, writes the open files, and has code 1. (Where
+ * the system does not tell the code of an exit, any other code becomes 1, too.) `_exit` and signals are not looked at. A job of one
+ * process may end without it.
+ *
+ * Errors: `EALREADY` if the process is part of a job, or was; `ECONNREFUSED` if the job does not come together; `ENOSYS` if
+ * the process is one of several that `mpirun` has started. They need `chanter_init_mpi` of `chanter_mpi.h`; or, for a
+ * process alone, the variable CHANTER_ALONE in its environment, with any value. Standard error says the reason.
  */
 int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
 
 /**
  * Leaves the job, after all that was sent has arrived, and ends the machine. It waits for no other process: those that
- * still ask this one for something get `EHOSTDOWN`, so let them say first that they are done. On the OS thread that has called
- * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then the process is still a part of the job.
+ * still ask this one for something get `EHOSTDOWN`, so let them say first that they are done. Calls of this process that are
+ * under way, or come later, end with `EHOSTDOWN`, or with `ESRCH` as without a job. On the OS thread that has called
+ * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then nothing was left: the process is still a part of the job.
  */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
 

@@ -23,12 +23,13 @@ extern "C" {
 /**
  * Like `chanter_init`. If `mpirun` has started this process, its job is that of `mpirun`: MPI carries messages between
  * nodes, and memory those on a node. All processes of the job call it, and each calls `chanter_finalize` at its end, which
- * finalizes MPI. The program itself calls no function of MPI. A process that ends without `chanter_finalize` is a failure, of
- * which not every MPI tells: MPICH may report success.
+ * finalizes MPI. The program itself calls no function of MPI. An exit with code 0 without `chanter_finalize` aborts the job
+ * with code 1, as the exit is a failure (see `chanter_init`).
  *
  * Errors besides those of `chanter_init`: `ENOSYS` if there is no MPI, or `mpirun` is of another one than the library.
  * Standard error says the reason. The others wait for this process, so it should end then, with a code other than 0.
- * `chanter_finalize` returns `EIO` if MPI fails at the end.
+ * If this process does not find the others although MPI has begun, the whole job is aborted with code 101, and standard error
+ * says why. `chanter_finalize` returns `EIO` if MPI fails at the end.
  */
 int chanter_init_mpi(const chanter_config *config) CHANTER_NOEXCEPT;
 

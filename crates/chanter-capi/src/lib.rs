@@ -34,7 +34,7 @@ pub use cluster::*;
 /// How other engines start the process: for `chanter-capi-mpi`.
 #[cfg(feature = "cluster")]
 pub mod job {
-    pub use crate::cluster::{Member, init};
+    pub use crate::cluster::{Ending, Member, init};
 }
 pub use config::{CAttr, CConfig, CPolicy, CReady};
 pub use event::{chanter_event_create, chanter_event_free, chanter_event_set, chanter_event_wait};

@@ -18,25 +18,48 @@ use crate::thread::{End, THREADS};
 /// A machine of the program's.
 pub(crate) struct Made {
     pub(crate) machine: Machine,
-    /// The calls that run it.
-    runs: AtomicU32,
+    runs: Runs,
 }
 
+/// The number of calls that run a machine, or `ENDS`: the machine is being ended, and no call may run it any more. A call
+/// and an end that come at the same time are ordered by this word. It publishes nothing: the machine is reached by
+/// references.
+struct Runs(AtomicU32);
+
+const ENDS: u32 = u32::MAX;
+
 /// A call that runs a machine.
-struct Run<'a>(&'a Made);
+struct Run<'a>(&'a Runs);
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        // ORDER: Relaxed: it only counts.
-        self.0.runs.fetch_sub(1, Ordering::Relaxed);
+        // ORDER: Relaxed: see `Runs`.
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Runs {
+    /// Notes a call. `None`: the machine is being ended.
+    fn begin(&self) -> Option<Run<'_>> {
+        let more = |runs| if runs < ENDS - 1 { Some(runs + 1) } else { None };
+        // ORDER: Relaxed: see `Runs`.
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Run(self))
+    }
+
+    /// Lets no call begin any more. False: a call runs the machine.
+    fn end(&self) -> bool {
+        // ORDER: Relaxed: see `Runs`.
+        match self.0.compare_exchange(0, ENDS, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(runs) => runs == ENDS,
+        }
     }
 }
 
 impl Made {
-    /// Whether a call runs the machine, so that it cannot be ended.
-    pub(crate) fn is_run(&self) -> bool {
-        // ORDER: Relaxed: a call that comes at the same time may be seen or not: `chanter_machine_free` waits for it.
-        self.runs.load(Ordering::Relaxed) != 0
+    /// Lets no call run the machine any more, so that it can be ended.
+    pub(crate) fn end_runs(&self) -> Done {
+        if self.runs.end() { Ok(()) } else { Err(libc::EBUSY) }
     }
 }
 
@@ -96,7 +119,10 @@ pub(crate) unsafe fn builder(config: *const CConfig) -> Done<chanter::Builder> {
 
 /// Makes a handle of a machine.
 pub(crate) fn register(machine: Machine) -> Done<u64> {
-    MACHINES.insert(Made { machine, runs: AtomicU32::new(0) }).map(|(handle, _)| handle).ok_or(libc::ENOMEM)
+    MACHINES
+        .insert(Made { machine, runs: Runs(AtomicU32::new(0)) })
+        .map(|(handle, _)| handle)
+        .ok_or(libc::ENOMEM)
 }
 
 /// Makes a machine. See `chanter.h`.
@@ -142,9 +168,8 @@ pub unsafe extern "C" fn chanter_machine_run(
 
 /// Runs a fiber, and virtual processor 0 until it has ended.
 pub(crate) fn run(made: &Made, machine: u64, plan: Plan) -> Done<u64> {
-    // ORDER: Relaxed: see `is_run`.
-    made.runs.fetch_add(1, Ordering::Relaxed);
-    let _run = Run(made);
+    // A machine that is being ended is as good as none.
+    let _run = made.runs.begin().ok_or(libc::EINVAL)?;
     let (handle, held) = spawn_on(&made.machine, machine, (plan, chanter::fiber::Builder::new()))?;
     if let Some(told) = held.told() {
         made.machine.block_on(told);
@@ -166,9 +191,7 @@ pub extern "C" fn chanter_machine_free(machine: u64) -> c_int {
         if crate::cluster::owns(machine) {
             return Err(libc::EPERM);
         }
-        if machine_of(machine)?.is_run() {
-            return Err(libc::EBUSY);
-        }
+        machine_of(machine)?.end_runs()?;
         let made = MACHINES.close(machine).ok_or(libc::EINVAL)?;
         // Calls that came before still use it. They are short, and the machine ends here, not within one of them.
         while !made.is_last() {
@@ -209,4 +232,20 @@ pub unsafe extern "C" fn chanter_machine_processors(machine: u64, count: *mut c_
         // SAFETY: the caller keeps the contract.
         unsafe { store(count, vps as c_int) }
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_run_does_not_end_and_one_that_ends_is_not_run() {
+        let runs = Runs(AtomicU32::new(0));
+        let run = runs.begin();
+        assert!(run.is_some() && !runs.end());
+        drop(run);
+        assert!(runs.begin().is_some(), "it goes on");
+        assert!(runs.end() && runs.end());
+        assert!(runs.begin().is_none());
+    }
 }

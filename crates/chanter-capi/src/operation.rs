@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
@@ -87,6 +88,20 @@ fn forget(handle: u64) {
     let _ = with_operations(|all| all.retain(|other| *other != handle));
 }
 
+/// An operation that ends, also by a panic: its handle is freed, and the program's place is 0 when this is dropped.
+struct Ends {
+    handle: u64,
+    op: *mut u64,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        forget(self.handle);
+        // SAFETY: the caller of `resume` has checked that the place may be written. So the result is known.
+        let _ = unsafe { store(self.op, 0) };
+    }
+}
+
 /// The result of a poll of an operation: none if it is pending.
 type Polled = Done<Option<Option<Chosen>>>;
 
@@ -143,18 +158,14 @@ fn resume(form: Form, handle: u64, count: usize, context: *mut CContext, op: *mu
     }
     // SAFETY: the context was checked by the caller.
     let task = unsafe { CContext::task(context) }?;
+    let ends = Ends { handle, op };
     match pending.future.as_mut().poll(task) {
         Poll::Pending => {
+            mem::forget(ends);
             operation.put(pending);
             Ok(None)
         }
-        Poll::Ready(result) => {
-            let result = end(pending, result);
-            forget(handle);
-            // SAFETY: the caller has checked that the place may be written.
-            unsafe { store(op, 0) }?;
-            Ok(Some(result))
-        }
+        Poll::Ready(result) => Ok(Some(end(pending, result))),
     }
 }
 
@@ -313,4 +324,63 @@ pub unsafe extern "C" fn chanter_op_drop(op: *mut u64) -> c_int {
         drop(future);
         if lent.give_back() { Err(libc::EALREADY) } else { Ok(()) }
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::ffi::c_void;
+    use std::future::poll_fn;
+    use std::ptr;
+
+    use super::*;
+    use crate::poll::chanter_thread_spawn_poll;
+    use crate::{chanter_context_wake, chanter_machine_create, chanter_machine_free, chanter_thread_join};
+
+    #[derive(Default)]
+    struct State {
+        op: u64,
+        codes: Vec<(c_int, u64)>,
+    }
+
+    /// Begins an operation whose second poll panics, and repeats it.
+    unsafe extern "C" fn body(state: *mut c_void, context: *mut CContext) -> c_int {
+        // SAFETY: the test gives its state, which lives until the thread was joined.
+        let state = unsafe { &mut *state.cast::<State>() };
+        let op = &raw mut state.op;
+        if state.op == 0 {
+            let mut polls = 0;
+            let future: Synchronizing = Box::pin(poll_fn(move |_| {
+                polls += 1;
+                assert!(polls == 1, "on purpose");
+                Poll::Pending
+            }));
+            let pending = Pending { future, lent: Lent::default(), form: Form::Recv, count: 1 };
+            assert!(matches!(start(pending, context, op), Ok(None)));
+            // SAFETY: the context is that of this poll.
+            unsafe { chanter_context_wake(context) };
+            return 0;
+        }
+        let handle = state.op;
+        for _ in 0..2 {
+            let code = door(|| resume(Form::Recv, handle, 1, context, op).map(drop));
+            state.codes.push((code, state.op));
+        }
+        1
+    }
+
+    #[test]
+    fn an_operation_that_panics_has_ended() {
+        let (mut machine, mut thread, mut state) = (0, 0, State::default());
+        // SAFETY: the places may be written, and the state outlives the thread.
+        unsafe {
+            assert_eq!(chanter_machine_create(ptr::null(), &raw mut machine), 0);
+            let at = (&raw mut state).cast();
+            let spawned =
+                chanter_thread_spawn_poll(machine, ptr::null(), Some(body), at, None, &raw mut thread);
+            assert_eq!(spawned, 0);
+            assert_eq!(chanter_thread_join(thread, ptr::null_mut(), u64::MAX), 0);
+            assert_eq!(chanter_machine_free(machine), 0);
+        }
+        assert_eq!(state.codes, [(libc::EFAULT, 0), (libc::EINVAL, 0)]);
+    }
 }

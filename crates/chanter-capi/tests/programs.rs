@@ -75,20 +75,17 @@ macro_rules! programs {
 
 programs!(channels, policies, threads);
 
-/// A job of two processes, as `chanter launch` starts it.
+/// Runs a job of two processes, as `chanter launch` starts it.
 #[cfg(all(target_os = "linux", feature = "cluster"))]
-#[test]
-fn processes() {
+fn run_two(program: &Path, arguments: &[&str]) -> Vec<Output> {
     use std::os::fd::AsRawFd;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
     use std::os::unix::process::CommandExt;
     use std::process::Stdio;
 
-    let Some(program) = compiled("processes") else { return };
-    let alone = Command::new(&program).output().expect("the program runs");
-    check("processes, alone", &alone);
-    let names = [0, 1].map(|number| format!("chanter-c-{}-{number}", std::process::id()));
+    let job = program.file_name().expect("a file").to_string_lossy();
+    let names = [0, 1].map(|number| format!("{job}-{}-{number}", arguments.join("-")));
     let listeners = names.each_ref().map(|name| {
         let address = SocketAddr::from_abstract_name(name).expect("a short name");
         UnixListener::bind_addr(&address).expect("a new name")
@@ -99,8 +96,9 @@ fn processes() {
         .enumerate()
         .map(|(number, listener)| {
             let descriptor = listener.as_raw_fd();
-            let mut command = Command::new(&program);
+            let mut command = Command::new(program);
             command
+                .args(arguments)
                 .env("CHANTER_NUMBER", number.to_string())
                 .env("CHANTER_COUNT", "2")
                 .env("CHANTER_ADDRESSES", &addresses)
@@ -118,8 +116,52 @@ fn processes() {
             command.spawn().expect("the program runs")
         })
         .collect();
-    for process in begun {
-        check("processes", &process.wait_with_output().expect("it ends"));
+    begun.into_iter().map(|process| process.wait_with_output().expect("it ends")).collect()
+}
+
+#[cfg(all(target_os = "linux", feature = "cluster"))]
+#[test]
+fn processes() {
+    let Some(program) = compiled("processes") else { return };
+    check("processes, alone", &Command::new(&program).output().expect("the program runs"));
+    run_two(&program, &[]).iter().for_each(|output| check("processes", output));
+    drop(std::fs::remove_file(&program));
+}
+
+#[cfg(all(target_os = "linux", feature = "cluster"))]
+#[test]
+fn leaves() {
+    let Some(program) = compiled("leaves") else { return };
+    let alone = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).envs(variables.iter().copied()).output().expect("the program runs")
+    };
+    check("leaves, alone", &alone(&[], &[]));
+    run_two(&program, &[]).iter().for_each(|output| check("leaves", output));
+
+    // A process that ends without `chanter_finalize` has failed, and its output is written. Alone, it fails nobody.
+    check("quits, alone", &alone(&[], &["0"]));
+    for (quits, code) in [("0", "0"), ("1", "0"), ("1", "3")] {
+        let outputs = run_two(&program, &[quits, code]);
+        for (number, output) in outputs.iter().enumerate() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            if number.to_string() != quits {
+                check("quits, the other", output);
+            } else if code == "0" {
+                assert_eq!(output.status.code(), Some(1), "{said}");
+                assert!(said.contains("without chanter_finalize"), "{said}");
+                assert!(String::from_utf8_lossy(&output.stdout).contains("work to flush"));
+            } else {
+                assert_eq!(output.status.code(), Some(3), "{said}");
+            }
+        }
     }
+
+    // One of several of `mpirun`, which are not a job of one each.
+    let of_mpirun = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+    let refused = alone(&of_mpirun, &[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("call chanter_init_mpi"), "{said}");
+    check("leaves, wanted alone", &alone(&[of_mpirun[0], of_mpirun[1], ("CHANTER_ALONE", "1")], &[]));
     drop(std::fs::remove_file(&program));
 }

@@ -285,8 +285,34 @@ impl Process {
     }
 
     /// Leaves the cluster: all sent messages arrive, and then the other processes learn of it. Running requests go on
-    /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers. Calls of this
-    /// process that still wait for an answer end with [`CallError::Lost`](crate::CallError::Lost).
+    /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers.
+    ///
+    /// Afterwards this process is alone. For it, each other process has gone, with [`Why::Left`]. So all that waits for
+    /// another process, or begins later, ends with the error of a lost process:
+    ///
+    /// * sends, and sends to ports: [`SendError::Lost`](crate::SendError::Lost)
+    /// * receives from a thread of another process: [`RecvError::Lost`](crate::RecvError::Lost), after the messages that have
+    ///   come. Receives from [`ANYONE`](crate::ANYONE) wait for threads of this process. A port ends if only others had
+    ///   its senders.
+    /// * calls, posts, spawns and orders to threads: [`CallError::Lost`](crate::CallError::Lost)
+    /// * lookups: [`LookupError::Lost`]
+    /// * operations of groups: [`Lost`](crate::group::Lost), or an error of the group that cannot form
+    ///
+    /// Messages, calls and names among the threads of this process go on.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter_cluster::engine::{ProcessId, Why};
+    /// use chanter_cluster::{LookupError, local};
+    ///
+    /// # let machine = Machine::new()?;
+    /// # machine.block_on(async {
+    /// let [first, _second] = <[_; 2]>::try_from(local(2)).unwrap();
+    /// first.leave().await;
+    /// assert_eq!(first.lookup("clerk@1").await, Err(LookupError::Lost(ProcessId(1), Why::Left)));
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn leave(&self) {
         self.node.leave().await;
     }

@@ -8,10 +8,14 @@ use std::sync::Arc;
 use chanter::{Builder, Machine};
 #[cfg(unix)]
 use chanter_cluster::Launch;
-use chanter_cluster::{Process, Pump};
+use chanter_cluster::engine::Engine;
+use chanter_cluster::{Disagreement, Process, Pump};
 
 use crate::detect::{Detected, StartError, detect, is_launched};
 use crate::engine::Mpi;
+
+/// The code of a job that ends since a process has failed: that of a panic.
+const FAILED: i32 = 101;
 
 /// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
 /// or, if nobody has, alone. Only a program that `mpirun` has started needs an MPI.
@@ -20,7 +24,8 @@ use crate::engine::Mpi;
 /// ends.
 ///
 /// # Errors
-/// Nothing has run, or MPI has failed at the end: see [`StartError`].
+/// Nothing has run, or MPI has failed at the end: see [`StartError`]. If MPI has begun and this process does not find the
+/// others, they cannot know of that. So the whole job ends, with the error on the standard error.
 ///
 /// # Panics
 /// If `main` panics.
@@ -69,7 +74,7 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result
     }));
     let value = ran.unwrap_or_else(|panic| {
         // The others would wait for this process for ever.
-        end.abort();
+        end.abort(FAILED);
         resume_unwind(panic)
     });
     drop((process, machine));
@@ -112,28 +117,21 @@ impl Session {
         let pump = Pump::new();
         let machine = pump.attached_to(builder).build().map_err(machine_error)?;
         let engine = Arc::new(Mpi::start()?);
-        #[cfg(target_os = "linux")]
-        let near = crate::meet::meet(&engine)?;
-        let agreed = machine.block_on_local(async {
-            #[cfg(target_os = "linux")]
-            let process = match near {
-                Some(near) => Process::start_polled(near.connect(&engine).await?, &pump),
-                None => Process::start_polled(Arc::clone(&engine), &pump),
-            };
-            #[cfg(not(target_os = "linux"))]
-            let process = Process::start_polled(Arc::clone(&engine), &pump);
-            let agreed = process.agree().await;
-            if agreed.is_err() {
-                process.leave().await;
-            }
-            Ok::<_, StartError>(agreed.map(|()| process))
-        })?;
-        match agreed {
-            Ok(process) => Ok(Self { machine, process, end: SessionEnd(Some(engine)) }),
-            Err(disagreement) => {
+        match connect(&machine, &engine, &pump) {
+            Ok(Ok(process)) => Ok(Self { machine, process, end: SessionEnd(Some(engine)) }),
+            Ok(Err(disagreement)) => {
                 drop(machine);
                 engine.finish()?;
                 Err(StartError::Program(disagreement))
+            }
+            Err(error) => {
+                // The others do not know of it, and would wait for this process for ever.
+                eprintln!(
+                    "chanter: process {} has not found the others, and ends the job: {error}",
+                    engine.me().0
+                );
+                engine.abort(FAILED);
+                Err(error)
             }
         }
     }
@@ -150,16 +148,40 @@ impl Session {
     }
 }
 
+/// Connects this process with the others. The inner error is one of which those know that it concerns.
+fn connect(
+    machine: &Machine,
+    engine: &Arc<Mpi>,
+    pump: &Pump,
+) -> Result<Result<Process, Disagreement>, StartError> {
+    #[cfg(target_os = "linux")]
+    let near = crate::meet::meet(engine)?;
+    machine.block_on_local(async {
+        #[cfg(target_os = "linux")]
+        let process = match near {
+            Some(near) => Process::start_polled(near.connect(engine).await?, pump),
+            None => Process::start_polled(Arc::clone(engine), pump),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let process = Process::start_polled(Arc::clone(engine), pump);
+        let agreed = process.agree().await;
+        if agreed.is_err() {
+            process.leave().await;
+        }
+        Ok(agreed.map(|()| process))
+    })
+}
+
 impl SessionEnd {
     /// Finalizes MPI, when all processes have left.
     pub fn finish(self) -> Result<(), StartError> {
         self.0.map_or(Ok(()), |engine| Ok(engine.finish()?))
     }
 
-    /// Ends the whole job.
-    fn abort(&self) {
+    /// Ends the whole job with this code. Comes back if no `mpirun` has started it, or MPI cannot do that.
+    pub fn abort(&self, code: i32) {
         if let Some(engine) = &self.0 {
-            engine.abort(101);
+            engine.abort(code);
         }
     }
 }

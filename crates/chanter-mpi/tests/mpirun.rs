@@ -38,12 +38,14 @@ fn main() {
             succeeds("traffic of 64", 4, &variables);
         }
         panics();
+        misses();
         alone();
         return;
     };
     match engines.iter().find(|(other, ..)| *other == name) {
         Some((.., process)) => process(Mpi::start().unwrap()),
         None if name == "threads" => chanter_mpi::run(threads).unwrap(),
+        None if name == "misses" => misled(),
         None if name.starts_with("traffic") => chanter_mpi::run(traffic).unwrap(),
         None => chanter_mpi::run(async |here: Process| {
             // The others wait for a message that never comes.
@@ -75,6 +77,30 @@ fn panics() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
     println!("test panics ... ok");
+}
+
+/// A process that does not find the others of its node ends the job, although the program ignores the error.
+fn misses() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let output = start("misses", 3, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("has not found the others"), "{said}");
+    println!("test misses ... ok");
+}
+
+/// The last process takes the first one alone for its node's, and so has another memory in mind.
+fn misled() {
+    let rank = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].into_iter().find_map(|name| std::env::var(name).ok());
+    let nodes = if rank.as_deref() == Some("2") { "2" } else { "1" };
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("CHANTER_MPI_NODES", nodes) };
+    let ran = chanter_mpi::run(async |here: Process| {
+        here.inbox().unwrap().recv::<()>(ANYONE, 1).await.unwrap();
+    });
+    drop(ran);
 }
 
 /// Without `mpirun` a program runs alone.

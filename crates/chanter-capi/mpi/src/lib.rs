@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use chanter_c::CConfig;
-use chanter_c::job::{Member, init};
-use chanter_mpi::{Session, StartError};
+use chanter_c::job::{Ending, Member, init};
+use chanter_mpi::{Session, SessionEnd, StartError};
 
 /// Makes this process one of its job, over MPI if `mpirun` has started it. See `chanter_mpi.h`.
 ///
@@ -17,16 +17,26 @@ pub unsafe extern "C" fn chanter_init_mpi(config: *const CConfig) -> c_int {
             eprintln!("chanter: this process is not part of its job: {error}");
             code(&error)
         })?;
-        let end = || {
-            end.finish().map_err(|error| {
-                eprintln!("chanter: {error}");
-                libc::EIO
-            })
-        };
-        Ok(Member { machine, process, end: Box::new(end) })
+        Ok(Member { machine, process, end: Box::new(End(end)) })
     };
     // SAFETY: the caller keeps the contract.
     unsafe { init(config, start) }
+}
+
+/// The end of MPI.
+struct End(SessionEnd);
+
+impl Ending for End {
+    fn finish(self: Box<Self>) -> Result<(), c_int> {
+        self.0.finish().map_err(|error| {
+            eprintln!("chanter: {error}");
+            libc::EIO
+        })
+    }
+
+    fn abort(&self, code: c_int) {
+        self.0.abort(code);
+    }
 }
 
 fn code(error: &StartError) -> c_int {

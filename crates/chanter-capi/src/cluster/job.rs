@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use chanter::{Builder, IVar, Machine, current_vp};
-use chanter_cluster::{Inbox, Process, ThreadName};
+use chanter::{Builder, Event, IVar, Machine, choose_biased, current_vp};
+use chanter_cluster::{Ask, Inbox, Process, ThreadName};
+use serde::de::DeserializeOwned;
 
+use super::exit::{self, Ending, Silent};
 use super::messages::Posted;
-use super::threads::CThread;
+use super::mpirun;
+use super::threads::{CThread, answered};
 use crate::config::CConfig;
 use crate::current::{self, Current};
 use crate::door::{Done, door};
@@ -36,8 +39,10 @@ impl Global {
 pub(super) struct Job {
     pub(super) machine: u64,
     pub(super) process: Process,
-    /// Called once, at the end.
-    end: Mutex<Option<End>>,
+    /// Until the end.
+    end: Mutex<Option<Box<dyn Ending>>>,
+    /// Filled when the machine has ended.
+    ended: IVar<()>,
     main: Main,
     has_ended: AtomicBool,
     /// The local threads, by the slots of their names.
@@ -71,6 +76,20 @@ pub(super) fn job() -> Done<&'static Job> {
     if job.has_ended.load(Ordering::Relaxed) { Err(libc::ESRCH) } else { Ok(job) }
 }
 
+/// The number of this process in a job of several, while it is a part of it.
+fn number() -> Option<u32> {
+    job().ok().filter(|job| job.process.count() > 1).map(|job| job.process.number())
+}
+
+/// Ends the whole job, if its engine has a way.
+fn abort(code: c_int) {
+    if let Ok(job) = job()
+        && let Ok(end) = job.end.try_lock()
+    {
+        end.iter().for_each(|end| end.abort(code));
+    }
+}
+
 /// Whether the job has this machine.
 pub(crate) fn owns(machine: u64) -> bool {
     job().is_ok_and(|job| job.machine == machine)
@@ -98,6 +117,16 @@ impl Job {
             name.thread.generation = (thread.thread >> 32) as u32;
         }
         Ok(name)
+    }
+
+    /// The event of a call. Nobody answers a call to this process when its machine has ended.
+    pub(super) fn call<A: DeserializeOwned>(
+        &self,
+        process: u32,
+        ask: Ask<Done<A>>,
+    ) -> impl Event<Output = Done<A>> {
+        let answer = self.process.at(process).call(ask).wrap(answered);
+        choose_biased((answer, self.ended.get().wrap(|()| Err(libc::ESRCH))))
     }
 
     pub(super) fn is_here(&self, name: ThreadName) -> bool {
@@ -153,11 +182,9 @@ pub struct Member {
     pub machine: Machine,
     /// The process.
     pub process: Process,
-    /// Called when the process has left its job and the machine has ended. It returns a code of C if it fails.
-    pub end: End,
+    /// The end of its engine.
+    pub end: Box<dyn Ending>,
 }
-
-type End = Box<dyn FnOnce() -> Result<(), c_int> + Send>;
 
 /// Makes this process one of its job, which `start` starts: the body of `chanter_init`, and of its kin for other engines.
 ///
@@ -184,6 +211,7 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
             machine: register(machine)?,
             process,
             end: Mutex::new(Some(end)),
+            ended: IVar::new(),
             main: Main { thread: thread::current().id(), global: Global::new(inbox) },
             has_ended: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -191,6 +219,7 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
         if JOB.set(job).is_err() {
             return Err(libc::EALREADY);
         }
+        exit::watch(number, abort);
         let _ = begun().put(());
         Ok(())
     })
@@ -203,12 +232,19 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
     let start = |builder: Builder| {
+        if mpirun::is_one_of_several() {
+            eprintln!(
+                "chanter: mpirun has started this process, and chanter_init knows no MPI: call chanter_init_mpi, and link \
+                 libchanter_c_mpi.a; or set CHANTER_ALONE=1 for a process alone"
+            );
+            return Err(libc::ENOSYS);
+        }
         let machine = builder.build().map_err(|_| libc::ENOMEM)?;
         let process = machine.block_on(async { Process::launched().await }).map_err(|error| {
             eprintln!("chanter: this process is not part of its job: {error}");
             libc::ECONNREFUSED
         })?;
-        Ok(Member { machine, process, end: Box::new(|| Ok(())) })
+        Ok(Member { machine, process, end: Box::new(Silent) })
     };
     // SAFETY: the caller keeps the contract.
     unsafe { init(config, start) }
@@ -223,17 +259,17 @@ pub extern "C" fn chanter_finalize() -> c_int {
             return Err(libc::EPERM);
         }
         let made = machine_of(job.machine)?;
-        if made.is_run() {
-            return Err(libc::EBUSY);
-        }
+        // First: from now on, nobody runs the machine.
+        made.end_runs()?;
         let process = job.process.clone();
         made.machine.block_on(async move { process.leave().await });
         drop(made);
         job.has_ended.store(true, Ordering::Relaxed);
         match chanter_machine_free(job.machine) {
             0 => {
+                let _ = job.ended.put(());
                 let end = job.end.lock().unwrap_or_else(PoisonError::into_inner).take();
-                end.map_or(Ok(()), |end| end())
+                end.map_or(Ok(()), |end| end.finish())
             }
             code => Err(code),
         }

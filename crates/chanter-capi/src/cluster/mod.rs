@@ -3,13 +3,16 @@
 //! A global thread is a thread of this interface with an inbox. Its name is that of the inbox. Requests of
 //! other processes (create, join, detach, cancel) are services (`remote.rs`).
 
+mod exit;
 mod job;
 mod messages;
 mod module;
+mod mpirun;
 mod remote;
 mod rsr;
 mod threads;
 
+pub use exit::Ending;
 pub use job::{Member, chanter_finalize, chanter_init, chanter_process_count, init};
 pub use messages::{
     pthread_chanter_irecv, pthread_chanter_msgtest, pthread_chanter_msgwait, pthread_chanter_recv,

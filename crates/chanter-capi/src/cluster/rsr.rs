@@ -8,7 +8,7 @@ use std::{ptr, slice};
 use chanter_cluster::service;
 
 use super::job::{begun, job};
-use super::threads::{answered, code_of};
+use super::threads::code_of;
 use crate::door::{Done, Limit, check, door, may_block, store, wait};
 use crate::fiber::{Plan, may_spawn, spawn_on};
 use crate::handle::Held;
@@ -173,8 +173,7 @@ pub unsafe extern "C" fn chanter_rsr_call(
         }
         let job = job()?;
         let process = u32::try_from(process).unwrap_or(job.process.number());
-        let called = wait(job.process.at(process).call(capi_rsr(name, bytes)), Limit::of(deadline))?;
-        let got = answered(called)?;
+        let got = wait(job.call(process, capi_rsr(name, bytes)), Limit::of(deadline))??;
         let taken = got.len().min(room);
         // SAFETY: the caller keeps the contract: the answer's memory has `room` bytes.
         unsafe {

@@ -165,6 +165,17 @@ impl Link {
             gone: IVar::new(),
         }
     }
+
+    /// Notes that the process is down, and takes the state of the link out. `None`: it was down before.
+    fn end(&self, why: Why) -> Option<LinkState> {
+        let mut state = self.state.lock();
+        if state.down.is_some() {
+            return None;
+        }
+        // ORDER: Relaxed: mostly the engine has told us inside a poll, and the next poll is ordered after this one.
+        self.is_down.store(true, Ordering::Relaxed);
+        Some(std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() }))
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -344,21 +355,19 @@ impl Node {
     /// Ends all that concerns a process that has gone.
     fn lose(&self, peer: ProcessId, why: Why) {
         let Some(link) = self.peers.links.get(peer) else { return };
-        let LinkState { backlog, outstanding, emptied, .. } = {
-            let mut state = link.state.lock();
-            if state.down.is_some() {
-                return;
-            }
-            // ORDER: Relaxed: mostly the engine has told us inside a poll, and the next poll is ordered after this
-            // one.
-            link.is_down.store(true, Ordering::Relaxed);
-            std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
-        };
+        if let Some(state) = link.end(why) {
+            self.lose_caller(peer);
+            self.lose_link(peer, link, why, state);
+        }
+    }
+
+    /// Ends what this process has with one that has gone. `state` is the last state of the link.
+    fn lose_link(&self, peer: ProcessId, link: &Link, why: Why, state: LinkState) {
+        let LinkState { backlog, outstanding, emptied, .. } = state;
         *link.parts.lock() = Parts::default();
         let backlog = backlog.into_frames();
         let unsent: Vec<u64> = backlog.iter().filter_map(call_in).collect();
         self.account_for(peer, why, outstanding, backlog);
-        self.lose_caller(peer);
         self.lose_spawner(peer);
         let _ = link.gone.put(why);
         // An attempt to join that has failed is no loss.
@@ -383,8 +392,22 @@ impl Node {
         self.lose_calls(peer, why, &unsent);
     }
 
-    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone. Calls that
-    /// still wait for an answer fail.
+    /// This process has left: for it, all others have gone.
+    fn lose_all(&self) {
+        // Frames that have come are taken.
+        while self.poll() != Polled::Nothing {}
+        let others = self.peers.links.iter().filter(|(peer, _)| *peer != self.me);
+        // First of all of them, so that nothing is said to any.
+        let ended: Vec<_> =
+            others.filter_map(|(peer, link)| Some((peer, link, link.end(Why::Left)?))).collect();
+        // Calls of theirs that run go on.
+        for (peer, link, state) in ended {
+            self.lose_link(peer, link, Why::Left, state);
+        }
+    }
+
+    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone. For this
+    /// process, all others have gone.
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
@@ -401,8 +424,7 @@ impl Node {
         self.engine.leave(Leave::Drain);
         self.see_whether_ended();
         self.serving.ended.get().await;
-        // No answer comes any more.
-        self.peers.links.iter().for_each(|(peer, _)| self.lose_calls(peer, Why::Left, &[]));
+        self.lose_all();
     }
 
     /// Takes the frames that have come from the engine, and notifies the server thread of requests. The server thread

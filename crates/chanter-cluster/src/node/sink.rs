@@ -44,8 +44,9 @@ impl Node {
         let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
         // ORDER: Relaxed: mostly the engine has told of it inside a poll, and this poll is ordered after that one.
         if link.is_down.load(Ordering::Relaxed) {
-            // The engine may not know that the process was given up, and that process may not have heard it.
-            if header.kind != Kind::GivenUp {
+            // The engine may not know that the process was given up, and that process may not have heard it. (If either
+            // has left, there is nothing to say.)
+            if header.kind != Kind::GivenUp && link.state.lock().down != Some(Why::Left) {
                 self.say_given_up(from);
             }
             return None;

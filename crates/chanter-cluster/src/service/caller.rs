@@ -260,8 +260,6 @@ impl Node {
         self.requests.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
     }
 
-    /// Makes a request. Returns its number, and the spot of its answer. Takes the body, unless too many are under
-    /// way.
     /// The error of a request to a process of which nothing is known here.
     #[cold]
     fn no_such_process(&self, to: ProcessId) -> CallError {
@@ -269,6 +267,8 @@ impl Node {
         self.down(to).map_or(CallError::NoSuchProcess(to), lost)
     }
 
+    /// Makes a request. Returns its number, and the spot of its answer. Takes the body, unless too many are under
+    /// way.
     fn request(
         self: &Arc<Self>,
         to: ProcessId,
