@@ -1,10 +1,11 @@
 //! `#[object]`, and Concert's schemas by it: answers that are returned, filled, forwarded and kept.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use chanter::base::{Pump, PumpRest};
 use chanter::prelude::*;
 use chanter_objects::{
     Continuation, Counter, Lazy, ObjectError, Owner, Promise, Ref, conc, conc_for, object,
@@ -308,4 +309,52 @@ async fn objects_may_be_generic_and_free() {
     for visitor in visitors {
         assert_eq!(visitor.await.unwrap(), Ok(5));
     }
+}
+
+/// A pump that has a message once it was sent.
+#[derive(Default)]
+struct Mail {
+    has_come: AtomicBool,
+    is_taken: AtomicBool,
+}
+
+impl Pump for Mail {
+    fn has_work(&self) -> bool {
+        self.has_come.load(Ordering::Relaxed)
+    }
+
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        Some(self.has_work())
+    }
+
+    fn pump(&self) {
+        if self.has_come.swap(false, Ordering::Relaxed) {
+            self.is_taken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn rest(&self) -> PumpRest {
+        if self.has_work() { PumpRest::Work } else { PumpRest::Notified }
+    }
+
+    fn rise(&self) {}
+}
+
+#[test]
+fn a_message_that_comes_in_a_loop_of_threads_is_taken_before_its_end() {
+    let mail = Arc::new(Mail::default());
+    let machine = Machine::builder().vps(1).pump(Arc::clone(&mail) as _).build().unwrap();
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let (post, seen) = (Arc::clone(&mail), Arc::clone(&taken));
+    machine.block_on(async move {
+        conc_for(0..6, move |number| {
+            let (post, seen) = (Arc::clone(&post), Arc::clone(&seen));
+            async move {
+                seen.lock().unwrap().push(post.is_taken.load(Ordering::Relaxed));
+                post.has_come.fetch_or(number == 2, Ordering::Relaxed);
+            }
+        })
+        .await;
+    });
+    assert_eq!(*taken.lock().unwrap(), [false, false, false, true, true, true]);
 }

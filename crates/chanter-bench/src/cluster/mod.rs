@@ -148,16 +148,17 @@ fn measure(quick: bool) -> Result<Rows, Stop> {
 
 /// Runs the job over MPI: tables 2 to 5, and the other rows of that job.
 fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
-    let (trips, rounds) = if quick { ("2000", "3") } else { ("20000", "7") };
-    let args = ["cluster-process", "--trips", trips, "--rounds", rounds];
-    let Some(mut lines) = job::lines(By::Mpi, 2, &args)? else {
+    let (trips, rounds) = if quick { ("500", "1") } else { ("20000", "7") };
+    let with = |what: [&'static str; 2]| {
+        let args = ["cluster-process", "--rounds", rounds].into_iter().chain(what);
+        args.chain(quick.then_some("--quick")).collect::<Vec<_>>()
+    };
+    let Some(mut lines) = job::lines(By::Mpi, 2, &with(["--trips", trips]))? else {
         let why = detect().err().map_or_else(String::new, |error| error.to_string());
         eprintln!("chanter-bench: no rows over MPI: {why}");
         return Ok(Vec::new());
     };
-    let rounds = if quick { "1" } else { rounds };
-    let args = ["cluster-process", "--chant", "--trips", "0", "--rounds", rounds];
-    lines.extend(job::lines(By::Mpi, 2, &args)?.unwrap_or_default());
+    lines.extend(job::lines(By::Mpi, 2, &with(["--chant", "--trips=0"]))?.unwrap_or_default());
     Ok(lines)
 }
 

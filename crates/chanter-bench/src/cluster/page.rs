@@ -202,7 +202,7 @@ mod tests {
             WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
         );
         for who in exercise::CHANTS {
-            rounds.extend(exercise::cells().map(|(alpha, beta)| {
+            rounds.extend(exercise::cells(false).map(|(alpha, beta)| {
                 let (ms, switches, tests, waiting) = (f64::from(alpha), 1200.0, 2400.0, Some(3.5));
                 Line::Exercise(exercise::Round {
                     who,

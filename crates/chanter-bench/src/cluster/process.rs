@@ -35,6 +35,9 @@ pub(crate) struct ProcessArgs {
     /// Only Chant's forms of polling, on receives that are posted to MPI
     #[arg(long, conflicts_with = "raw")]
     chant: bool,
+    /// Without the longest computations
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Subject of a row.
@@ -105,7 +108,7 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
         return Ok(());
     }
     if args.chant {
-        chant::run(&engine, args.rounds)?;
+        chant::run(&engine, args)?;
         engine.finish()?;
         return Ok(());
     }
@@ -178,7 +181,7 @@ async fn measure(here: &Process, engine: &Arc<Mpi>, args: &ProcessArgs) -> Resul
         }
     }
     for _ in 0..args.rounds {
-        for cell in exercise::cells() {
+        for cell in exercise::cells(args.quick) {
             let round = exercise::round(here, engine, &measured.pair.me, other, cell).await?;
             measured.say(Line::Exercise(round))?;
             // The other one is done, too.

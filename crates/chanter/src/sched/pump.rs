@@ -98,11 +98,7 @@ impl Pool {
     /// Pumps, if there is anything to bring.
     #[inline]
     pub(super) fn pump(&self) {
-        if let Some(pump) = self.pump.get()
-            && pump.has_work()
-        {
-            pump.pump();
-        }
+        self.pump.get().filter(|pump| pump.has_work()).inspect(|pump| pump.pump());
     }
 }
 
