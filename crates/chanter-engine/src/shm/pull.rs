@@ -18,10 +18,10 @@
 //!
 //! INV-PULL: *slots are the truth, links are a hint*, and so is the slot that a message names for the next one. The
 //! receiver
-//! 1. takes a slot only if its number is the next that it expects from that sender;
-//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the
-//!    tail, then takes all pieces published for it from the slots of all processes, in order of numbers;
-//! 3. frees at once the slots that a scan has taken; a link that leads to a freed slot is passed over.
+//! 1. takes a slot only if its number is the next that it expects from that sender.
+//! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died. A scan empties
+//!    the tail. Then it takes all pieces published for the receiver from the slots of all processes, in order of numbers.
+//! 3. frees at once the slots that a scan has taken. A link that leads to a freed slot is passed over.
 //!
 //! A published piece is taken, once, and in order:
 //! * *Once and in order*, by rule 1: the receiver alone counts the pieces that it has taken, and a slot is not filled

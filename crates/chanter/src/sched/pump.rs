@@ -68,8 +68,7 @@ pub fn is_wanted() -> bool {
 /// yields then: other processes may wait for an answer. A pump that is not asked at each turn has none.
 #[inline]
 pub fn has_messages() -> bool {
-    let pump = Worker::current().and_then(|worker| worker.machine().pump.get());
-    pump.is_some_and(|pump| pump.has_work_at_a_turn() == Some(true))
+    Worker::current().and_then(|worker| worker.machine().pump.get()?.has_work_at_a_turn()) == Some(true)
 }
 
 /// How long a worker may sleep, as far as a [`Pump`] goes.
