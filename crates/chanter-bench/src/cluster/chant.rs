@@ -13,7 +13,7 @@ use chanter_cluster::engine::{Engine, ProcessId};
 use chanter_mpi::{Mpi, MpiError, Posted};
 
 use super::exercise::{self, ITERATIONS, Round, THREADS, Who, compute};
-use super::process::{Line, ProcessArgs};
+use super::process::Line;
 use super::talk::Failure;
 use crate::{Stop, report};
 
@@ -208,7 +208,7 @@ impl Policy for Scheduler {
 }
 
 /// Runs all rounds. Both processes do the same, and the first one prints the results.
-pub(super) fn run(engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(), Stop> {
+pub(super) fn run(engine: &Arc<Mpi>, rounds: u32, is_quick: bool) -> Result<(), Stop> {
     let chant = Arc::new(Chant(Mutex::new(State {
         form: Who::ThreadPolls,
         posted: Posted::new(Arc::clone(engine), THREADS as usize, size_of::<u32>()),
@@ -225,8 +225,8 @@ pub(super) fn run(engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(), Stop> {
         .hand_off_after(None)
         .policy(move |_| Box::new(Scheduler(Arc::clone(&scheduler))))
         .build()?;
-    for _ in 0..args.rounds {
-        for (alpha, beta) in exercise::cells(args.quick) {
+    for _ in 0..rounds {
+        for (alpha, beta) in exercise::cells(is_quick) {
             for form in exercise::CHANTS {
                 engine.raw_barriers(1)?;
                 let round = machine

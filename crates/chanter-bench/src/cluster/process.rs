@@ -108,7 +108,7 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
         return Ok(());
     }
     if args.chant {
-        chant::run(&engine, args)?;
+        chant::run(&engine, args.rounds, args.quick)?;
         engine.finish()?;
         return Ok(());
     }
