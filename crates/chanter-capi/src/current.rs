@@ -23,6 +23,8 @@ pub(crate) enum Place {
 /// The values that a thread keeps for itself. Only the thread uses them. Most threads have none.
 #[derive(Default)]
 pub(crate) struct Locals {
+    /// A pending operation of a poll body, which mostly has no other; 0: none.
+    operation: Cell<u64>,
     made: OnceCell<Box<Made>>,
 }
 
@@ -36,6 +38,31 @@ impl Locals {
     pub(crate) fn has_any(&self) -> bool {
         self.made.get().is_some()
     }
+
+    /// Notes a pending operation.
+    pub(crate) fn add_operation(&self, handle: u64) {
+        if self.operation.get() == 0 {
+            self.operation.set(handle);
+        } else {
+            self.made().operations.borrow_mut().push(handle);
+        }
+    }
+
+    /// Forgets an operation.
+    pub(crate) fn remove_operation(&self, handle: u64) {
+        if self.operation.get() == handle {
+            self.operation.set(0);
+        } else if self.has_any() {
+            self.made().operations.borrow_mut().retain(|other| *other != handle);
+        }
+    }
+
+    /// Takes out all pending operations.
+    pub(crate) fn take_operations(&self) -> impl Iterator<Item = u64> + use<> {
+        let first = Some(self.operation.take()).filter(|handle| *handle != 0);
+        let others = self.made.get().map(|made| made.operations.take());
+        first.into_iter().chain(others.into_iter().flatten())
+    }
 }
 
 /// The values of a thread.
@@ -43,7 +70,7 @@ impl Locals {
 pub(crate) struct Made {
     pub(crate) keys: RefCell<Vec<(u64, *mut c_void)>>,
     pub(crate) cleanup: RefCell<Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>>,
-    pub(crate) operations: RefCell<Vec<u64>>,
+    operations: RefCell<Vec<u64>>,
     #[cfg(feature = "cluster")]
     pub(crate) global: OnceCell<Box<crate::cluster::Global>>,
 }

@@ -10,7 +10,7 @@ use std::task::Poll;
 use chanter::{BoxEvent, Event};
 
 use crate::channel::{Channel, channel_of, try_recv, try_send};
-use crate::choice::{Built, CCase, Cases, Chosen, Lent, push_first};
+use crate::choice::{Built, CCase, Cases, Chosen, Lent};
 use crate::current::{self, Locals};
 use crate::door::{Done, Limit, check, door, once, store};
 use crate::handle::{Held, Kind, Table};
@@ -54,26 +54,17 @@ impl Operation {
     }
 }
 
-fn owner() -> Done<usize> {
-    current::with(|current| {
-        let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
-        Ok(std::ptr::from_ref(locals) as usize)
-    })
+fn with_locals<R>(body: impl FnOnce(&Locals) -> R) -> Done<R> {
+    current::with(|current| Ok(body(current.and_then(current::Current::locals).ok_or(libc::EPERM)?)))
 }
 
-fn with_operations<R>(body: impl FnOnce(&mut Vec<u64>) -> R) -> Done<R> {
-    current::with(|current| {
-        let locals = current.and_then(current::Current::locals).ok_or(libc::EPERM)?;
-        Ok(body(&mut locals.made().operations.borrow_mut()))
-    })
+fn owner() -> Done<usize> {
+    with_locals(|locals| std::ptr::from_ref(locals) as usize)
 }
 
 /// Drops the operations that a thread has left. Their unsent values are destroyed.
 pub(crate) fn drop_all(locals: &Locals) {
-    if !locals.has_any() {
-        return;
-    }
-    for handle in locals.made().operations.take() {
+    for handle in locals.take_operations() {
         let pending = OPERATIONS.close(handle).and_then(|operation| operation.take());
         if let Some(Pending { future, mut lent, .. }) = pending {
             drop(future);
@@ -85,7 +76,7 @@ pub(crate) fn drop_all(locals: &Locals) {
 /// Frees the handle of an operation that has ended.
 fn forget(handle: u64) {
     drop(OPERATIONS.close(handle));
-    let _ = with_operations(|all| all.retain(|other| *other != handle));
+    let _ = with_locals(|locals| locals.remove_operation(handle));
 }
 
 /// An operation that ends, also by a panic: its handle is freed, and the program's place is 0 when this is dropped.
@@ -139,7 +130,7 @@ fn start(mut pending: Pending, context: *mut CContext, op: *mut u64) -> Polled {
     }
     let operation = Operation { owner: owner()?, pending: Mutex::new(Some(pending)) };
     let (handle, _) = OPERATIONS.insert(operation).ok_or(libc::ENOMEM)?;
-    with_operations(|all| push_first(all, handle))?;
+    with_locals(|locals| locals.add_operation(handle))?;
     // SAFETY: the caller has checked that the place may be written.
     unsafe { store(op, handle) }?;
     Ok(None)
