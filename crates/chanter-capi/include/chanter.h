@@ -489,9 +489,10 @@ int chanter_context_value(chanter_context *context, void *value) CHANTER_NOEXCEP
  * machine. `config` may be NULL.
  *
  * Each process of a job calls `chanter_finalize` before it exits. An exit with code 0 without it is a failure, since the
- * others may wait for this process: the exit says so on the standard error, writes the open files, and has code 1. (Where
- * the system does not tell the code of an exit, any other code becomes 1, too.) `_exit` and signals are not looked at. A job of one
- * process may end without it.
+ * others may wait for this process: the exit says so on the standard error, writes the open files, for which it takes a
+ * second at most, and has code 1. (Where the system does not tell the code of an exit, any other code becomes 1, too.) `_exit`
+ * and signals are not looked at. A job of one process may end without it. A handler of `atexit` that calls `chanter_finalize`
+ * is registered after this call: those that were registered before come later, and are not called in such an exit.
  *
  * Errors: `EALREADY` if the process is part of a job, or was; `ECONNREFUSED` if the job does not come together; `ENOSYS` if
  * the process is one of several that `mpirun` has started. They need `chanter_init_mpi` of `chanter_mpi.h`; or, for a

@@ -300,6 +300,8 @@ impl Process {
     ///
     /// Messages, calls and names among the threads of this process go on.
     ///
+    /// **Cancel safety.** If it is dropped, the process leaves nevertheless, or it has not begun to. Another call tells.
+    ///
     /// ```
     /// use chanter::prelude::*;
     /// use chanter_cluster::engine::{ProcessId, Why};

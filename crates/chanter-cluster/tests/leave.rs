@@ -1,10 +1,12 @@
 //! Operations of a process that has left: each ends at once, and its own threads go on among themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use chanter::event::from_cancel_safe;
 use chanter::prelude::*;
 use chanter::sync::CVar;
-use chanter_cluster::engine::{ProcessId, Why};
+use chanter_cluster::engine::{Fault, Faults, ProcessId, Simulated, Why};
 use chanter_cluster::group::{Group, GroupError, Lost};
 use chanter_cluster::supervise::{Place, Restart, Supervisor, TeamError};
 use chanter_cluster::{
@@ -18,11 +20,7 @@ const WORK: Function<u32, u32> = Function::new("test::work");
 const PEER: ProcessId = ProcessId(1);
 
 fn with_two<F: Future<Output = ()> + Send + 'static>(body: fn(Process, Process) -> F) {
-    with_two_on(&[1, 2], body);
-}
-
-fn with_two_on<F: Future<Output = ()> + Send + 'static>(all: &[usize], body: fn(Process, Process) -> F) {
-    for &vps in all {
+    for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async move {
             let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
             body(first, second).await;
@@ -89,20 +87,63 @@ fn what_waits_while_it_leaves_ends() {
     });
 }
 
-/// On one processor: on two, `leave` may end the links while another worker still delivers (a known fault).
+/// Often, as another worker may be delivering frames when it leaves.
 #[test]
 fn what_has_come_is_received() {
-    with_two_on(&[1], |first, second| async move {
-        let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
-        for value in 0..50_u32 {
-            there.send(here.name(), TAG, &value).await.unwrap();
+    for vps in [1, 2] {
+        let machine = Machine::builder().vps(vps).workers(vps).build().unwrap();
+        for _ in 0..200 {
+            machine.block_on(async {
+                let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
+                let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
+                for value in 0..50_u32 {
+                    there.send(here.name(), TAG, &value).await.unwrap();
+                }
+                first.leave().await;
+                for value in 0..50 {
+                    assert_eq!(here.recv::<u32>(there.name(), TAG).await.unwrap().value, value);
+                }
+                let lost = Err(RecvError::Lost(PEER, Why::Left));
+                assert_eq!(here.recv::<u32>(there.name(), TAG).await, lost);
+            });
         }
-        first.leave().await;
-        for value in 0..50 {
-            assert_eq!(here.recv::<u32>(there.name(), TAG).await.unwrap().value, value);
-        }
-        assert_eq!(here.recv::<u32>(there.name(), TAG).await, Err(RecvError::Lost(PEER, Why::Left)));
-    });
+    }
+}
+
+/// A process that has begun to leave its cluster leaves it, though the thread that has asked is gone.
+#[chanter::test]
+async fn a_leave_that_is_dropped_goes_on() {
+    let faults =
+        Faults { one_in: 2, delay: Duration::from_millis(50), ..Faults::of(&[Fault::Delay], u32::MAX) };
+    let engines = Simulated::cluster(2, faults);
+    let [first, second] = <[_; 2]>::try_from(engines).unwrap().map(Process::start);
+    let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
+    for _ in 0..30 {
+        here.send(there.name(), TAG, &1_u32).await.unwrap();
+    }
+    let leaves = from_cancel_safe(first.leave());
+    // What was sent is still on its way.
+    assert_eq!(leaves.timeout(Duration::ZERO).await, None);
+    assert_eq!(first.lookup("nobody@1").await, Err(LookupError::Lost(PEER, Why::Left)));
+    assert_eq!(here.recv::<u32>(there.name(), TAG).await, Err(RecvError::Lost(PEER, Why::Left)));
+}
+
+#[test]
+fn each_of_two_leaves_ends_when_all_is_done() {
+    let machine = Machine::builder().vps(2).workers(2).build().unwrap();
+    for _ in 0..200 {
+        machine.block_on(async {
+            let [first, _second] = <[Process; 2]>::try_from(local(2)).unwrap();
+            let also = first.clone();
+            let other = spawn(async move {
+                also.leave().await;
+                also.members().get()
+            });
+            first.leave().await;
+            assert_eq!(first.members().get(), [0]);
+            assert_eq!(other.await.unwrap(), [0]);
+        });
+    }
 }
 
 #[test]

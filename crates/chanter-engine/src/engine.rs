@@ -159,12 +159,21 @@ pub struct Caps {
 /// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled {
-    /// Nothing.
+    /// Nothing yet: another thread is inside, or there is more to look through.
+    Busy,
+    /// Nothing, and all that had come before the poll was taken.
     Nothing,
     /// Something, and there is no more.
     Some,
     /// Something, and there is more.
     More,
+}
+
+impl Polled {
+    /// Whether the sink was told something.
+    pub fn has_found(self) -> bool {
+        matches!(self, Self::Some | Self::More)
+    }
 }
 
 /// The time that a processor may sleep.
@@ -233,7 +242,7 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it. One caller is inside
-    /// at a time, and the others return at once.
+    /// at a time, and the others return at once: [`Polled::Busy`].
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
 
     /// The time for which polling in vain is worth it, between turns of other threads, before the polling thread

@@ -39,6 +39,8 @@ pub mod fuzz;
 #[cfg(unix)]
 pub mod launcher;
 mod local;
+#[doc(hidden)]
+pub mod polling;
 mod reliable;
 #[doc(hidden)]
 pub mod roster;

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::{
     Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
     Sink, Why,
 };
+use crate::polling::try_enter;
 use crate::wire::Body;
 
 /// Number of frames of a lane that may wait for a process.
@@ -194,12 +195,7 @@ impl Engine for Local {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(port) = self.port(self.me) else { return Polled::Nothing };
-        let _alone = match port.polling.try_lock() {
-            Ok(alone) => alone,
-            Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked. The calls that it got are not repeated.
-            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
-        };
+        let Some(_alone) = try_enter(&port.polling) else { return Polled::Busy };
         let mut polled = Polled::Nothing;
         for _ in 0..budget {
             let (item, refused) = {
@@ -256,5 +252,26 @@ mod tests {
     #[chanter::test]
     async fn it_keeps_what_an_engine_promises() {
         Kit::new(async |count| Local::cluster(count)).killed_by(Local::kill).run().await.unwrap();
+    }
+
+    /// The polls that are made while a frame is handed over.
+    struct Inside<'a>(&'a Local, Vec<Polled>);
+
+    impl Sink for Inside<'_> {
+        fn arrived(&mut self, _from: ProcessId, _lane: Lane, _frame: Body) {
+            self.1.push(self.0.poll(1, &mut Inside(self.0, Vec::new())));
+        }
+
+        fn peer(&mut self, _peer: ProcessId, _change: Change) {}
+    }
+
+    #[test]
+    fn a_poll_beside_another_one_says_so() {
+        let [one, other] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
+        one.try_send(other.me(), Lane::User, Body::copied_from(b"frame")).unwrap();
+        let mut inside = Inside(&other, Vec::new());
+        assert_eq!(other.poll(1, &mut inside), Polled::Some);
+        assert_eq!(inside.1, [Polled::Busy]);
+        assert_eq!(other.poll(1, &mut inside), Polled::Nothing);
     }
 }

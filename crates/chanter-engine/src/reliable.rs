@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chanter::now;
@@ -14,6 +14,7 @@ use crate::engine::{
     Caps, Change, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
     Why,
 };
+use crate::polling::try_enter;
 use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 
 /// An engine above another one that loses, duplicates or reorders frames. It has a link to each peer for which that
@@ -394,12 +395,7 @@ impl<E: Engine> Engine for Reliable<E> {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let shared = &self.shared;
-        let mut found = match shared.found.try_lock() {
-            Ok(found) => found,
-            Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked. The calls that it got are not repeated.
-            Err(TryLockError::Poisoned(found)) => found.into_inner(),
-        };
+        let Some(mut found) = try_enter(&shared.found) else { return Polled::Busy };
         shared.flush_stuck();
         shared.report_lost(&mut found);
         let mut polled = Polled::Nothing;
@@ -430,11 +426,13 @@ impl<E: Engine> Engine for Reliable<E> {
         // ORDER: Release pairs with the Acquire in `has_work`.
         shared.has_found.store(!found.is_empty(), Ordering::Release);
         match (many, polled == Polled::More || !found.is_empty()) {
+            // A thread that sends may be inside of the engine below.
+            (0, false) if polled == Polled::Busy => Polled::Busy,
             (0, false) => Polled::Nothing,
             (0, true) => {
                 // Only acknowledgements came. There is more, but the sink was told nothing.
                 shared.notify();
-                Polled::Nothing
+                Polled::Busy
             }
             (_, false) => Polled::Some,
             (_, true) => Polled::More,

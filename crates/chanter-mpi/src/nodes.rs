@@ -131,6 +131,7 @@ impl Engine for Nodes {
         match (found, far.poll(left, &mut FromFar { nodes: self, sink })) {
             (Polled::More, _) | (_, Polled::More) => Polled::More,
             (Polled::Nothing, Polled::Nothing) => Polled::Nothing,
+            (near, far) if !near.has_found() && !far.has_found() => Polled::Busy,
             _ => Polled::Some,
         }
     }

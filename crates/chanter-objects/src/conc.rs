@@ -152,7 +152,8 @@ impl fmt::Debug for Now {
 /// Runs `method` for each item at a time, each as a thread that starts as a call, and waits for all of them.
 ///
 /// Each is a parasite: it runs here until it blocks. If its machine has nothing else to do, longer ones become hosts and
-/// run elsewhere. Between two of them it yields if messages of other processes have come.
+/// run elsewhere. Between two of them it yields if messages of other processes have come. (So its future is
+/// `Send` if the iterator is.)
 ///
 /// ```
 /// use std::sync::Arc;

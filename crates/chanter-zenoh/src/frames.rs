@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use chanter_engine::{
     Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
     Sink, Why,
 };
+use chanter_engine::polling::try_enter;
 use chanter_engine::wire::{Body, LENGTH};
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
@@ -220,12 +221,7 @@ impl Engine for Frames {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Shared { mailbox, peers, polling, .. } = &*self.shared;
-        let _alone = match polling.try_lock() {
-            Ok(alone) => alone,
-            Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; the messages that it was told of are not told again.
-            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
-        };
+        let Some(_alone) = try_enter(polling) else { return Polled::Busy };
         let (mut frames, mut polled) = (0, Polled::Nothing);
         while frames < budget {
             let Some((once, happening)) = mailbox.take() else { return polled };

@@ -37,7 +37,7 @@ async fn who_beats_seldom_is_suspect_and_well_and_who_does_not_is_lost() {
     }));
     let mut told = Told::default();
     while told.0.len() < 4 {
-        while often.poll(8, &mut told) != Polled::Nothing {}
+        while often.poll(8, &mut told).has_found() {}
         notified.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
     }
     assert_eq!(told.0[..4], [Change::Suspect, Change::Well, Change::Suspect, Change::Well]);
@@ -46,7 +46,7 @@ async fn who_beats_seldom_is_suspect_and_well_and_who_does_not_is_lost() {
     while !often.has_ended() {
         notified.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
     }
-    while often.poll(8, &mut told) != Polled::Nothing {}
+    while often.poll(8, &mut told).has_found() {}
     assert_eq!(told.0.last(), Some(&Change::Down(Why::Unreachable)));
     drop(seldom);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chanter_cluster::engine::shm::{Shm, ShmSlot};
 use chanter_cluster::engine::socket::{Config, Sockets, StartError};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Polled, ProcessId, Sink};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, ProcessId, Sink};
 use chanter_cluster::launcher::{self, Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
@@ -179,7 +179,7 @@ async fn poll_until<E: Engine>(
         if is_so(engine, &came) {
             return came;
         }
-        if polled == Polled::Nothing {
+        if !polled.has_found() {
             wait(engine).await;
         }
     }

@@ -6,7 +6,8 @@
 use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::sync::OnceLock;
-use std::{io, process, ptr};
+use std::time::Duration;
+use std::{io, process, ptr, thread};
 
 /// How a process of a job ends, by its engine.
 pub trait Ending: Send + Sync {
@@ -40,6 +41,9 @@ struct Watched {
     /// Ends the whole job with this code, if there is a way.
     abort: fn(c_int),
 }
+
+/// Time within which the files must be written at an exit that is a failure.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 static WATCHED: OnceLock<Watched> = OnceLock::new();
 
@@ -89,19 +93,33 @@ fn register() {
 /// The process exits. With a code that is not 0, everybody sees that it has failed.
 fn ended(code: Option<c_int>) {
     let Some(watched) = WATCHED.get() else { return };
-    if watched.process != process::id() || code.is_some_and(|code| code != 0) {
+    // The system keeps eight bits of a code.
+    if watched.process != process::id() || code.is_some_and(|code| code & 0xff != 0) {
         return;
     }
     let Some(number) = (watched.number)() else { return };
-    let _ = writeln!(
-        io::stderr(),
-        "chanter: process {number} of the job ends without chanter_finalize: that is a failure (code {})",
+    let said = format!(
+        "chanter: process {number} of the job ends without chanter_finalize: that is a failure (code {})\n",
         libc::EXIT_FAILURE
     );
-    // SAFETY: both calls may be made at an exit. A second call of `exit` may not, so the files are written here.
-    unsafe {
-        libc::fflush(ptr::null_mut());
-        (watched.abort)(libc::EXIT_FAILURE);
-        libc::_exit(libc::EXIT_FAILURE);
+    // In one piece, as the launcher may end this process at any time.
+    let _ = io::stderr().write_all(said.as_bytes());
+    // A second call of `exit` may not be made at an exit, so the files are written here. A thread that reads one has its lock,
+    // and may never give it back.
+    let bounded = thread::Builder::new().spawn(|| {
+        thread::sleep(PATIENCE);
+        fail(watched);
+    });
+    if bounded.is_ok() {
+        // SAFETY: the call may be made at an exit.
+        unsafe { libc::fflush(ptr::null_mut()) };
     }
+    fail(watched);
+}
+
+/// Ends this process, and the job if that can be done.
+fn fail(watched: &Watched) -> ! {
+    (watched.abort)(libc::EXIT_FAILURE);
+    // SAFETY: the call may be made at any time.
+    unsafe { libc::_exit(libc::EXIT_FAILURE) }
 }

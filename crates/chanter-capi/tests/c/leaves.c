@@ -64,6 +64,12 @@ static void *runs(void *arg) {
     return arg;
 }
 
+/* A thread that reads a file has its lock. */
+static void *reads(void *arg) {
+    (void)fgetc(stdin);
+    return arg;
+}
+
 #ifndef OVER_MPI
 /* A child has a copy of all, and is no process of the job. */
 static void child_exits(void) {
@@ -93,6 +99,11 @@ int main(int argc, char **argv) {
     child_exits();
 #endif
     if (me == quits) {
+        if (argc > 3) {
+            struct timespec pause = {0, 50000000};
+            CHECK(pthread_create(&threads[0], NULL, reads, NULL) == 0);
+            nanosleep(&pause, NULL);
+        }
         printf("process %d has work to flush", me);
         return code;
     }

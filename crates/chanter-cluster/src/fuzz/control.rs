@@ -7,7 +7,7 @@ use chanter::prelude::*;
 
 use super::Input;
 use crate::RecvError;
-use crate::engine::{Engine, Lane, Local, Polled, ProcessId, Sink};
+use crate::engine::{Engine, Lane, Local, ProcessId, Sink};
 use crate::inbox::{ANYONE, Inbox};
 use crate::node::Node;
 use crate::wire::{Body, Header, Kind, LENGTH};
@@ -52,10 +52,10 @@ async fn frames_come(mut input: Input<'_>) {
         messages += usize::from(frame.frame()[0] == Kind::Message as u8);
         let lane = LANES[usize::from(input.byte()) % LANES.len()];
         if second.try_send(ProcessId(0), lane, frame).is_err() {
-            while node.poll() != Polled::Nothing {}
+            while node.poll().has_found() {}
         }
     }
-    while node.poll() != Polled::Nothing {}
+    while node.poll().has_found() {}
     assert!(open.len() <= messages.min(WINDOW), "a window's worth, and what was sent");
     goes_on(&node, &open).await;
     while let Some(got) = port.recv().try_sync() {
@@ -63,7 +63,7 @@ async fn frames_come(mut input: Input<'_>) {
     }
     drop((sender, port));
     let mut answers = Answers(0);
-    while second.poll(64, &mut answers) != Polled::Nothing {}
+    while second.poll(64, &mut answers).has_found() {}
 }
 
 /// Checks that the process's own threads talk as before.

@@ -8,7 +8,7 @@ use chanter::prelude::*;
 
 use super::Input;
 use crate::Process;
-use crate::engine::{Engine, Lane, Local, Polled, ProcessId, Sink};
+use crate::engine::{Engine, Lane, Local, ProcessId, Sink};
 use crate::node::Node;
 use crate::remote::Function;
 use crate::wire::{Body, Control, Ended, Header, Kind, LENGTH, Number};
@@ -82,7 +82,7 @@ async fn run(node: &Node, second: &Local, answers: &mut Answers) {
     for _ in 0..TURNS {
         node.poll();
         yield_now().await;
-        while second.poll(64, answers) != Polled::Nothing {}
+        while second.poll(64, answers).has_found() {}
     }
 }
 

@@ -392,10 +392,8 @@ impl Node {
         self.lose_calls(peer, why, &unsent);
     }
 
-    /// This process has left: for it, all others have gone.
+    /// The engine has ended, and all that has come was taken: for this process, all others have gone.
     fn lose_all(&self) {
-        // Frames that have come are taken.
-        while self.poll() != Polled::Nothing {}
         let others = self.peers.links.iter().filter(|(peer, _)| *peer != self.me);
         // First of all of them, so that nothing is said to any.
         let ended: Vec<_> =
@@ -422,9 +420,9 @@ impl Node {
             emptied.get().await;
         }
         self.engine.leave(Leave::Drain);
-        self.see_whether_ended();
+        // The server thread does the rest, whether or not this goes on.
+        self.notify();
         self.serving.ended.get().await;
-        self.lose_all();
     }
 
     /// Takes the frames that have come from the engine, and notifies the server thread of requests. The server thread
@@ -459,13 +457,22 @@ impl Node {
         if !self.serving.is_pumped && self.engine.has_work() {
             self.serving.notifier.notify();
         }
-        polled != Polled::Nothing
+        polled.has_found()
     }
 
-    fn see_whether_ended(&self) {
-        if self.engine.has_ended() {
-            let _ = self.serving.ended.put(());
+    /// Ends all that concerns others, once the engine has ended and all that has come was taken. The server thread calls
+    /// it. False: frames are still being taken.
+    fn see_whether_ended(&self) -> bool {
+        if !self.engine.has_ended() || self.serving.ended.try_get().is_some() {
+            return true;
         }
+        if self.poll_as_server() != Polled::Nothing {
+            return false;
+        }
+        self.lose_all();
+        // Only the server thread puts it.
+        let _ = self.serving.ended.put(());
+        true
     }
 }
 

@@ -86,10 +86,13 @@ impl Node {
         let Some(link) = self.peers.links.get(to.process) else {
             return Err(self.unknown(to.process));
         };
-        if let Some(why) = link.state.lock().down {
-            return Err(SendError::Lost(to.process, why));
+        let mut windows = self.peers.windows.lock();
+        // ORDER: Relaxed: a process that goes is marked first. Then its windows are closed, under the lock that is held here.
+        if !link.is_down.load(Ordering::Relaxed) {
+            return Ok(windows.of(to));
         }
-        Ok(self.peers.windows.lock().of(to))
+        drop(windows);
+        Err(self.why_closed(to))
     }
 
     /// The error of a send to a process of which nothing is known here.

@@ -69,14 +69,16 @@ enum Next {
 fn work(node: &Node, linger: &mut Linger) -> Next {
     node.flush();
     match node.poll_as_server() {
-        Polled::Nothing => {}
+        Polled::Busy | Polled::Nothing => {}
         Polled::Some => linger.has_come(),
         Polled::More => {
             linger.has_come();
             return Next::Yield;
         }
     }
-    node.see_whether_ended();
+    if !node.see_whether_ended() {
+        return Next::Yield;
+    }
     if node.requests.server.has_arrivals() {
         Next::Poll
     } else if node.serving.is_pumped {

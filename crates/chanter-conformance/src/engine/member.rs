@@ -183,7 +183,7 @@ impl<E: Engine> Member<E> {
         if came > budget as usize {
             return Err(format!("a poll with a budget of {budget} has handed over {came} frames"));
         }
-        if (polled == Polled::Nothing) != (calls == 0) {
+        if polled.has_found() == (calls == 0) {
             return Err(format!("a poll said {polled:?}, and told the sink {calls} things"));
         }
         Ok(polled)
@@ -191,7 +191,7 @@ impl<E: Engine> Member<E> {
 
     /// Polls until nothing is found.
     pub(super) fn take_all(&mut self) -> Finding {
-        while self.poll(16)? != Polled::Nothing {}
+        while self.poll(16)?.has_found() {}
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl<E: Engine> Member<E> {
     pub(super) async fn until(&mut self, awaited: &str, is_so: impl Fn(&E, &Seen) -> bool) -> Finding {
         let mut progress = Instant::now();
         while !is_so(&self.engine, &self.seen) {
-            if self.poll(16)? != Polled::Nothing {
+            if self.poll(16)?.has_found() {
                 progress = Instant::now();
                 continue;
             }
@@ -250,7 +250,7 @@ impl<E: Engine> Member<E> {
         thread: Thread<Result<T, String>>,
     ) -> Result<T, String> {
         loop {
-            if self.poll(16)? != Polled::Nothing {
+            if self.poll(16)?.has_found() {
                 continue;
             }
             let woken = self.notified.recv().wrap(|_| None);

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{Member, message};
 use super::{Finding, Kit};
-use chanter_engine::{Engine, Idle, Lane, Polled};
+use chanter_engine::{Engine, Idle, Lane};
 
 /// The point at which a frame is sent, while the other end falls asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl<E: Engine> Member<E> {
             false => Ok(()),
         };
         // Takes the frames left from the last round.
-        while other.engine.poll(16, &mut other.seen) != Polled::Nothing {}
+        while other.engine.poll(16, &mut other.seen).has_found() {}
         send(Point::Polled).await?;
         // Before `park` the answer is a hint, and is not used.
         other.engine.has_work();

@@ -112,7 +112,9 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
             // `poll` checks the counts.
             while other.seen.came.len() < COUNT as usize {
                 match other.poll(budget)? {
-                    Polled::Nothing => other.sleep("frames of which a poll has left some").await?,
+                    Polled::Busy | Polled::Nothing => {
+                        other.sleep("frames of which a poll has left some").await?
+                    }
                     Polled::Some | Polled::More => {}
                 }
             }

@@ -582,7 +582,7 @@ impl Engine for Shm {
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Nothing };
+        let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Busy };
         if self.memory.port(self.me).take_room() {
             self.ledger.wants_room(false);
             self.go_on();
@@ -605,6 +605,7 @@ impl Engine for Shm {
             told += beneath.told;
         }
         match told {
+            0 if has_more => Polled::Busy,
             0 => Polled::Nothing,
             // A piece that comes now is seen before any thread parks.
             _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,

@@ -33,7 +33,7 @@ mod stream;
 mod tls;
 
 use std::fmt;
-use std::sync::{Arc, TryLockError};
+use std::sync::Arc;
 
 use chanter::prelude::*;
 
@@ -56,6 +56,7 @@ use crate::engine::{
     Caps, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
 };
 use crate::launcher::Launched;
+use crate::polling::try_enter;
 use crate::wire::Body;
 
 /// The socket engine. When it is dropped, the process leaves at once ([`Leave::Now`]).
@@ -182,12 +183,7 @@ impl Engine for Sockets {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Shared { polling, inbox, config, .. } = &*self.shared;
-        let _alone = match polling.try_lock() {
-            Ok(alone) => alone,
-            Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked. The calls that it got are not repeated.
-            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
-        };
+        let Some(_alone) = try_enter(polling) else { return Polled::Busy };
         let (mut frames, mut polled) = (0, Polled::Nothing);
         while frames < budget {
             let Some(happening) = inbox.pop() else { return polled };

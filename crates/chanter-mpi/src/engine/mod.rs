@@ -164,11 +164,11 @@ impl Mpi {
         self.leave(Leave::Drain);
         let mut pause = Duration::ZERO;
         while !self.has_ended() {
-            if self.poll(u32::MAX, &mut Nobody) == Polled::Nothing {
+            if self.poll(u32::MAX, &mut Nobody).has_found() {
+                pause = Duration::ZERO;
+            } else {
                 thread::sleep(pause);
                 pause = (2 * pause + Duration::from_micros(10)).min(Duration::from_millis(1));
-            } else {
-                pause = Duration::ZERO;
             }
         }
         let mut within = self.enter();
@@ -316,7 +316,7 @@ impl Engine for Mpi {
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        let Some(mut within) = self.lock.try_enter() else { return Polled::Nothing };
+        let Some(mut within) = self.lock.try_enter() else { return Polled::Busy };
         let (count, has_more) = within.poll(budget, sink);
         self.after(within);
         if count > 0 {

@@ -148,7 +148,7 @@ impl Engine for Proxy {
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        let Ok(_alone) = self.polling.try_lock() else { return Polled::Nothing };
+        let Ok(_alone) = self.polling.try_lock() else { return Polled::Busy };
         let (said, follows) = self.ask_with(&Ask::Poll(budget), &[]);
         let Said::Polled(polled, told) = said else { panic!("{said:?}") };
         let mut frames = follows.into_iter();

@@ -54,7 +54,7 @@ pub(crate) enum Told {
 }
 
 pub(crate) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
-pub(crate) const POLLED: [Polled; 3] = [Polled::Nothing, Polled::Some, Polled::More];
+pub(crate) const POLLED: [Polled; 4] = [Polled::Busy, Polled::Nothing, Polled::Some, Polled::More];
 
 impl Said {
     pub(crate) fn park(rest: Idle) -> Self {

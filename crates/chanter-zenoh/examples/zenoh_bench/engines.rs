@@ -133,7 +133,7 @@ impl<E: Engine> Rung<E> {
             if is_so(&self.engine, &came) {
                 return came;
             }
-            if polled == Polled::Nothing {
+            if !polled.has_found() {
                 let _ = self.heard.recv().await;
                 while self.heard.try_recv().is_ok() {}
             }
