@@ -122,7 +122,7 @@ async fn a_leave_that_is_dropped_goes_on() {
         here.send(there.name(), TAG, &1_u32).await.unwrap();
     }
     let leaves = from_cancel_safe(first.leave());
-    // What was sent is still on its way.
+    // Some messages are still on their way.
     assert_eq!(leaves.timeout(Duration::ZERO).await, None);
     assert_eq!(first.lookup("nobody@1").await, Err(LookupError::Lost(PEER, Why::Left)));
     assert_eq!(here.recv::<u32>(there.name(), TAG).await, Err(RecvError::Lost(PEER, Why::Left)));

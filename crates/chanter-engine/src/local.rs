@@ -270,7 +270,7 @@ mod tests {
         let [one, other] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
         one.try_send(other.me(), Lane::User, Body::copied_from(b"frame")).unwrap();
         let mut inside = Inside(&other, Vec::new());
-        assert_eq!(other.poll(1, &mut inside), Polled::Some);
+        assert_eq!(other.poll(2, &mut inside), Polled::Some);
         assert_eq!(inside.1, [Polled::Busy]);
         assert_eq!(other.poll(1, &mut inside), Polled::Nothing);
     }
