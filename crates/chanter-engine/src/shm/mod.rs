@@ -332,7 +332,7 @@ impl Shm {
                 }
                 Found::Nothing => {
                     receiving.waits = None;
-                    has_unfreed = false;
+                    (has_unfreed, has_more) = (false, false);
                     break;
                 }
                 Found::Waits => {
@@ -605,7 +605,7 @@ impl Engine for Shm {
             told += beneath.told;
         }
         match told {
-            0 if has_more => Polled::Busy,
+            0 if has_more && self.has_messages() => Polled::Busy,
             0 => Polled::Nothing,
             // A piece that comes now is seen before any thread parks.
             _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,
