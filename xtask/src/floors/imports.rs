@@ -7,7 +7,7 @@ use crate::source::{self, Kind, Token};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// A file names an item of another: where first, and by which path.
+/// A file names an item of another: where, and by which path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     pub(crate) line: usize,
@@ -18,7 +18,8 @@ pub(crate) struct Import {
 #[derive(Default)]
 pub(crate) struct Imports {
     pub(crate) files: Vec<String>,
-    pub(crate) edges: BTreeMap<(usize, usize), Import>,
+    /// At least one for each edge, in the order of the file.
+    pub(crate) edges: BTreeMap<(usize, usize), Vec<Import>>,
 }
 
 /// Reads the crate whose `lib.rs` lies in `root`, without code that is compiled for tests or models alone.
@@ -128,7 +129,7 @@ impl Tree {
     }
 
     fn imports(self) -> Imports {
-        let mut edges = BTreeMap::new();
+        let mut edges = BTreeMap::<_, Vec<Import>>::new();
         for module in &self.modules {
             for mention in &module.mentions {
                 let to = match self.resolve(module, &mention.path, 0) {
@@ -141,7 +142,7 @@ impl Tree {
                 let shows_own = mention.kind == Mentioned::Export && self.is_below(to, &module.path);
                 if to != module.file && !shows_own {
                     let import = Import { line: mention.line, written: mention.path.join("::") };
-                    edges.entry((module.file, to)).or_insert(import);
+                    edges.entry((module.file, to)).or_default().push(import);
                 }
             }
         }

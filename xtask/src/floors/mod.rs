@@ -45,7 +45,7 @@ Fails when an import of crates/chanter/src runs upwards, or a circle within a fo
 the crate of the cluster, engines, objects or tuples, has more than three files, and ci/floors.allow does not list it; also when that list holds more than it needs.
 
   --list     prints the upward imports that are left, one a line
-  --circles  prints the files that stand in circles of more than three
+  --circles  prints the files that stand in circles of more than three, and the imports that hold these together
   --record   writes the list anew; --grow allows that it becomes longer
 ";
 
@@ -67,6 +67,7 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
         }
         ["--circles"] => {
             found.print("circle ");
+            found.holding.iter().for_each(|line| println!("{line}"));
             Ok(())
         }
         ["--record"] | ["--record", "--grow"] => record(root, &found, &allowed, args.len() == 2),
@@ -77,6 +78,8 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
 /// The breaches of the rules: each with the line that names it.
 struct Found {
     entries: BTreeMap<Entry, String>,
+    /// The imports that hold the large circles together.
+    holding: Vec<String>,
     files: usize,
     imports: usize,
     largest: usize,
@@ -87,8 +90,8 @@ impl Found {
         let names = &imports.files;
         let floors = names.iter().map(|file| floor(file)).collect::<Result<Vec<u32>, String>>()?;
         let mut entries = BTreeMap::new();
-        for ((from, to), import) in &imports.edges {
-            let (from, to) = (*from, *to);
+        for ((from, to), written) in &imports.edges {
+            let (from, to, import) = (*from, *to, &written[0]);
             if floors[to] > floors[from] {
                 let line = format!(
                     "{}:{}: {} leads up to {}, from floor {} to floor {}",
@@ -98,7 +101,7 @@ impl Found {
             }
         }
         sideways(imports, &floors)?;
-        let mut found = Self { entries, files: 0, imports: 0, largest: 0 };
+        let mut found = Self { entries, holding: Vec::new(), files: 0, imports: 0, largest: 0 };
         found.add("", imports, |from, to| top(from) == top(to));
         Ok(found)
     }
@@ -115,6 +118,15 @@ impl Found {
                 for &file in &circle {
                     let line = format!("{path}{}: in a circle of {} files", names[file], circle.len());
                     self.entries.insert(format!("circle {path}{}", names[file]), line);
+                }
+                let inside = |file: &usize| circle.binary_search(file).is_ok();
+                for ((from, to), written) in
+                    imports.edges.iter().filter(|((from, to), _)| inside(from) && inside(to))
+                {
+                    let written: BTreeSet<&str> =
+                        written.iter().map(|import| import.written.as_str()).collect();
+                    let written = written.into_iter().collect::<Vec<_>>().join(", ");
+                    self.holding.push(format!("{path}{} > {}: {written}", names[*from], names[*to]));
                 }
             }
         }
@@ -260,7 +272,7 @@ mod tests {
         let import = Import { line: 3, written: "crate::x".to_owned() };
         Found::of(&Imports {
             files: files.iter().map(|file| (*file).to_owned()).collect(),
-            edges: edges.iter().map(|edge| (*edge, import.clone())).collect(),
+            edges: edges.iter().map(|edge| (*edge, vec![import.clone()])).collect(),
         })
     }
 
