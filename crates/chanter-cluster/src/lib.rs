@@ -30,6 +30,7 @@ mod inbox;
 pub mod join;
 #[cfg(unix)]
 mod launch;
+mod lock;
 mod name;
 mod node;
 pub mod port;
@@ -38,10 +39,11 @@ mod program;
 mod pump;
 pub mod remote;
 pub mod service;
+mod start;
 pub mod supervise;
 pub mod wire;
 
-pub use batch::{Batches, Values};
+pub use batch::Batches;
 #[doc(inline)]
 pub use chanter_engine as engine;
 pub use chanter_engine::Disagreement;
@@ -51,18 +53,19 @@ pub use chanter_engine::launcher;
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError, Undecoded};
 pub use inbox::{
     ANY_TAG, ANYONE, AsBatch, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags,
-    testany, waitall,
+    Values, testany, waitall,
 };
 #[cfg(unix)]
 pub use launch::Launch;
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, SendEvent, Unknown, Unsent};
-pub use process::{Process, local};
+pub use process::Process;
 pub use pump::Pump;
 pub use remote::{
     AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,
 };
 pub use service::{Ask, At, Begun, CallError, Caller, ServeError, Service, Serving};
+pub use start::local;
 pub use wire::{Buffer, Plain};
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.

@@ -23,6 +23,7 @@ use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Disagreement, ProcessId};
+use crate::node::Node;
 use crate::service::{CallError, Caller, Service};
 use crate::wire::Number;
 use crate::{__table, Process, Serving};
@@ -61,6 +62,12 @@ pub(crate) struct Program {
     names: BTreeSet<String>,
     /// The results for each other process, kept by the first one: filled when that process has asked.
     heard: BTreeMap<ProcessId, IVar<Option<Difference>>>,
+}
+
+impl Node {
+    fn program(&self) -> &Program {
+        self.concern()
+    }
 }
 
 impl Program {
@@ -121,14 +128,14 @@ fn difference(first: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<Diff
 
 /// Serves requests to compare this program with another's.
 pub(crate) fn serve(here: &Process) {
-    let judged = |caller: Caller, asked| async move { caller.node().program.judge(caller.peer(), asked) };
+    let judged = |caller: Caller, asked| async move { caller.node().program().judge(caller.peer(), asked) };
     // A process has no others when it starts.
     here.serve(COMPARE, judged).into_iter().for_each(Serving::forever);
 }
 
 /// Compares the programs of all processes, for [`Process::agree`].
-pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
-    let program = &here.node().program;
+async fn agree(here: &Process) -> Result<(), Disagreement> {
+    let program = here.node().program();
     if here.number() != FIRST {
         return match ask(here, program).await {
             Some((process, Difference { what, first, other })) => {
@@ -150,13 +157,28 @@ pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     result
 }
 
+impl Process {
+    /// Compares which methods of objects, services and functions the programs of all processes have. All processes of a
+    /// cluster have to call this. Those that [`launched`](Self::launched) makes do so when they join.
+    ///
+    /// It **blocks** the thread until the first process has answered. In the first process, it blocks until all others
+    /// have asked, or have gone.
+    ///
+    /// # Errors
+    /// This process and another one do not agree on something that both know. The other one gets the same error. Their
+    /// requests to each other could not be understood, so this process should leave.
+    pub async fn agree(&self) -> Result<(), Disagreement> {
+        agree(self).await
+    }
+}
+
 /// The processes that have not been heard.
 #[cfg(unix)]
 pub(crate) fn unheard(here: &Process) -> Vec<ProcessId> {
     if here.number() != FIRST {
         return vec![ProcessId(FIRST)];
     }
-    let heard = here.node().program.heard.iter();
+    let heard = here.node().program().heard.iter();
     heard.filter(|(_, heard)| heard.try_get().is_none()).map(|(peer, _)| *peer).collect()
 }
 

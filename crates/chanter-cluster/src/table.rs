@@ -192,7 +192,7 @@ pub(crate) fn serve(here: &Process) {
         }
     }
     for Function { name, bodies } in FUNCTIONS {
-        if let Err(error) = node.remote.functions.insert(Number::of(name), bodies(name).0) {
+        if let Err(error) = node.remote().functions.insert(Number::of(name), bodies(name).0) {
             panic!("{name} cannot be offered: {error}");
         }
     }

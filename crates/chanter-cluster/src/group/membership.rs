@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::GroupError;
 use super::run::{Head, Run};
 use crate::name::ThreadName;
+use crate::node::Node;
 use crate::service::Service;
 use crate::wire::Slot;
 use crate::{Process, Serving};
@@ -86,6 +87,12 @@ impl Drop for MembershipTable {
             // The thread may have ended.
             drop(calling.cancel());
         }
+    }
+}
+
+impl Node {
+    fn memberships(&self) -> &MembershipTables {
+        self.concern()
     }
 }
 
@@ -165,7 +172,7 @@ impl MembershipTable {
 /// Answers questions of other processes.
 pub(crate) fn serve(here: &Process) {
     let served = here.serve(SIZE, |caller, asked: Asked| async move {
-        caller.here().node().memberships.came(&asked.group, asked.thread.thread, asked.caller)
+        caller.here().node().memberships().came(&asked.group, asked.thread.thread, asked.caller)
     });
     // A starting process has no services of these names, so this cannot fail.
     served.into_iter().for_each(Serving::forever);
@@ -180,14 +187,14 @@ pub(super) struct Coming {
 
 impl Coming {
     pub(super) fn new(here: &Process, name: ThreadName, came: Came) -> Self {
-        here.node().memberships.lock().came.insert(name.thread, (came, None));
+        here.node().memberships().lock().came.insert(name.thread, (came, None));
         Self { here: here.clone(), thread: name.thread }
     }
 }
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        self.here.node().memberships.lock().came.remove(&self.thread);
+        self.here.node().memberships().lock().came.remove(&self.thread);
     }
 }
 
@@ -207,7 +214,7 @@ pub(super) async fn take_place(
 ) -> Result<MemberPlace, GroupError> {
     let rank = came.rank;
     loop {
-        let membership = here.node().memberships.get(here, group, came, name)?;
+        let membership = here.node().memberships().get(here, group, came, name)?;
         let called = membership.called.get().await?;
         // Otherwise the table was that of an earlier group, whose members were just leaving.
         if called.names.get(rank as usize) == Some(&name)
@@ -240,7 +247,7 @@ async fn find(here: &Process, group: &str, rank: u32) -> Result<ThreadName, Grou
 /// name was that of an earlier group.
 async fn compare(here: &Process, group: &str, thread: ThreadName, caller: Came) -> Result<bool, GroupError> {
     let theirs = if thread.process.0 == here.number() {
-        here.node().memberships.came(group, thread.thread, caller)
+        here.node().memberships().came(group, thread.thread, caller)
     } else {
         let asked = Asked { group: group.to_owned(), thread, caller };
         match here.at(thread.process.0).call(SIZE.ask(&asked)).await {

@@ -1,8 +1,8 @@
 //! Credit accounts: how much of another process's messages an inbox keeps, and how much credit the process is owed.
 
-use crate::node::{Kept, SendWindow};
+use crate::node::room::{Kept, is_due, is_worth_saying};
 
-/// The account of one process: its messages kept here, at most a [`SendWindow`] of them, and its credit.
+/// The account of one process: its messages kept here, at most a send window of them, and its credit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CreditAccount {
     kept: Kept,
@@ -47,7 +47,7 @@ impl CreditAccount {
             return CreditUpdate::Nothing;
         }
         let credit = self.count(bytes);
-        self.is_worth_saying = !SendWindow::is_due(credit.messages, credit.bytes);
+        self.is_worth_saying = !is_due(credit.messages, credit.bytes);
         if self.is_worth_saying {
             return CreditUpdate::WorthSaying;
         }
@@ -59,8 +59,8 @@ impl CreditAccount {
     #[inline(always)]
     pub(super) fn is_received_quietly(&mut self, bytes: u64) -> bool {
         let (messages, sum) = (self.credit.messages + 1, self.credit.bytes + bytes);
-        let is_news = !self.is_worth_saying && SendWindow::is_worth_saying(messages, sum);
-        if is_news || SendWindow::is_due(messages, sum) {
+        let is_news = !self.is_worth_saying && is_worth_saying(messages, sum);
+        if is_news || is_due(messages, sum) {
             return false;
         }
         self.count(bytes);

@@ -7,50 +7,19 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
+use chanter::base::{Operation, Place, PlaceBranch, Queue, WakeList, synchronization};
 
+use super::message::Message;
 use super::pattern::Pattern;
-use super::place::{Core, Got};
+use super::place::Core;
 use super::read::{AsValue, Read};
 use super::recv::{Received, receive};
+use super::request;
 use crate::error::RecvError;
 
-/// A posted receive, as its inbox holds it. (Lock order: the inbox's lock, then this one.)
-#[derive(Default)]
-pub(crate) struct Request {
-    state: Lock<State>,
-}
-
-/// The state behind the lock of a request.
-pub struct State {
-    got: Option<Got>,
-    waiting: Queue<Note>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self { got: None, waiting: Queue::new() }
-    }
-}
-
-/// A waiter for a request, and its result.
-#[derive(Default)]
-pub struct Note(Option<Got>);
-
-impl Request {
-    /// Fills the request. The caller holds the inbox's lock.
-    pub(super) fn fill(&self, got: Got, wakes: &mut WakeList) {
-        let mut state = self.state.lock();
-        let mut got = Some(got);
-        state.waiting.serve(wakes, |note| note.0 = got.take());
-        state.got = got;
-    }
-
-    /// Takes the result, if there is one that was not taken.
-    pub(super) fn empty(&self) -> Option<Got> {
-        self.state.lock().got.take()
-    }
-}
+type Request = request::Request<Message>;
+type State = request::State<Message>;
+type Note = request::Note<Message>;
 
 /// A posted receive in its inbox. Dropping the ticket withdraws it.
 pub struct Ticket {

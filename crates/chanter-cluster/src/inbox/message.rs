@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use super::store::Key;
+use super::home::Home;
+use super::pattern::Letter;
 use crate::engine::{NodeId, ProcessId};
 use crate::name::ThreadName;
-use crate::node::{Node, WindowRef};
+use crate::node::WindowRef;
 use crate::wire::{Body, Slot, Written};
 
 /// Number of unused messages that an OS thread keeps.
@@ -20,7 +21,7 @@ thread_local! {
 }
 
 /// A message, from its send to its receive. It is written in its final place; only its box is passed on.
-pub(crate) struct Message {
+pub struct Message {
     /// Window of the receiver.
     pub(crate) window_ref: WindowRef,
     pub(crate) from: ThreadName,
@@ -30,8 +31,8 @@ pub(crate) struct Message {
     pub(super) is_away: bool,
     /// Number of the message in its inbox, in order of arrival.
     pub(super) number: u64,
-    /// The node that sends it to another process; `None` for a message within this one.
-    pub(crate) node: Option<Arc<Node>>,
+    /// The process that sends it to another one; `None` for a message within it.
+    pub(crate) home: Option<Arc<dyn Home>>,
     pub(crate) written: Written,
 }
 
@@ -71,7 +72,7 @@ impl Message {
             tag: 0,
             is_away: false,
             number: 0,
-            node: None,
+            home: None,
             written: Written::new(),
         })
     }
@@ -80,7 +81,7 @@ impl Message {
     #[inline]
     pub(crate) fn end(mut self: Box<Self>) {
         self.written.clear();
-        self.node = None;
+        self.home = None;
         self.is_away = false;
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
@@ -89,10 +90,22 @@ impl Message {
             }
         });
     }
+}
+
+impl Letter for Message {
+    #[inline(always)]
+    fn from(&self) -> &ThreadName {
+        &self.from
+    }
 
     #[inline(always)]
-    pub(super) fn key(&self) -> Key {
-        (self.from, self.tag)
+    fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        self.number
     }
 }
 

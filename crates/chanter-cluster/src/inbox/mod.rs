@@ -1,15 +1,19 @@
 //! Inboxes: a thread receives messages there, by sender and tag (Chant, section 3.2).
 
 mod credit;
+mod home;
 mod irecv;
 mod message;
+mod note;
 mod pattern;
 mod place;
 mod polling;
 mod posted;
 mod read;
 mod recv;
+mod request;
 mod store;
+mod values;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +24,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use credit::Credit;
+pub(crate) use home::Home;
 pub use irecv::{Irecv, testany, waitall};
 pub(crate) use message::Message;
 use pattern::Pattern;
@@ -29,8 +34,8 @@ pub(crate) use place::{Core, State};
 pub use polling::PollMode;
 pub use read::{AsBatch, AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};
+pub use values::Values;
 
-use crate::batch::Values;
 use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::node::{Node, Returned, SendEvent};

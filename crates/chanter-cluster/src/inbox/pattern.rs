@@ -65,7 +65,7 @@ impl fmt::Display for Pattern {
 impl Pattern {
     /// Whether it matches messages of that thread with that tag.
     #[inline]
-    pub(super) fn wants(&self, (from, tag): (ThreadName, u32)) -> bool {
+    pub(super) fn wants(&self, (from, tag): Key) -> bool {
         (self.from == Source::Anyone || self.from == Source::Thread(from))
             && (self.tag == Tags::Any || self.tag == Tags::Tag(tag))
     }
@@ -85,17 +85,35 @@ impl Pattern {
     }
 
     /// All patterns that match such a message, the exact one first.
-    pub(super) fn all((from, tag): (ThreadName, u32)) -> [Self; 4] {
+    pub(super) fn all((from, tag): Key) -> [Self; 4] {
         let [any, tagged, sent] = Self::wild((from, tag));
         [Self { from: Source::Thread(from), tag: Tags::Tag(tag) }, sent, tagged, any]
     }
 
     /// The patterns that match such a message and others, too.
-    pub(super) fn wild((from, tag): (ThreadName, u32)) -> [Self; 3] {
+    pub(super) fn wild((from, tag): Key) -> [Self; 3] {
         [
             Self { from: Source::Anyone, tag: Tags::Any },
             Self { from: Source::Anyone, tag: Tags::Tag(tag) },
             Self { from: Source::Thread(from), tag: Tags::Any },
         ]
+    }
+}
+
+/// The sender and the tag of a message.
+pub(super) type Key = (ThreadName, u32);
+
+/// A message, as the search for the one that is wanted sees it.
+pub(super) trait Letter {
+    fn from(&self) -> &ThreadName;
+
+    fn tag(&self) -> u32;
+
+    /// Number of the message in its inbox, in order of arrival.
+    fn number(&self) -> u64;
+
+    #[inline(always)]
+    fn key(&self) -> Key {
+        (*self.from(), self.tag())
     }
 }

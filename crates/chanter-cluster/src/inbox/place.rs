@@ -6,7 +6,6 @@
 //! * Messages of a thread and a tag are received in the order in which they came. A message given to a receive that
 //!   is undone returns to its place.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
@@ -14,21 +13,23 @@ use std::sync::{Arc, Weak};
 use chanter::base::{Place, Queue, WakeList};
 
 use super::credit::{Credit, CreditAccount, CreditUpdate};
-use super::irecv::Request;
+use super::home::Home;
 use super::message::Message;
+use super::note;
 use super::pattern::{Pattern, Source};
 use super::posted::PostedReceives;
+use super::request::Request;
 use super::store::{Store, concerns};
 use crate::SendError;
 use crate::engine::by_peer::ByPeer;
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
-use crate::node::{Node, WindowRef, Windowed};
+use crate::node::{WindowRef, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
-/// The result of a receive, in two registers.
-pub(super) type Got = Result<Box<Message>, &'static Why>;
+pub(super) type Got = note::Got<Message>;
+pub(super) type Note = note::Note<Message>;
 
 /// A reference to an inbox, for the time that it is open. The inbox lies in the [window](crate::node::SendWindow)
 /// that threads of its own process send through, so its messages and that window's count are under one lock.
@@ -39,82 +40,45 @@ pub(crate) struct Core {
 
 /// The state behind the lock of an inbox.
 pub(crate) struct State {
-    /// The process of this inbox, and (in `name`) its name there.
-    node: Weak<Node>,
+    /// The process of this inbox, and (in `name`) its name there. `None`: it has no owner.
+    home: Option<Weak<dyn Home>>,
     name: Option<ThreadName>,
-    store: Store,
-    posted: PostedReceives,
+    store: Store<Message>,
+    posted: PostedReceives<Message>,
     /// Number of messages that have come.
     arrived: u64,
     lost: HashMap<ProcessId, Why>,
     accounts: ByPeer<CreditAccount>,
 }
 
-/// A receive: its pattern and its result.
-pub struct Note {
-    pattern: Pattern,
-    number: Cell<u64>,
-    got: Option<Got>,
-}
-
-impl Note {
-    #[inline(always)]
-    pub(super) fn new(pattern: Pattern) -> Self {
-        Self { pattern, number: Cell::new(0), got: None }
-    }
-
-    #[inline(always)]
-    pub(super) fn pattern(&self) -> &Pattern {
-        &self.pattern
-    }
-
-    /// Number of this receive in the order of posting, from 1; 0 while it is not posted.
-    pub(super) fn number(&self) -> u64 {
-        self.number.get()
-    }
-
-    pub(super) fn set_number(&self, number: u64) {
-        self.number.set(number);
-    }
-
-    #[inline(always)]
-    pub(super) fn put(&mut self, got: Option<Got>) {
-        self.got = got;
-    }
-
-    #[inline(always)]
-    pub(super) fn take(&mut self) -> Got {
-        self.got.take().expect("a receive that has committed has got something")
-    }
-}
-
 impl State {
     /// An inbox of that name, made from `spare`, an unused one, if given.
-    pub(crate) fn new(name: ThreadName, node: Weak<Node>, spare: Option<Box<Self>>) -> Box<Self> {
+    pub(crate) fn new(name: ThreadName, home: Weak<dyn Home>, spare: Option<Box<Self>>) -> Box<Self> {
         let mut inbox = spare.unwrap_or_else(|| Box::new(Self::nobodys()));
-        inbox.node = node;
+        inbox.home = Some(home);
         inbox.name = Some(name);
         inbox
     }
 
-    /// Takes the inbox's owner away. `None`: the inbox was used. Otherwise it is as new, and its link to the process
-    /// is returned.
-    pub(crate) fn leave(&mut self) -> Option<Weak<Node>> {
-        let is_as_new = self.arrived == 0
+    /// Whether the inbox was never used.
+    pub(crate) fn is_as_new(&self) -> bool {
+        self.arrived == 0
             && self.posted.is_as_new()
             && self.lost.is_empty()
             && self.accounts.is_as_new()
-            && self.store.len() == 0;
-        is_as_new.then(|| {
-            self.name = None;
-            std::mem::take(&mut self.node)
-        })
+            && self.store.len() == 0
+    }
+
+    /// Takes the inbox's owner away. Returns the link to its process.
+    pub(crate) fn leave(&mut self) -> Option<Weak<dyn Home>> {
+        self.name = None;
+        self.home.take()
     }
 
     /// An inbox without an owner, in which nothing arrives.
     pub(crate) fn nobodys() -> Self {
         Self {
-            node: Weak::new(),
+            home: None,
             name: None,
             store: Store::default(),
             posted: PostedReceives::default(),
@@ -135,6 +99,10 @@ impl State {
     pub(crate) fn close(&mut self) -> (Vec<ProcessId>, VecDeque<Box<Message>>) {
         let senders = self.accounts.drain();
         (senders, self.store.drain())
+    }
+
+    fn home(&self) -> Option<Arc<dyn Home>> {
+        self.home.as_ref()?.upgrade()
     }
 
     fn lost(&self, pattern: &Pattern) -> Option<Why> {
@@ -302,9 +270,9 @@ impl Core {
         self.window_ref.lock().map_or(0, |mut state| state.inbox().store.len())
     }
 
-    /// The process of this inbox, while its node is alive.
-    pub(super) fn node(&self) -> Option<Arc<Node>> {
-        self.window_ref.lock()?.inbox().node.upgrade()
+    /// The process of this inbox, as long as it is in use.
+    pub(super) fn home(&self) -> Option<Arc<dyn Home>> {
+        self.window_ref.lock()?.inbox().home()
     }
 
     /// Takes, for good, the message that a receive would get, without posting it.
@@ -332,7 +300,7 @@ impl Core {
     }
 
     /// Posts a request, or fills it at once. Returns its number, for `take_back`.
-    pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
+    pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request<Message>>) -> u64 {
         let mut wakes = WakeList::new();
         let number = {
             // A request in a closed inbox would never be filled.
@@ -350,7 +318,7 @@ impl Core {
     }
 
     /// Withdraws a request. A message that it has got and that was not taken returns to the inbox.
-    pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
+    pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request<Message>) {
         let mut wakes = WakeList::new();
         {
             let mut state = self.window_ref.lock_any();
@@ -376,19 +344,19 @@ impl Core {
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
         let bytes = message.written.len() as u64;
-        let (name, node, update) = {
+        let (name, home, update) = {
             let Some(mut state) = self.window_ref.lock() else { return };
             let inbox = state.inbox();
             let Some(account) = inbox.accounts.get_mut(peer) else { return };
             match account.received(bytes) {
                 CreditUpdate::Nothing => return,
-                update => (inbox.name, inbox.node.upgrade(), update),
+                update => (inbox.name, inbox.home(), update),
             }
         };
-        match (node, name, update) {
-            (Some(node), Some(name), CreditUpdate::Due(credit)) => node.give_credit(name, peer, credit),
+        match (home, name, update) {
+            (Some(home), Some(name), CreditUpdate::Due(credit)) => home.give_credit(name, peer, credit),
             // A message may carry the credit before it is due.
-            (Some(node), Some(_), CreditUpdate::WorthSaying) => node.owes_credit(peer),
+            (Some(home), Some(_), CreditUpdate::WorthSaying) => home.owes_credit(peer),
             _ => {}
         }
     }
@@ -424,18 +392,19 @@ unsafe impl Place for Share {
     #[inline(always)]
     fn is_ready(&self, state: &Windowed, note: &Note) -> bool {
         let Some(inbox) = state.inbox_if(self.0.window_ref.epoch()) else { return false };
-        inbox.store.has(&note.pattern) || inbox.lost(&note.pattern).is_some()
+        inbox.store.has(note.pattern()) || inbox.lost(note.pattern()).is_some()
     }
 
     #[inline(always)]
     fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
-        note.got = take(state, &note.pattern, wakes);
+        let got = take(state, note.pattern(), wakes);
+        note.put(got);
     }
 
     fn describe(&self, state: &Windowed, note: &Note) -> Option<String> {
-        let mut what = format!("receive a message{}", note.pattern);
+        let mut what = format!("receive a message{}", note.pattern());
         if let Some(inbox) = state.inbox_if(self.0.window_ref.epoch()) {
-            inbox.say_full(&note.pattern, &mut what);
+            inbox.say_full(note.pattern(), &mut what);
         }
         Some(what)
     }
@@ -451,7 +420,7 @@ unsafe impl Place for Share {
     fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut WakeList) {
         // In a closed inbox no receive wants it any more.
         if state.inbox_if(self.0.window_ref.epoch()).is_some()
-            && let Some(Ok(message)) = note.got.take()
+            && let Some(Ok(message)) = note.take_back()
         {
             put_back(state, message, wakes);
         }

@@ -66,10 +66,10 @@ async fn thread_polls(core: Core, pattern: Pattern) -> Got {
     if let Some(got) = take() {
         return got;
     }
-    let node = core.node();
+    let home = core.home();
     loop {
         for _ in 0..POLLS {
-            if node.as_ref().is_some_and(|node| node.poll_for_oneself())
+            if home.as_ref().is_some_and(|home| home.poll_for_oneself())
                 && let Some(got) = take()
             {
                 return got;

@@ -6,22 +6,19 @@ use std::sync::Arc;
 use chanter::base::{Queue, WakeList};
 use foldhash::HashMap;
 
-use super::irecv::Request;
-use super::message::Message;
-use super::pattern::Pattern;
-use super::place::{Got, Note};
-use super::store::Key;
+use super::note::{Got, Note};
+use super::pattern::{Key, Letter, Pattern};
+use super::request::Request;
 
 /// Number of patterns up to which a linear search is faster than a hash table.
 const FEW: usize = 16;
 
 /// The posted receives of an inbox: waiting events, and requests.
-#[derive(Default)]
-pub(super) struct PostedReceives {
+pub(super) struct PostedReceives<M> {
     /// Receives by pattern, as a list. Empty if `many` is used.
     #[expect(clippy::vec_box, reason = "who waits in a kind must not be moved")]
-    few: Vec<Box<SamePattern>>,
-    many: HashMap<Pattern, Box<SamePattern>>,
+    few: Vec<Box<SamePattern<M>>>,
+    many: HashMap<Pattern, Box<SamePattern<M>>>,
     /// Number of patterns in `many` from which the empty ones are dropped.
     most: usize,
     /// Number of receives ever posted, and (in `waiting`) number posted now. If none is, a message need not look for
@@ -31,13 +28,13 @@ pub(super) struct PostedReceives {
 }
 
 /// The receives of one pattern. It does not move while one of them waits.
-pub(super) struct SamePattern {
+pub(super) struct SamePattern<M> {
     pattern: Pattern,
-    events: Queue<Note>,
-    requests: VecDeque<(u64, Arc<Request>)>,
+    events: Queue<Note<M>>,
+    requests: VecDeque<(u64, Arc<Request<M>>)>,
 }
 
-impl SamePattern {
+impl<M> SamePattern<M> {
     fn new(pattern: Pattern) -> Box<Self> {
         Box::new(Self { pattern, events: Queue::new(), requests: VecDeque::new() })
     }
@@ -54,7 +51,13 @@ impl SamePattern {
     }
 }
 
-impl PostedReceives {
+impl<M> Default for PostedReceives<M> {
+    fn default() -> Self {
+        Self { few: Vec::new(), many: HashMap::default(), most: 0, posts: 0, waiting: 0 }
+    }
+}
+
+impl<M: Letter> PostedReceives<M> {
     /// Number of receives that are posted.
     #[inline(always)]
     pub(super) fn waiting(&self) -> usize {
@@ -72,7 +75,7 @@ impl PostedReceives {
     }
 
     /// The queue in which an event with this pattern waits.
-    pub(super) fn events(&mut self, note: &Note) -> &mut Queue<Note> {
+    pub(super) fn events(&mut self, note: &Note<M>) -> &mut Queue<Note<M>> {
         if note.number() == 0 {
             self.posts += 1;
             note.set_number(self.posts);
@@ -81,7 +84,7 @@ impl PostedReceives {
     }
 
     /// Posts a request and returns its number.
-    pub(super) fn post(&mut self, pattern: Pattern, request: &Arc<Request>) -> u64 {
+    pub(super) fn post(&mut self, pattern: Pattern, request: &Arc<Request<M>>) -> u64 {
         self.posts += 1;
         let number = self.posts;
         self.of(pattern).requests.push_back((number, Arc::clone(request)));
@@ -100,7 +103,7 @@ impl PostedReceives {
 
     /// Gives a message to the receive posted first among those that want it. `Err`: there is none. `via`: how it was
     /// brought.
-    pub(super) fn give(&mut self, message: Box<Message>, wakes: &mut WakeList) -> Result<(), Box<Message>> {
+    pub(super) fn give(&mut self, message: Box<M>, wakes: &mut WakeList) -> Result<(), Box<M>> {
         if self.waiting == 0 {
             return Err(message);
         }
@@ -128,7 +131,7 @@ impl PostedReceives {
     pub(super) fn end(
         &mut self,
         is_of: impl Fn(&Pattern) -> bool,
-        got: impl Fn() -> Got,
+        got: impl Fn() -> Got<M>,
         wakes: &mut WakeList,
     ) {
         let mut served = 0;
@@ -147,8 +150,8 @@ impl PostedReceives {
 
     /// The pattern with the receive that was posted first, among those that match `key`. True: that receive is a
     /// request.
-    fn oldest(&mut self, key: Key) -> Option<(&mut SamePattern, bool)> {
-        fn oldest(kind: &mut Box<SamePattern>) -> Option<((u64, bool), &mut SamePattern)> {
+    fn oldest(&mut self, key: Key) -> Option<(&mut SamePattern<M>, bool)> {
+        fn oldest<M>(kind: &mut Box<SamePattern<M>>) -> Option<((u64, bool), &mut SamePattern<M>)> {
             kind.oldest().map(|oldest| (oldest, &mut **kind))
         }
         let ((_, is_request), kind) = if self.many.is_empty() {
@@ -162,7 +165,7 @@ impl PostedReceives {
         Some((kind, is_request))
     }
 
-    fn find(&mut self, pattern: &Pattern) -> Option<&mut SamePattern> {
+    fn find(&mut self, pattern: &Pattern) -> Option<&mut SamePattern<M>> {
         if self.many.is_empty() {
             return self.few.iter_mut().find(|kind| kind.pattern == *pattern).map(|kind| &mut **kind);
         }
@@ -170,7 +173,7 @@ impl PostedReceives {
     }
 
     /// The receives of this pattern; a missing entry is made.
-    fn of(&mut self, pattern: Pattern) -> &mut SamePattern {
+    fn of(&mut self, pattern: Pattern) -> &mut SamePattern<M> {
         if self.many.is_empty() {
             if let Some(at) = self.few.iter().position(|kind| kind.pattern == pattern) {
                 return &mut self.few[at];
@@ -194,6 +197,7 @@ impl PostedReceives {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::Message;
     use super::super::pattern::{Source, Tags};
     use super::*;
     use crate::engine::{NodeId, ProcessId};
@@ -220,7 +224,7 @@ mod tests {
                 ((random >> 33) % u64::from(below)) as u32
             };
             let (mut posted, mut list) =
-                (PostedReceives::default(), Vec::<(Pattern, u64, Arc<Request>)>::new());
+                (PostedReceives::default(), Vec::<(Pattern, u64, Arc<Request<Message>>)>::new());
             for _ in 0..20_000 {
                 if next(2) == 0 && list.len() < 200 {
                     let pattern = Pattern {

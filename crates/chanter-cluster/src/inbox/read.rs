@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
-use crate::batch::Values;
+use super::values::Values;
 use crate::wire::{Buffer, Written};
 
 /// The way in which a [receive](super::Recv) reads its message. Sealed: [`AsValue`], [`AsBuffer`] and

@@ -4,36 +4,37 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::message::Message;
-use super::pattern::{Pattern, Source, Tags};
+use super::pattern::{Key, Letter, Pattern, Source, Tags};
 use crate::engine::ProcessId;
-use crate::name::ThreadName;
 use foldhash::HashMap;
-
-pub(super) type Key = (ThreadName, u32);
 
 /// Number of messages up to which a linear search is faster than an index.
 const FEW: usize = 32;
 
 /// Messages in the order of their numbers. They are in one row while the wanted ones are found near its beginning,
 /// and otherwise indexed by sender and tag.
-#[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct Store<M> {
     /// All messages, oldest first. Empty if there is an index.
-    row: VecDeque<Box<Message>>,
-    index: Index,
+    row: VecDeque<Box<M>>,
+    index: Index<M>,
     /// Number of messages visited by long searches since the last index. When it outweighs the cost of an index, one
     /// is made.
     vain: Cell<usize>,
 }
 
-impl Store {
+impl<M> Default for Store<M> {
+    fn default() -> Self {
+        Self { row: VecDeque::new(), index: Index::default(), vain: Cell::new(0) }
+    }
+}
+
+impl<M: Letter> Store<M> {
     pub(super) fn len(&self) -> usize {
         self.row.len() + self.index.len
     }
 
     /// Keeps a message, in the order of its number.
-    pub(super) fn put(&mut self, message: Box<Message>) {
+    pub(super) fn put(&mut self, message: Box<M>) {
         self.settle();
         if self.index.len == 0 {
             insert(&mut self.row, message);
@@ -44,7 +45,7 @@ impl Store {
 
     /// Keeps a message that has come after all others.
     #[inline(always)]
-    pub(super) fn put_last(&mut self, message: Box<Message>) {
+    pub(super) fn put_last(&mut self, message: Box<M>) {
         if self.index.len == 0 {
             self.row.push_back(message);
         } else {
@@ -54,17 +55,17 @@ impl Store {
 
     /// Takes the oldest message that is wanted.
     #[inline(always)]
-    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
+    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Box<M>> {
         // Usually the oldest message is wanted. (If there is an index, the row is empty.)
         match self.row.front() {
-            Some(first) if pattern.wants_of(&first.from, first.tag) => self.row.pop_front(),
+            Some(first) if pattern.wants_of(first.from(), first.tag()) => self.row.pop_front(),
             None if self.index.len == 0 => None,
             _ => self.take_other(pattern),
         }
     }
 
     #[inline(never)]
-    fn take_other(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
+    fn take_other(&mut self, pattern: &Pattern) -> Option<Box<M>> {
         self.settle();
         if self.index.len > 0 {
             return self.index.take(pattern);
@@ -82,8 +83,8 @@ impl Store {
     pub(super) fn tags_of(&self, peer: ProcessId) -> Vec<(u32, usize)> {
         let mut tags = BTreeMap::new();
         let all = self.row.iter().chain(self.index.queues.values().flatten());
-        for message in all.filter(|message| message.from.process == peer) {
-            *tags.entry(message.tag).or_default() += 1;
+        for message in all.filter(|message| message.from().process == peer) {
+            *tags.entry(message.tag()).or_default() += 1;
         }
         let mut tags: Vec<(u32, usize)> = tags.into_iter().collect();
         tags.sort_by_key(|(_, count)| Reverse(*count));
@@ -91,7 +92,7 @@ impl Store {
     }
 
     /// Takes all messages, in any order.
-    pub(super) fn drain(&mut self) -> VecDeque<Box<Message>> {
+    pub(super) fn drain(&mut self) -> VecDeque<Box<M>> {
         let mut all = std::mem::take(&mut self.row);
         all.extend(std::mem::take(&mut self.index).queues.into_values().flatten());
         all
@@ -130,34 +131,39 @@ impl Store {
 }
 
 /// Inserts a message in the order of its number, and returns its index.
-fn insert(queue: &mut VecDeque<Box<Message>>, message: Box<Message>) -> usize {
-    let number = message.number;
+fn insert<M: Letter>(queue: &mut VecDeque<Box<M>>, message: Box<M>) -> usize {
+    let number = message.number();
     // Usually the message is the newest.
-    if queue.back().is_none_or(|last| last.number < number) {
+    if queue.back().is_none_or(|last| last.number() < number) {
         queue.push_back(message);
         return queue.len() - 1;
     }
-    let at = queue.iter().rposition(|other| other.number < number).map_or(0, |at| at + 1);
+    let at = queue.iter().rposition(|other| other.number() < number).map_or(0, |at| at + 1);
     queue.insert(at, message);
     at
 }
 
 /// Queues of messages, one for each sender and tag. A receive from any thread, or with any tag, finds the queue whose
 /// first message came first.
-#[derive(Debug, Default)]
-struct Index {
-    queues: HashMap<Key, VecDeque<Box<Message>>>,
+struct Index<M> {
+    queues: HashMap<Key, VecDeque<Box<M>>>,
     /// First messages of all queues, of the queues with one tag, and of those from one sender: their numbers and
     /// keys.
     firsts: HashMap<Pattern, BTreeMap<u64, Key>>,
     len: usize,
 }
 
-impl Index {
-    fn put(&mut self, message: Box<Message>) {
-        let (key, number) = (message.key(), message.number);
+impl<M> Default for Index<M> {
+    fn default() -> Self {
+        Self { queues: HashMap::default(), firsts: HashMap::default(), len: 0 }
+    }
+}
+
+impl<M: Letter> Index<M> {
+    fn put(&mut self, message: Box<M>) {
+        let (key, number) = (message.key(), message.number());
         let queue = self.queues.entry(key).or_default();
-        let first = queue.front().map(|first| first.number);
+        let first = queue.front().map(|first| first.number());
         let at = insert(queue, message);
         self.len += 1;
         if at == 0 {
@@ -165,16 +171,16 @@ impl Index {
         }
     }
 
-    fn take(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
+    fn take(&mut self, pattern: &Pattern) -> Option<Box<M>> {
         let key = self.find(pattern)?;
         let queue = self.queues.get_mut(&key)?;
         let message = queue.pop_front()?;
-        let next = queue.front().map(|next| next.number);
+        let next = queue.front().map(|next| next.number());
         if next.is_none() {
             self.queues.remove(&key);
         }
         self.len -= 1;
-        self.replace_first(key, Some(message.number), next);
+        self.replace_first(key, Some(message.number()), next);
         Some(message)
     }
 
@@ -209,8 +215,10 @@ pub(super) fn concerns(pattern: &Pattern, peer: ProcessId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::Message;
     use super::*;
     use crate::engine::NodeId;
+    use crate::name::ThreadName;
     use crate::node::WindowRef;
     use crate::wire::Slot;
 

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
 use chanter::{event::from_cancel_safe, sync::Mutex as Turns};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::ProcessId;
 use crate::inbox::Inbox;
+use crate::lock::lock;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{CallError, Caller, Service};
@@ -84,6 +85,12 @@ pub(crate) struct NameLeader {
     has_heard: Turns<bool>,
 }
 
+impl Node {
+    fn name_leader(&self) -> &NameLeader {
+        self.concern()
+    }
+}
+
 #[derive(Default)]
 struct Kept {
     names: HashMap<String, ThreadName>,
@@ -121,10 +128,6 @@ impl Drop for Waits<'_> {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The reason why a name cannot be registered or found.
@@ -173,14 +176,14 @@ impl fmt::Debug for Registered {
 impl Registered {
     /// Calls `f`, which must be short, with the process's claim, under the lock.
     fn with<R>(&self, f: impl FnOnce(&mut Held) -> R) -> Option<R> {
-        lock(&self.node.names.leader.held).get_mut(&self.name).map(f)
+        lock(&self.node.name_leader().held).get_mut(&self.name).map(f)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         // First, so that a process that becomes the leader now does not hear of the name.
-        let held = lock(&self.node.names.leader.held).remove(&self.name);
+        let held = lock(&self.node.name_leader().held).remove(&self.name);
         held.into_iter().for_each(|mut held| held.settle());
         let here = Process::of(Arc::clone(&self.node));
         // If the leader cannot be told, it asks this process when another thread wants the name.
@@ -208,7 +211,7 @@ impl Process {
         let thread = inbox.name();
         let node = Arc::clone(self.node());
         {
-            let mut held = lock(&node.names.leader.held);
+            let mut held = lock(&node.name_leader().held);
             let has_room = held.len() < MOST_OF_ONE;
             match held.entry(name.to_owned()) {
                 Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
@@ -293,14 +296,14 @@ async fn held(caller: &Caller) -> Vec<(String, Claim)> {
         here.node().gone(ProcessId(process)).await;
     }
     let asked: Vec<IVar<()>> = {
-        let held = lock(&here.node().names.leader.held);
+        let held = lock(&here.node().name_leader().held);
         let asked = held.values().filter_map(|held| held.asked.as_ref());
         asked.filter(|(leader, _)| *leader < caller.process()).map(|(_, settled)| settled.clone()).collect()
     };
     for settled in asked {
         settled.get().await;
     }
-    let held = lock(&here.node().names.leader.held);
+    let held = lock(&here.node().name_leader().held);
     held.iter().map(|(name, held)| (name.clone(), held.claim)).collect()
 }
 
@@ -309,7 +312,7 @@ async fn keep(here: &Process) {
     for process in 0..here.number() {
         here.node().gone(ProcessId(process)).await;
     }
-    let leader = &here.node().names.leader;
+    let leader = here.node().name_leader();
     let mut has_heard = leader.has_heard.lock().await;
     // No process has kept names before the first one.
     if *has_heard || here.number() == 0 {
@@ -391,7 +394,7 @@ impl Kept {
 
 async fn register(here: &Process, name: String, thread: ThreadName) -> Given {
     keep(here).await;
-    let leader = &here.node().names.leader;
+    let leader = here.node().name_leader();
     loop {
         let taken = {
             let mut kept = lock(&leader.kept);
@@ -423,7 +426,7 @@ async fn register(here: &Process, name: String, thread: ThreadName) -> Given {
 
 async fn find(here: &Process, name: String) -> ThreadName {
     keep(here).await;
-    let leader = &here.node().names.leader;
+    let leader = here.node().name_leader();
     loop {
         let (given, number) = {
             let mut kept = lock(&leader.kept);
@@ -439,7 +442,7 @@ async fn find(here: &Process, name: String) -> ThreadName {
 }
 
 fn free(here: &Process, name: &str, thread: ThreadName) {
-    lock(&here.node().names.leader.kept).take(name, thread);
+    lock(&here.node().name_leader().kept).take(name, thread);
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use chanter::prelude::*;
 
 use super::parts::Parts;
-use super::{Link, LinkState, Node, call_in, lock};
+use super::{Link, LinkState, Node, call_in};
 use crate::engine::{Leave, Polled, ProcessId, Why};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
+use crate::lock::lock;
 
 impl Node {
     /// Ends all that concerns a process that has gone.

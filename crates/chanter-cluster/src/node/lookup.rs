@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use chanter::prelude::*;
 
-use super::{LONGEST_NAME, Lookup, Node, lock};
+use super::{LONGEST_NAME, Lookup, Node};
 use crate::engine::{Lane, ProcessId};
 use crate::error::{LookupError, SendError};
+use crate::lock::lock;
 use crate::name::{Asker, ThreadName};
 use crate::wire::{Body, Header, Kind, Slot, WITHDRAWN};
 

@@ -1,48 +1,50 @@
 //! A process of the cluster: the inboxes of its threads, and its state for each other process.
 
+mod accounts;
 mod backlog;
+mod concerns;
 mod ending;
+mod home;
 mod lookup;
 mod members;
 mod notifier;
+mod open;
 mod outstanding;
 mod parts;
+pub(crate) mod room;
+mod send_event;
 mod send_window;
 mod send_windows;
 mod sending;
 mod serve;
 mod sink;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use chanter::base::Lock;
 use chanter::prelude::*;
 use chanter::sync::{Watched, watch};
-use chanter::{
-    ThreadBuilder,
-    base::{Lock, wake_first},
-};
 
 use backlog::Backlog;
+pub(crate) use concerns::Concerns;
 use notifier::ServerNotifier;
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
 use parts::Parts;
-pub use send_window::SendEvent;
-pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
+pub use send_event::SendEvent;
+pub(crate) use send_window::{Left, SendWindow, State as Windowed, WindowRef};
 use send_windows::SendWindows;
 
 use crate::engine::roster::Roster;
-use crate::engine::{Certificate, Engine, Leave, NodeId, Notifier, Polled, ProcessId, Why};
-use crate::error::{LookupError, OpenError, SendError};
-use crate::group::MembershipTables;
-use crate::inbox::{self, Core, Inbox};
-use crate::name::{MAIN, NameLeader, Refusal, Registry, Table, ThreadName};
+use crate::engine::{Certificate, Engine, Leave, NodeId, Polled, ProcessId, Why};
+use crate::error::{LookupError, SendError};
+use crate::inbox::{self, Core};
+use crate::lock::lock;
+use crate::name::{MAIN, Registry, Table, ThreadName};
 use crate::port::Ports;
-use crate::program::Program;
-use crate::remote::RemoteThreads;
-use crate::service::Requests;
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
 
@@ -64,28 +66,21 @@ pub(crate) struct Node {
     me: ProcessId,
     this: Weak<Self>,
     engine: Arc<dyn Engine>,
-    /// The requests that this program understands, and whether the other processes agree on them.
-    pub(crate) program: Program,
     /// The inboxes of this process.
     table: Table,
-    pub(crate) names: Names,
+    names: Names,
     peers: Peers,
-    pub(crate) requests: Requests,
-    pub(crate) remote: RemoteThreads,
-    /// Members of each group.
-    pub(crate) memberships: MembershipTables,
     /// Counts of the senders of ports, by the processes that hold them.
     pub(crate) ports: Ports,
+    concerns: Concerns,
     serving: Serving,
 }
 
 /// Names of threads.
 #[derive(Default)]
-pub(crate) struct Names {
+struct Names {
     /// Those that threads of this process were given.
     registry: Mutex<Registry>,
-    /// Those known in the whole cluster.
-    pub(crate) leader: NameLeader,
     /// Lookups that have not been answered yet.
     lookups: Mutex<HashMap<u64, Lookup>>,
     last_number: AtomicU64,
@@ -179,31 +174,17 @@ impl Link {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Node {
-    /// Starts the process: a thread of the current machine serves its engine from now on.
-    /// `is_pumped`: the machine polls the engine, too.
-    pub(crate) fn start(engine: Arc<dyn Engine>, is_pumped: bool) -> Arc<Self> {
-        let program = Program::new(engine.roster().into_iter().map(|(peer, _)| peer));
-        Self::start_as(engine, is_pumped, program)
-    }
-
-    /// Starts the process as [`start`](Self::start) does, with the description of its program given.
-    pub(crate) fn start_as(engine: Arc<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
+    /// A node whose engine nobody serves yet. `is_pumped`: the machine polls the engine, too.
+    pub(crate) fn new(engine: Arc<dyn Engine>, is_pumped: bool, concerns: Concerns) -> Arc<Self> {
         let me = engine.me();
         let links: Roster<Link> =
             engine.roster().into_iter().map(|(peer, pe)| (peer, Link::new(pe))).collect();
         let (members, _) = watch(links.peers().map(|peer| peer.0).collect());
-        let server = Arc::new(ServerNotifier::new());
-        let (notifier, notified) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
             me,
             this: Weak::clone(this),
             engine,
-            program,
             table: Table::new(MOST_INBOXES),
             names: Names::default(),
             ports: Ports::new(me, links.peers()),
@@ -217,27 +198,19 @@ impl Node {
                 some_gone: IVar::new(),
                 dropped: AtomicU64::new(0),
             },
-            requests: Requests::default(),
-            remote: RemoteThreads::default(),
-            memberships: MembershipTables::default(),
-            serving: Serving { notifier: server, is_pumped, ended: IVar::new() },
+            concerns,
+            serving: Serving { notifier: Arc::new(ServerNotifier::new()), is_pumped, ended: IVar::new() },
         });
-        let make = |slot, spare| inbox::State::new(node.name(me, slot), Arc::downgrade(&node), spare);
+        let make = |slot, spare| inbox::State::new(node.name(me, slot), node.home(), spare);
         let main = node.table.insert(make).map(|(slot, _)| slot);
         debug_assert_eq!(main, Some(MAIN), "no other inbox has been opened");
-        let serving = serve::serve(Arc::downgrade(&node), notified);
-        let here = crate::Process::of(Arc::clone(&node));
-        crate::remote::serve(&here);
-        crate::name::serve(&here);
-        crate::group::serve(&here);
-        crate::program::serve(&here);
-        crate::__table::serve(&here);
-        drop(here);
-        drop(ThreadBuilder::new().name("cluster").spawn(serving));
-        node.engine.attach(Notifier::new(move || {
-            wake_first(|| notifier.notify());
-        }));
         node
+    }
+
+    /// The state of a concern that stands above the node.
+    #[inline]
+    pub(crate) fn concern<T: Any>(&self) -> &T {
+        self.concerns.get()
     }
 
     pub(crate) fn me(&self) -> ProcessId {
@@ -264,52 +237,6 @@ impl Node {
 
     pub(crate) fn name(&self, peer: ProcessId, thread: Slot) -> ThreadName {
         ThreadName { pe: self.peers.links.get(peer).map_or(NodeId(0), |link| link.pe), process: peer, thread }
-    }
-
-    /// Opens an inbox and makes its name. `given` is registered for it as well.
-    pub(crate) fn open(self: &Arc<Self>, given: Option<&str>) -> Result<Inbox, OpenError> {
-        if let Some(name) = given
-            && (name.is_empty() || name.len() > LONGEST_NAME || name.contains('@'))
-        {
-            return Err(OpenError::Bad(name.to_owned()));
-        }
-        let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
-        let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
-        self.opened(given, slot, window_ref)
-    }
-
-    /// Takes the inbox that is there from the start.
-    pub(crate) fn open_main(self: &Arc<Self>) -> Result<Inbox, OpenError> {
-        if std::mem::replace(&mut lock(&self.names.registry).is_main_taken, true) {
-            return Err(OpenError::MainTaken);
-        }
-        let window_ref = self.table.find(MAIN).expect("the table begins with the main inbox");
-        self.opened(None, MAIN, window_ref)
-    }
-
-    fn opened(
-        self: &Arc<Self>,
-        given: Option<&str>,
-        slot: Slot,
-        window_ref: WindowRef,
-    ) -> Result<Inbox, OpenError> {
-        let core = Core::of(window_ref);
-        // A process that goes from now on finds the inbox in the table.
-        for (peer, link) in self.peers.links.iter() {
-            let down = link.state.lock().down;
-            down.inspect(|why| core.lose(peer, *why));
-        }
-        let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
-        if let Some(name) = given {
-            let asked = lock(&self.names.registry).register(name, slot).map_err(|refusal| match refusal {
-                Refusal::Taken => OpenError::Taken(name.to_owned()),
-                Refusal::Full => OpenError::Full,
-            });
-            for asker in asked? {
-                self.answer(asker, slot);
-            }
-        }
-        Ok(inbox)
     }
 
     pub(crate) fn close(&self, name: ThreadName, given: Option<&str>) {
@@ -357,7 +284,7 @@ impl Node {
     /// itself uses `poll_as_server`.
     pub(crate) fn poll(&self) -> Polled {
         let polled = self.poll_as_server();
-        if self.requests.server.has_arrivals() {
+        if self.has_requests() {
             self.notify();
         }
         polled

@@ -10,7 +10,7 @@ use super::backlog::WaitingFrame;
 use super::{Link, MOST_ANSWERED, MOST_ANSWERS, Node, SendEvent, WindowRef};
 use crate::engine::{Lane, ProcessId, Why};
 use crate::error::SendError;
-use crate::inbox::{Core, Credit, Message};
+use crate::inbox::{Core, Credit, Home, Message};
 use crate::name::ThreadName;
 use crate::port::PortMessage;
 use crate::wire::{Body, CARRIES, Contents, Control, Header, Kind, write};
@@ -66,7 +66,7 @@ impl Node {
         if length > longest as usize {
             return SendEvent::bad(SendError::TooLong { length, longest });
         }
-        message.node = Some(Arc::clone(self));
+        message.home = Some(Arc::clone(self) as Arc<dyn Home>);
         SendEvent::new(message)
     }
 
@@ -110,7 +110,7 @@ impl Node {
     }
 
     /// Delivers a message to another process after its window has let it through.
-    pub(crate) fn deliver(
+    pub(super) fn deliver(
         &self,
         from: ThreadName,
         to: ThreadName,
@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// Notes that an inbox owes `peer` credit, so that its next message there carries it.
-    pub(crate) fn owes_credit(&self, peer: ProcessId) {
+    pub(super) fn owes_credit(&self, peer: ProcessId) {
         if let Some(link) = self.peers.links.get(peer) {
             // ORDER: Relaxed: a hint. Credit that no message carries goes by itself when it is due.
             link.owes_credit.store(true, Ordering::Relaxed);
@@ -333,7 +333,7 @@ impl Node {
     }
 
     /// Tells `peer` what an inbox of this process has received from it.
-    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: ProcessId, credit: Credit) {
+    pub(super) fn give_credit(&self, inbox: ThreadName, peer: ProcessId, credit: Credit) {
         let header = Header {
             credit: u16::try_from(credit.messages).unwrap_or(u16::MAX),
             request: credit.bytes,

@@ -3,14 +3,28 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use chanter::prelude::*;
+use chanter::base::wake_first;
+use chanter::{ThreadBuilder, prelude::*};
 
 use super::Node;
 use super::notifier::ServerNotifier;
-use crate::engine::{Idle, Polled};
+use crate::engine::{Idle, Notifier, Polled};
+
+impl Node {
+    /// Begins the process: from now on a thread of the current machine serves its engine.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        let notifier = &self.serving.notifier;
+        let serving = serve(Arc::downgrade(self), Arc::clone(notifier));
+        drop(ThreadBuilder::new().name("cluster").spawn(serving));
+        let notifier = Arc::clone(notifier);
+        self.engine.attach(Notifier::new(move || {
+            wake_first(|| notifier.notify());
+        }));
+    }
+}
 
 /// Serves the engine whenever the notifier is called, as long as the process is in use.
-pub(super) async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
+async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
     let mut linger = Linger::default();
     let mut still = None;
     loop {
@@ -79,7 +93,7 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
     if !node.see_whether_ended() {
         return Next::Yield;
     }
-    if node.requests.server.has_arrivals() {
+    if node.has_requests() {
         Next::Poll
     } else if node.serving.is_pumped {
         // The pump parks the engine.
@@ -102,7 +116,7 @@ async fn wait_briefly(node: &Weak<Node>, notifier: &ServerNotifier) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
         let Some(node) = node.upgrade() else { return false };
-        if node.has_work_soon() || node.requests.server.has_arrivals() {
+        if node.has_work_soon() || node.has_requests() {
             return true;
         }
         if notifier.hear() {

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use super::parts::OutOfPlace;
-use super::{LONGEST_NAME, Node, lock};
+use super::{LONGEST_NAME, Node};
 use crate::engine::{Change, Lane, ProcessId, Sink, Why};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
+use crate::lock::lock;
 use crate::name::{Asker, ThreadName};
 use crate::port::PortMessage;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};

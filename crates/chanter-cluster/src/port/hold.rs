@@ -1,90 +1,40 @@
-//! Holds: a process's stand for the senders of a port, and the [counts](super::counts) that its node keeps.
+//! The counts of the senders of ports, as a process keeps them: messages that bring senders, and [holds](super::held).
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use chanter::IVar;
 
 use super::counts::{Leftover, MOST_PARCELS, State};
+use super::held::{Counting, Cover, Held, Hold, Unpacking};
 use super::message::PortMessage;
 use crate::engine::{Lane, ProcessId};
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::wire::{Body, Contents, SenderTransfer, Slot};
 
-/// A hold of a port. As long as a clone of it lives, the port's home counts the process, or is about to.
-pub(crate) type Hold = Arc<Held>;
-
-/// The content of a [`Hold`], which clones share.
-pub(crate) struct Held {
-    port: ThreadName,
-    node: Weak<Node>,
-}
-
-impl Held {
-    pub(crate) fn port(&self) -> ThreadName {
-        self.port
+impl Counting for Node {
+    fn process(&self) -> ProcessId {
+        self.me()
     }
 
-    pub(super) fn is_of(&self, node: &Arc<Node>) -> bool {
-        std::ptr::eq(self.node.as_ptr(), Arc::as_ptr(node))
+    fn pack_for(&self, to: ProcessId, hold: &Hold) -> Option<u64> {
+        let transfer = Arc::new(SenderTransfer::new(vec![Hold::clone(hold)]));
+        self.count(|counts| counts.pack(to, transfer))
     }
 
-    /// The same port, held by another process of the same program: as if a message had brought it there.
-    pub(super) fn bring(self: &Arc<Self>, to: &Arc<Node>) -> Hold {
-        let transfer = Arc::new(SenderTransfer::new(vec![Hold::clone(self)]));
-        let from = self.node.upgrade().filter(|from| from.me() != to.me());
-        let cover = from.and_then(|from| {
-            let transfer = from.count(|counts| counts.pack(to.me(), transfer))?;
-            Some(Arc::new(Unpacking { node: Arc::downgrade(to), from: from.me(), transfer }))
-        });
-        to.hold_port(self.port, cover)
+    fn release(&self, port: ThreadName) {
+        self.count(|counts| counts.release(port));
+    }
+
+    fn unpacked(&self, from: ProcessId, transfer: u64) {
+        self.count(|counts| counts.unpack(from, transfer));
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.upgrade() {
-            node.count(|counts| counts.release(self.port));
-        }
-    }
-}
-
-/// Keeps a sender counted in another process until it is counted here: the message that has brought it.
-pub(super) type Cover = Arc<Unpacking>;
-
-/// A message that has come and carries senders. When this is dropped, each of them is counted, or belongs to no port.
-pub(crate) struct Unpacking {
-    node: Weak<Node>,
-    from: ProcessId,
-    transfer: u64,
-}
-
-impl Drop for Unpacking {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.upgrade() {
-            node.count(|counts| counts.unpack(self.from, self.transfer));
-        }
-    }
-}
-
-/// A process's counts, and the waiters for the ends of its ports.
-pub(crate) struct Ports {
-    counts: Mutex<State<Cover, Arc<SenderTransfer>>>,
-    ends: Mutex<Vec<(Slot, IVar<()>)>>,
-}
-
-impl Ports {
-    pub(crate) fn new(me: ProcessId, peers: impl Iterator<Item = ProcessId>) -> Self {
-        Self { counts: Mutex::new(State::new(me, peers)), ends: Mutex::default() }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State<Cover, Arc<SenderTransfer>>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ends(&self) -> std::sync::MutexGuard<'_, Vec<(Slot, IVar<()>)>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A node, as its holds see it.
+fn counting(node: &Arc<Node>) -> Weak<dyn Counting> {
+    let node: Weak<Node> = Arc::downgrade(node);
+    node
 }
 
 impl Node {
@@ -143,7 +93,22 @@ impl Node {
     /// Makes a hold of that port. `cover` keeps it counted until the home counts this process.
     pub(super) fn hold_port(self: &Arc<Self>, port: ThreadName, cover: Option<Cover>) -> Hold {
         self.count(|counts| counts.acquire(port, cover));
-        Arc::new(Held { port, node: Arc::downgrade(self) })
+        Arc::new(Held::new(port, counting(self)))
+    }
+
+    /// Whether a hold is one of this process.
+    pub(super) fn has_hold(self: &Arc<Self>, hold: &Hold) -> bool {
+        hold.process().is_some_and(|process| std::ptr::addr_eq(Arc::as_ptr(&process), Arc::as_ptr(self)))
+    }
+
+    /// The port of a hold of another process of the same program, held here: as if a message had brought it.
+    pub(super) fn bring(self: &Arc<Self>, hold: &Hold) -> Hold {
+        let from = hold.process().filter(|from| from.process() != self.me());
+        let cover = from.and_then(|from| {
+            let transfer = from.pack_for(self.me(), hold)?;
+            Some(Arc::new(Unpacking::new(counting(self), from.process(), transfer)))
+        });
+        self.hold_port(hold.port(), cover)
     }
 
     /// Writes behind a body that leaves for `to` which senders it carries. Returns the transfer's number, if there is
@@ -169,7 +134,7 @@ impl Node {
     pub(crate) fn unpack(&self, from: ProcessId, frame: &mut Body) -> Option<()> {
         let (ports, transfer) = Contents::unpack(frame)?;
         let node = self.again()?;
-        let unpacking = Arc::new(Unpacking { node: Arc::downgrade(&node), from, transfer });
+        let unpacking = Arc::new(Unpacking::new(counting(&node), from, transfer));
         let holds = ports.into_iter().filter_map(|(process, slot)| {
             let port = self.name(process, slot);
             let cover = Arc::clone(&unpacking);
@@ -180,7 +145,7 @@ impl Node {
                 }
                 hears
             });
-            is_counted.then(|| Arc::new(Held { port, node: Arc::downgrade(&node) }))
+            is_counted.then(|| Arc::new(Held::new(port, counting(&node))))
         });
         frame.set_transfer(Some(Arc::new(SenderTransfer::new(holds.collect()))));
         Some(())

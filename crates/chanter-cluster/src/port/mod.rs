@@ -40,8 +40,10 @@
 //! ```
 
 mod counts;
+mod held;
 mod hold;
 mod message;
+mod ports;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -52,8 +54,9 @@ use chanter::{Event, IVar};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(crate) use hold::{Hold, Ports};
+pub(crate) use held::Hold;
 pub(crate) use message::PortMessage;
+pub(crate) use ports::Ports;
 
 use crate::inbox::{ANYONE, Inbox};
 use crate::name::ThreadName;
@@ -108,8 +111,8 @@ impl Process {
     pub fn connect<T>(&self, port: PortSender<T>) -> Result<Outlet<T>, OpenError> {
         let (inbox, home) = (self.inbox()?, port.home);
         let hold = match port.hold {
-            Some(hold) if hold.is_of(self.node()) => hold,
-            Some(hold) => hold.bring(self.node()),
+            Some(hold) if self.node().has_hold(&hold) => hold,
+            Some(hold) => self.node().bring(&hold),
             None => self.node().hold_port(home, None),
         };
         Ok(Outlet { inbox, home, hold, message: PhantomData })

@@ -73,7 +73,7 @@ impl Hosted {
             let bytes = end.len();
             let _ = self.joined().put(Arc::new(end));
             if let Some(node) = node.upgrade() {
-                node.remote.hosts.has_ended(slot, bytes);
+                node.remote().hosts.has_ended(slot, bytes);
             }
         });
     }
@@ -112,7 +112,7 @@ impl Ending {
         self.is_over = true;
         let _ = self.body.put(end);
         if let Some(node) = self.node.upgrade() {
-            node.remote.hosts.settle(&node, self.slot);
+            node.remote().hosts.settle(&node, self.slot);
         }
     }
 }

@@ -253,7 +253,7 @@ impl fmt::Debug for Offering {
 impl Drop for Offering {
     fn drop(&mut self) {
         if let Some(node) = self.node.upgrade() {
-            let function = node.remote.functions.lock().remove(&self.number);
+            let function = node.remote().functions.lock().remove(&self.number);
             drop(function);
         }
     }
@@ -299,7 +299,7 @@ impl Process {
         R: Future<Output = T> + Send + 'static,
     {
         let offer = Offer::new(function.name, allow, make(body));
-        self.node().remote.functions.insert(function.number, offer)?;
+        self.node().remote().functions.insert(function.number, offer)?;
         Ok(Offering { node: Arc::downgrade(self.node()), name: function.name, number: function.number })
     }
 }

@@ -17,10 +17,11 @@ use chanter::{
 };
 use foldhash::fast::RandomState;
 
+use super::answer::Answer;
 use super::ending::{Ending, Hosted};
 use super::functions::{Context, Work};
 use super::hold::Hold;
-use super::order::{Answer, End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
+use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Process;
 use crate::engine::ProcessId;
 use crate::name::ThreadName;
@@ -89,7 +90,7 @@ impl Drop for Reserved<'_> {
 fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let node = caller.node();
     let Spawn { function, arguments, name, vp } = spawn;
-    let offer = node.remote.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
+    let offer = node.remote().functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
     if !(offer.allow)(caller) {
         return Err(Unspawned::Refused);
     }
@@ -100,7 +101,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         }
     }
     let bytes = arguments.len();
-    let reserved = node.remote.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
+    let reserved = node.remote().hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
     let inbox = node.open(None).map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
     let context = Context::new(inbox, caller.peer());
@@ -126,7 +127,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     };
     reserved.keep(slot, Hosted::new(caller.peer(), offer, thread, body));
     // The body may have ended before the thread was in the table.
-    node.remote.hosts.settle(node, slot);
+    node.remote().hosts.settle(node, slot);
     Ok(slot)
 }
 
@@ -253,12 +254,12 @@ impl Node {
     /// Detaches the threads of a process that has gone, and opens its gates.
     pub(crate) fn lose_spawner(&self, peer: ProcessId) {
         let theirs: Vec<Slot> = {
-            let state = self.remote.hosts.state.lock();
+            let state = self.remote().hosts.state.lock();
             let theirs = state.threads.iter().filter(|(_, entry)| entry.hosted.spawner == peer);
             theirs.map(|(slot, _)| *slot).collect()
         };
-        theirs.into_iter().for_each(|slot| self.remote.hosts.detach(slot));
-        self.remote.gates.open_all(peer);
+        theirs.into_iter().for_each(|slot| self.remote().hosts.detach(slot));
+        self.remote().gates.open_all(peer);
     }
 }
 
@@ -266,19 +267,19 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
     let node = caller.node();
     match order {
         Order::Open(gate) => {
-            node.remote.gates.open(caller.peer(), gate);
+            node.remote().gates.open(caller.peer(), gate);
             Reply::Done.into()
         }
-        Order::Take => match node.remote.hosts.take(slot, caller.peer()) {
+        Order::Take => match node.remote().hosts.take(slot, caller.peer()) {
             Ok(ended) => ended,
             Err(Untaken::NoThread) => Reply::NoThread.into(),
             Err(Untaken::NotAllowed) => Reply::NotAllowed.into(),
             Err(Untaken::Runs(hosted)) => {
                 let end = hosted.end().await;
-                Answer::Ended { end, _kept: node.remote.hosts.take_out(slot) }
+                Answer::Ended { end, _kept: node.remote().hosts.take_out(slot) }
             }
         },
-        Order::Join => match node.remote.hosts.get(slot) {
+        Order::Join => match node.remote().hosts.get(slot) {
             Some(hosted) if hosted.obeys(caller) => Answer::Ended { end: hosted.end().await, _kept: None },
             Some(_) => Reply::NotAllowed.into(),
             None => Reply::NoThread.into(),
@@ -290,7 +291,7 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
 /// Carries out the other orders, which are requests to the thread itself.
 async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
     let node = caller.node();
-    let Some(hosted) = node.remote.hosts.get(slot) else { return Reply::NoThread };
+    let Some(hosted) = node.remote().hosts.get(slot) else { return Reply::NoThread };
     // Only the spawner has the handle that detaches.
     let is_allowed = match order {
         Order::Detach => hosted.spawner == caller.peer(),
@@ -306,14 +307,14 @@ async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
             end => end.clone(),
         }),
         Order::Cancel => answer(thread.cancel()).await,
-        Order::Terminate(value) if !node.remote.hosts.has_room(hosted.spawner, value.len()) => Reply::Full,
+        Order::Terminate(value) if !node.remote().hosts.has_room(hosted.spawner, value.len()) => Reply::Full,
         Order::Terminate(value) => answer(thread.terminate(Some(value.to_body()))).await,
         Order::Suspend(None) => answer(thread.suspend()).await,
         Order::Suspend(Some(quantum)) => answer(thread.suspend_for(quantum)).await,
         Order::Resume => Reply::Resumed(thread.resume()),
         Order::Block(gate) => {
             let peer = caller.peer();
-            match node.remote.gates.close(peer, gate) {
+            match node.remote().gates.close(peer, gate) {
                 Some(condition) => {
                     let closed = Closed { node: Arc::downgrade(node), peer, gate };
                     let blocked = thread.block(async move {
@@ -327,7 +328,7 @@ async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
         }
         Order::Detach => {
             drop(hosted);
-            node.remote.hosts.detach(slot);
+            node.remote().hosts.detach(slot);
             Reply::Done
         }
         Order::Link(other) => {
@@ -348,7 +349,7 @@ struct Closed {
 impl Drop for Closed {
     fn drop(&mut self) {
         if let Some(node) = self.node.upgrade() {
-            node.remote.gates.open(self.peer, self.gate);
+            node.remote().gates.open(self.peer, self.gate);
         }
     }
 }

@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
 mod ending;
 mod error;
 mod functions;
@@ -43,6 +44,8 @@ pub(crate) use host::{Hosts, serve};
 #[cfg(test)]
 pub(crate) use order::{encoded_order, encoded_spawn};
 
+use crate::node::Node;
+
 /// Threads that other processes run here.
 #[derive(Default)]
 pub(crate) struct RemoteThreads {
@@ -50,4 +53,10 @@ pub(crate) struct RemoteThreads {
     pub(crate) functions: Functions,
     pub(crate) hosts: Hosts,
     pub(crate) gates: Gates,
+}
+
+impl Node {
+    pub(crate) fn remote(&self) -> &RemoteThreads {
+        self.concern()
+    }
 }

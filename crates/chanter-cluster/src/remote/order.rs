@@ -1,11 +1,9 @@
 //! The messages between processes about threads, and their answers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::host::Entry;
 use crate::name::ThreadName;
 use crate::service::Service;
 use crate::wire::{Enclosed, Slot};
@@ -74,32 +72,6 @@ pub(super) enum Reply<V = Enclosed> {
     Full,
     /// The thread does not obey the process that asks.
     NotAllowed,
-}
-
-/// A reply, as it is written.
-pub(super) enum Answer {
-    Reply(Reply),
-    /// The end of the thread. The thread's entry, if it was taken out, is dropped after the answer is written.
-    Ended {
-        end: Arc<End>,
-        _kept: Option<Entry>,
-    },
-}
-
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
-}
-
-impl Serialize for Answer {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Reply(reply) => reply.serialize(serializer),
-            // This matches the derived encoding. (A test compares the two.)
-            Self::Ended { end, .. } => serializer.serialize_newtype_variant("Reply", 4, "Ended", &**end),
-        }
-    }
 }
 
 /// The reason why a request to a thread was refused.
@@ -229,16 +201,6 @@ mod tests {
         ];
         unspawned.map(Err::<Slot, _>).iter().for_each(is_safe_from);
         is_safe_from(&Ok::<_, Unspawned>(slot));
-    }
-
-    #[test]
-    fn an_answer_is_written_as_a_reply() {
-        let ends = [End::Value(Enclosed::from(vec![1_u8, 2])), End::Panicked("why".into()), End::Cancelled];
-        for end in ends {
-            let reply = encode(&Reply::Ended(end.clone())).unwrap();
-            assert_eq!(encode(&Answer::Ended { end: Arc::new(end), _kept: None }).unwrap(), reply);
-            assert_eq!(encode(&Answer::Reply(decode(&reply).unwrap())).unwrap(), reply);
-        }
     }
 
     #[test]

@@ -29,8 +29,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answers;
+mod at;
 mod awaited;
 mod caller;
+mod calls;
 mod error;
 mod forwarded;
 #[cfg(all(test, loom))]
@@ -38,213 +41,56 @@ mod forwarded_models;
 mod load;
 mod numbers;
 mod provided;
+mod question;
 pub(crate) mod raw;
 mod registry;
 mod run;
 mod server;
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use awaited::{Outcome, Unwanted};
-pub use caller::At;
-pub(crate) use caller::{Calls, read};
+pub(crate) use answers::{Outcome, Unwanted};
+pub use at::At;
+pub(crate) use at::read;
+pub use caller::Caller;
+use calls::Calls;
 pub use error::{Begun, CallError, ServeError};
-pub(crate) use provided::Provided;
+use provided::Provided;
+pub use question::{Ask, Service};
 pub use registry::Serving;
 pub(crate) use registry::{Start, start};
-pub(crate) use server::Server;
+use server::Server;
+
+use crate::Process;
+use crate::engine::ProcessId;
+use crate::node::Node;
 
 /// Requests between this process and others.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Those of this process to others.
-    pub(crate) calls: Calls,
+    calls: Calls,
     /// Those of others to this process.
-    pub(crate) server: Server,
+    server: Server,
     /// Those that were forwarded, and not reported yet.
-    pub(crate) forwarded: raw::ForwardedCalls,
+    forwarded: raw::ForwardedCalls,
     /// Values of this process that its services need.
-    pub(crate) provided: Provided,
+    provided: Provided,
 }
 
-use crate::Process;
-use crate::engine::{Certificate, ProcessId};
-use crate::node::Node;
-use crate::wire::{Body, Number, encode};
-
-/// A service: a name, which is the same in all processes, and the types of its requests and answers.
-pub struct Service<Q, A> {
-    name: &'static str,
-    number: Number,
-    types: PhantomData<fn(Q) -> A>,
-}
-
-impl<Q, A> Service<Q, A> {
-    /// The service of that name. Two services with the same name and different types are one service, which cannot
-    /// read half of its requests. A path of the program makes a good name.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, number: Number::of(name), types: PhantomData }
+impl Node {
+    #[inline]
+    fn requests(&self) -> &Requests {
+        self.concern()
     }
 
-    /// Its name.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl<Q: Serialize, A> Service<Q, A> {
-    /// A request with this question, which is encoded at once.
-    pub fn ask(&self, question: &Q) -> Ask<A> {
-        Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
-    }
-
-    /// A request with a question that is encoded like a `Q`.
-    pub(crate) fn ask_as(&self, question: &impl Serialize) -> Ask<A> {
-        Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
-    }
-
-    /// Its number.
-    pub(crate) fn number(&self) -> Number {
-        self.number
-    }
-
-    /// A request that cannot be encoded: making it gives the error.
-    pub(crate) fn cannot(&self, error: String) -> Ask<A> {
-        Ask { name: self.name, number: self.number, body: Err(error), answer: PhantomData }
-    }
-}
-
-impl<Q, A> Clone for Service<Q, A> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<Q, A> Copy for Service<Q, A> {}
-
-impl<Q, A> fmt::Debug for Service<Q, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Service").field(&self.name).finish()
-    }
-}
-
-/// A request that was not made yet: see [`Service::ask`], [`At::call`] and [`At::post`].
-#[must_use = "a request does nothing until it is called or posted"]
-pub struct Ask<A> {
-    name: &'static str,
-    number: Number,
-    body: Result<Body, String>,
-    answer: PhantomData<fn() -> A>,
-}
-
-impl<A> Clone for Ask<A> {
-    fn clone(&self) -> Self {
-        Self { name: self.name, number: self.number, body: self.body.clone(), answer: PhantomData }
-    }
-}
-
-impl<A> fmt::Debug for Ask<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask").field("service", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// The process that makes a request.
-///
-/// Most requests are made by the process whose connection brings them. A call of an object with a continuation may be
-/// [forwarded](Self::is_forwarded). Then the request comes from a process that names the caller. Believe only the
-/// proof of a connection. So [`process`](Self::process) and [`certificate`](Self::certificate) belong to the process
-/// that has sent the request here, and [`origin`](Self::origin) is a claim of that process.
-///
-/// No other request is forwarded: services, and the spawning of threads for other processes, refuse forwarded
-/// requests.
-#[derive(Clone)]
-pub struct Caller {
-    /// The process whose connection has brought the request.
-    peer: ProcessId,
-    /// The process that gets the answer.
-    origin: ProcessId,
-    /// The number of the request, of its origin.
-    request: u64,
-    node: Arc<Node>,
-}
-
-impl Caller {
-    pub(crate) fn new(peer: ProcessId, (origin, request): (ProcessId, u64), node: Arc<Node>) -> Self {
-        Self { peer, origin, request, node }
-    }
-
-    /// The number of the request, of its [origin](Self::origin).
-    #[doc(hidden)]
-    pub fn request(&self) -> u64 {
-        self.request
-    }
-
-    pub(crate) fn peer(&self) -> ProcessId {
-        self.peer
-    }
-
-    pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.node
-    }
-
-    /// The number of the process whose connection has brought the request.
-    pub fn process(&self) -> u32 {
-        self.peer.0
-    }
-
-    /// The number of the process that gets the answer: [`process`](Self::process), unless the request was forwarded. Then it is
-    /// a claim of that process, and proves nothing: any process may name any other one here.
-    pub fn origin(&self) -> u32 {
-        self.origin.0
-    }
-
-    /// Whether the request claims another maker than the process that has sent it here.
-    pub fn is_forwarded(&self) -> bool {
-        self.origin != self.peer
-    }
-
-    /// The certificate that [`process`](Self::process) has shown on its connection, if that has certificates (feature
-    /// `tls`). Its names can be believed, since the signer of the job's certificates vouches for them. There are no
-    /// certificates over Unix sockets and shared memory.
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.node.certificate(self.peer)
-    }
-
-    /// Whether the process has a [certificate](Self::certificate) with that DNS name. A service for certain processes
-    /// only checks this:
-    ///
-    /// ```
-    /// use chanter_cluster::{Caller, service};
-    ///
-    /// fn is_clerk(caller: &Caller) -> bool {
-    ///     caller.is_certified_for("clerk.example")
-    /// }
-    ///
-    /// #[service(allow = is_clerk)]
-    /// async fn dismiss(number: u64) { /* .. */ }
-    /// ```
-    pub fn is_certified_for(&self, name: &str) -> bool {
-        self.certificate().is_some_and(|certificate| certificate.is_for(name))
-    }
-
-    /// This process, which gets the request.
-    pub fn here(&self) -> Process {
-        Process::of(Arc::clone(&self.node))
-    }
-}
-
-impl fmt::Debug for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller")
-            .field("process", &self.peer.0)
-            .field("origin", &self.origin.0)
-            .finish_non_exhaustive()
+    /// Whether requests have come that did not begin.
+    #[inline]
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests().server.has_arrivals()
     }
 }
 

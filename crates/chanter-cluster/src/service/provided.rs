@@ -22,13 +22,13 @@ impl Process {
     /// Gives this process a value for its services and threads, which find it by [`state`](Self::state). Returns the
     /// earlier value of that type.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) -> Option<Arc<T>> {
-        let before = self.node().requests.provided.lock().insert(TypeId::of::<T>(), Arc::new(value));
+        let before = self.node().requests().provided.lock().insert(TypeId::of::<T>(), Arc::new(value));
         before.and_then(|before| before.downcast().ok())
     }
 
     /// The process's value of that type, if it was [given](Self::provide) one.
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let value = self.node().requests.provided.lock().get(&TypeId::of::<T>()).map(Arc::clone);
+        let value = self.node().requests().provided.lock().get(&TypeId::of::<T>()).map(Arc::clone);
         value.and_then(|value| value.downcast().ok())
     }
 }

@@ -46,8 +46,9 @@ use chanter::{after, spawn, spawn_parasite};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::awaited::{Awaited, Outcome};
-use super::caller::At;
+use super::answers::Outcome;
+use super::at::At;
+use super::awaited::Awaited;
 use super::error::CallError;
 use super::forwarded::Place;
 use super::registry::{Begins, Start, message_of};
@@ -336,7 +337,7 @@ impl Node {
         }
         let is_first = {
             let mut forwarded_calls =
-                self.requests.forwarded.0.lock().unwrap_or_else(PoisonError::into_inner);
+                self.requests().forwarded.0.lock().unwrap_or_else(PoisonError::into_inner);
             forwarded_calls.push((origin, Control::Moved { request, to: to.0, forwarded }));
             forwarded_calls.len() == 1
         };
@@ -354,7 +355,7 @@ impl Node {
     /// Sends the messages that are due to callers of forwarded calls.
     pub(crate) fn tell_all_moved(&self) {
         let forwarded_calls =
-            mem::take(&mut *self.requests.forwarded.0.lock().unwrap_or_else(PoisonError::into_inner));
+            mem::take(&mut *self.requests().forwarded.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (origin, moved) in forwarded_calls {
             // A process that has gone need not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));

@@ -172,19 +172,19 @@ impl Node {
         number: Number,
         start: Start,
     ) -> Result<Serving, ServeError> {
-        self.requests.server.registry.lock().insert(name, number, start)?;
+        self.requests().server.registry.lock().insert(name, number, start)?;
         Ok(Serving::new(self, name, number))
     }
 
     pub(super) fn unregister(&self, number: Number) {
-        let start = self.requests.server.registry.lock().remove(number);
+        let start = self.requests().server.registry.lock().remove(number);
         drop(start);
     }
 
     /// Takes in a request that has arrived, or the end of one. `None`: its sender is over its bound, or it is not
     /// valid.
     pub(crate) fn take_in(&self, from: ProcessId, control: Control, body: Body) -> Option<()> {
-        let side = &self.requests.server;
+        let side = &self.requests().server;
         match control {
             Control::Ask { service, request, is_post } => {
                 let (forwarded, count, by) = (0, 0, (from, As::Asked));
@@ -224,10 +224,10 @@ impl Node {
         }
         let arrival =
             Arrival { peer: origin, request, forwarded, is_post: false, service, body, count: 0, by };
-        match self.requests.server.take_in(arrival) {
+        match self.requests().server.take_in(arrival) {
             // The handler of that process's end may have run before.
             Ok(()) if origin != self.me() && self.down(origin).is_some() => {
-                self.requests.server.withdraw((origin, request));
+                self.requests().server.withdraw((origin, request));
             }
             Ok(()) => (),
             Err(NotTaken::Process) => return None,
@@ -277,13 +277,13 @@ impl Node {
     /// the request has begun.
     fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
         let Arrival { peer, request, forwarded, is_post, service, body, count, by: (from, way) } =
-            self.requests.server.next()?;
+            self.requests().server.next()?;
         let owed = Owed::new(Arc::clone(self), (peer, request, forwarded), is_post);
         if way == As::Returned {
             spawn_parasite(owed.forward_again(from, service, body));
             return Some(None);
         }
-        let start = self.requests.server.registry.lock().get(service);
+        let start = self.requests().server.registry.lock().get(service);
         match start {
             // The caller's name is only a claim in a forwarded request, and such a service would believe it.
             Some(start) if way == As::Forwarded && !start.takes_forwarded() => {
@@ -292,21 +292,21 @@ impl Node {
             Some(start) => start.begin(Caller::new(from, (peer, request), Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
         }
-        let mut state = self.requests.server.state.lock();
+        let mut state = self.requests().server.state.lock();
         let entry = state.running.get_mut(&(peer, request)).filter(|entry| entry.count == count);
         Some(entry.and_then(|entry| entry.running.begins()))
     }
 
     /// Whether a request is withdrawn. If not, it is polled next.
     pub(super) fn is_request_withdrawn_or_runs(&self, (peer, request, _): Asked) -> bool {
-        let mut state = self.requests.server.state.lock();
+        let mut state = self.requests().server.state.lock();
         state.running.get_mut(&(peer, request)).is_some_and(|entry| entry.running.is_withdrawn_or_runs())
     }
 
     /// Whether a request that has blocked is withdrawn; `waker` is its own.
     pub(super) fn request_blocks(&self, (peer, request, _): Asked, waker: &Waker) -> bool {
         let (is_withdrawn, rested) = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             // A forwarded request that nobody took may still be here.
             let Some(Entry { running, .. }) = state.running.get_mut(&(peer, request)) else { return false };
             (running.is_withdrawn(), running.blocks(waker))
@@ -319,13 +319,13 @@ impl Node {
     pub(super) fn answer_request(&self, (to, request, forwarded): Asked, ended: Ended, body: Body) {
         // The caller counts the request until it has the answer, and this process must not count it longer.
         let rested = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             state.unsent_answers += 1;
             state.end((to, request))
         };
         self.tell_answer((to, request, forwarded), ended, body);
         let all_told = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             state.unsent_answers -= 1;
             if state.unsent_answers == 0 { state.all_told.take() } else { None }
         };
@@ -339,14 +339,14 @@ impl Node {
     /// that one of them has woken comes after the request has begun to run, and finds it here.)
     pub(crate) async fn let_requests_rest(&self) {
         let rests: Vec<IVar<()>> = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             state.running.values_mut().filter_map(|entry| entry.running.rests()).collect()
         };
         for rest in rests {
             rest.get().await;
         }
         let all_told = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             (state.unsent_answers > 0).then(|| state.all_told.get_or_insert_with(IVar::new).clone())
         };
         if let Some(told) = all_told {
@@ -373,14 +373,14 @@ impl Node {
 
     /// Ends a request that this process gives away.
     pub(super) fn is_over(&self, origin: ProcessId, request: u64) {
-        let rested = self.requests.server.state.lock().end((origin, request));
+        let rested = self.requests().server.state.lock().end((origin, request));
         rested.tell();
     }
 
     /// Withdraws the calls of a process that has gone. Its posts run on.
     pub(crate) fn lose_caller(&self, peer: ProcessId) {
         let wakers: Vec<Waker> = {
-            let mut state = self.requests.server.state.lock();
+            let mut state = self.requests().server.state.lock();
             let calls = state.running.iter_mut().filter(|((from, _), entry)| *from == peer && !entry.is_post);
             calls.filter_map(|(_, entry)| entry.running.withdraw()).collect()
         };

@@ -92,16 +92,6 @@ impl Flavor for InPlace<'_> {
     }
 }
 
-/// Reads a value, which must take all the bytes.
-#[inline]
-pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// Numbers of one type, which travel as they lie in memory: with one copy on each side, instead of one by one.
 ///
 /// ```
@@ -187,6 +177,7 @@ impl<'de> Deserialize<'de> for Bytes<'de> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode;
     use super::*;
 
     #[test]

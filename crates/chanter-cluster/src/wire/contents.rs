@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::codec::decode;
+use super::decode::decode;
 use super::transfer::{End, SenderTransfer, read_end, reading};
 use super::{BIG_ENDIAN, BUFFER, Body, CARRIES, Slot};
 use crate::engine::ProcessId;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::codec::{Plain, PlainBytes, decode};
+use super::codec::{Plain, PlainBytes};
+use super::decode::decode;
 use super::transfer::{SenderTransfer, being_read, reading};
 use super::{Body, Contents};
 

@@ -4,6 +4,7 @@ mod buffer;
 mod codec;
 mod contents;
 mod control;
+mod decode;
 mod enclosed;
 mod transfer;
 mod written;
@@ -17,9 +18,10 @@ pub use chanter_engine::wire::{
     WITHDRAWN,
 };
 pub use codec::Plain;
-pub(crate) use codec::{decode, encode, encode_into, write};
+pub(crate) use codec::{encode, encode_into, write};
 pub(crate) use contents::Contents;
 pub use control::{Control, Ended, Number};
+pub(crate) use decode::decode;
 pub(crate) use enclosed::{Enclosed, EnclosedIn, Enclosing};
 pub(crate) use transfer::{SenderTransfer, carried_here, carry};
 #[doc(hidden)]

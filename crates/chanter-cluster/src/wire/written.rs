@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::codec::decode;
+use super::decode::decode;
 use super::transfer::SenderTransfer;
 use super::{Body, Contents};
 
