@@ -17,7 +17,7 @@ pub(crate) trait Home: Send + Sync {
     /// The reason why nothing can be sent to that thread.
     fn why_closed(&self, to: ThreadName) -> SendError;
 
-    /// Tells another process that one of its threads may send so much more to an inbox.
+    /// Tells another process how much more it may send to an inbox.
     fn give_credit(&self, inbox: ThreadName, peer: ProcessId, credit: Credit);
 
     /// Notes that an inbox has credit for a process, which a message to there may carry.

@@ -7,7 +7,7 @@ use std::any::Any;
 pub(crate) struct Concerns(Vec<Box<dyn Any + Send + Sync>>);
 
 impl Concerns {
-    /// Adds the state of a concern. What is added first is found first.
+    /// Adds the state of a concern. The earlier it is added, the sooner it is found.
     pub(crate) fn with<T: Any + Send + Sync>(mut self, state: T) -> Self {
         self.0.push(Box::new(state));
         self
