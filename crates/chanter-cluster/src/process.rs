@@ -131,7 +131,7 @@ impl Process {
         self.node.dropped()
     }
 
-    /// Leaves the cluster: all sent messages arrive, and then the other processes learn of it. Running requests go on
+    /// Leaves the cluster: all messages sent before arrive, and then the other processes learn of it. Running requests go on
     /// first until they are answered or block. Requests that wait, or have not begun, are lost to their callers.
     ///
     /// Afterwards this process is alone. For it, each other process has gone, with [`Why::Left`]. So all that waits for
@@ -146,6 +146,10 @@ impl Process {
     /// * operations of groups: [`Lost`](crate::group::Lost), or an error of the group that cannot form
     ///
     /// Messages, calls and names among the threads of this process go on.
+    ///
+    /// It **blocks** the thread until each other process has taken what was sent to it, or is known to have gone. A process
+    /// that is stopped may hold it up for as long as it is. To bound the wait, let a [timeout](chanter::Event::timeout) end
+    /// it, and drop the process.
     ///
     /// **Cancel safety.** If it is dropped, the process leaves nevertheless, or it has not begun to. Another call tells.
     ///

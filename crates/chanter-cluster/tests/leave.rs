@@ -110,6 +110,25 @@ fn what_has_come_is_received() {
     }
 }
 
+/// Threads that send as fast as they can do not hold up the process.
+#[test]
+fn it_leaves_beside_threads_that_send() {
+    with_two(|first, second| async move {
+        let mut threads = Vec::new();
+        for _ in 0..40 {
+            let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
+            let (from, to) = (here.name(), there.name());
+            threads.push(spawn(async move { while here.send(to, TAG, &[1_u8; 100][..]).await.is_ok() {} }));
+            threads.push(spawn(async move { while there.recv::<Vec<u8>>(from, TAG).await.is_ok() {} }));
+        }
+        after(Duration::from_millis(10)).await;
+        first.leave().await;
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+    });
+}
+
 /// A process that has begun to leave its cluster leaves it, though the thread that has asked is gone.
 #[chanter::test]
 async fn a_leave_that_is_dropped_goes_on() {

@@ -42,7 +42,7 @@ struct Watched {
     abort: fn(c_int),
 }
 
-/// Time within which the files must be written at an exit that is a failure.
+/// Time within which the message and the files must be written at an exit that is a failure.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 static WATCHED: OnceLock<Watched> = OnceLock::new();
@@ -102,14 +102,14 @@ fn ended(code: Option<c_int>) {
         "chanter: process {number} of the job ends without chanter_finalize: that is a failure (code {})\n",
         libc::EXIT_FAILURE
     );
-    // In one piece, as the launcher may end this process at any time.
-    let _ = io::stderr().write_all(said.as_bytes());
-    // A second call of `exit` may not be made at an exit, so the files are written here. A thread that reads one has its lock,
-    // and may never give it back.
+    // Nobody may read the standard error. A thread that reads a file has its lock, and may never give it back.
     let bounded = thread::Builder::new().spawn(|| {
         thread::sleep(PATIENCE);
         fail(watched);
     });
+    // In one piece, as the launcher may end this process at any time.
+    let _ = io::stderr().write_all(said.as_bytes());
+    // A second call of `exit` may not be made at an exit, so the files are written here.
     if bounded.is_ok() {
         // SAFETY: the call may be made at an exit.
         unsafe { libc::fflush(ptr::null_mut()) };

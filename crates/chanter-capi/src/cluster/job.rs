@@ -44,6 +44,8 @@ pub(super) struct Job {
     /// Filled when the machine has ended.
     ended: IVar<()>,
     main: Main,
+    /// The process's number for the system. A child that it forks has another one, and is no process of the job.
+    os_process: u32,
     has_ended: AtomicBool,
     /// The local threads, by the slots of their names.
     threads: Mutex<HashMap<u64, u64>>,
@@ -213,6 +215,7 @@ pub unsafe fn init(config: *const CConfig, start: impl FnOnce(Builder) -> Result
             end: Mutex::new(Some(end)),
             ended: IVar::new(),
             main: Main { thread: thread::current().id(), global: Global::new(inbox) },
+            os_process: std::process::id(),
             has_ended: AtomicBool::new(false),
             threads: Mutex::default(),
         };
@@ -255,6 +258,9 @@ pub unsafe extern "C" fn chanter_init(config: *const CConfig) -> c_int {
 pub extern "C" fn chanter_finalize() -> c_int {
     door(|| {
         let job = job()?;
+        if job.os_process != std::process::id() {
+            return Err(libc::ESRCH);
+        }
         if job.main.thread != thread::current().id() || current_vp().is_some() {
             return Err(libc::EPERM);
         }

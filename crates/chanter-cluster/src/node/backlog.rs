@@ -24,6 +24,8 @@ pub(super) struct Backlog {
     lanes: [VecDeque<WaitingFrame>; 3],
     /// Number of messages among them.
     messages: usize,
+    /// Number of the first frames of each lane that a thread waits for.
+    awaited: [usize; 3],
     /// Number of frames that answer the process, and (in `answered`) their bytes.
     pub(super) answers: usize,
     pub(super) answered: usize,
@@ -68,6 +70,17 @@ impl Backlog {
         self.lanes.iter().all(VecDeque::is_empty)
     }
 
+    /// Notes that a thread waits until the engine has all frames that are here now. False: there are none.
+    pub(super) fn await_all(&mut self) -> bool {
+        self.awaited = LANES.map(|lane| self.lanes[lane as usize].len());
+        self.is_awaited()
+    }
+
+    /// Whether a thread waits for one of the frames.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited != [0; 3]
+    }
+
     /// Whether no frame of a lane waits.
     #[inline(always)]
     pub(super) fn is_free(&self, lane: Lane) -> bool {
@@ -100,6 +113,8 @@ impl Backlog {
                 self.lanes[lane as usize].push_front(frame);
                 return false;
             }
+            let awaited = &mut self.awaited[lane as usize];
+            *awaited = awaited.saturating_sub(1);
             self.messages -= usize::from(is_message);
             self.answers -= usize::from(answer.is_some());
             self.answered -= answer.unwrap_or(0);

@@ -64,15 +64,16 @@ impl Node {
         }
     }
 
-    /// Leaves the cluster. Afterwards, all that was sent is in its receiver's process, or that process has gone. For this
-    /// process, all others have gone.
+    /// Leaves the cluster. Afterwards, all that was sent before is in its receiver's process, or that process has gone. For
+    /// this process, all others have gone.
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
         for (_, link) in self.peers.links.iter() {
             let emptied = {
                 let mut state = link.state.lock();
-                if state.backlog.is_empty() {
+                // Threads of this process may send for ever, so later frames are not waited for.
+                if !state.backlog.await_all() {
                     continue;
                 }
                 state.emptied.get_or_insert_with(IVar::new).clone()

@@ -40,6 +40,10 @@ impl Node {
         if self.peers.links.add(peer, Link { is_there: AtomicBool::new(false), ..Link::new(pe) }) {
             self.add_holder(peer);
         }
+        // Either this sees the engine's end, or the server thread, which sees it later, finds the link.
+        if self.engine.has_ended() {
+            self.lose(peer, Why::Left);
+        }
     }
 
     pub(super) fn has_joined(&self, peer: ProcessId) {

@@ -138,7 +138,7 @@ struct LinkState {
     given_up: bool,
     outstanding: Outstanding,
     down: Option<Why>,
-    /// Filled when the backlog becomes empty. Present while a thread waits for it.
+    /// Filled when the engine has the frames that a thread waits for. Present while it waits.
     emptied: Option<IVar<()>>,
 }
 

@@ -326,7 +326,7 @@ impl Node {
                 // ORDER: Release pairs with the Acquire of the next `flush`. It is stored under the link's lock.
                 self.peers.has_backlog.store(true, Ordering::Release);
             }
-            let emptied = if is_empty { state.emptied.take() } else { None };
+            let emptied = if state.backlog.is_awaited() { None } else { state.emptied.take() };
             drop(state);
             emptied.map(|emptied| emptied.put(()));
         }

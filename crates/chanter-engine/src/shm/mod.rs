@@ -408,6 +408,13 @@ impl Shm {
         }
     }
 
+    /// Whether the sink may still be told of a process that has gone, or of its last messages.
+    fn has_unsaid(&self, receiving: &Receiving) -> bool {
+        !receiving.dying.is_empty()
+            || !receiving.doubted.is_empty()
+            || receiving.incoming.is_scanning(&self.memory)
+    }
+
     /// Reports processes that have gone to the sink, once all that they have sent was taken. Returns their number.
     fn bury(&self, receiving: &mut Receiving, sink: &mut dyn Sink) -> u32 {
         if receiving.dying.is_empty()
@@ -605,7 +612,7 @@ impl Engine for Shm {
             told += beneath.told;
         }
         match told {
-            0 if has_more && self.has_messages() => Polled::Busy,
+            0 if has_more && self.has_messages() || self.has_unsaid(receiving) => Polled::Busy,
             0 => Polled::Nothing,
             // A piece that comes now is seen before any thread parks.
             _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,
