@@ -66,10 +66,6 @@ impl From<Body> for WaitingFrame {
 }
 
 impl Backlog {
-    pub(super) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(VecDeque::is_empty)
-    }
-
     /// Notes that a thread waits until the engine has all frames that are here now. False: there are none.
     pub(super) fn await_all(&mut self) -> bool {
         self.awaited = LANES.map(|lane| self.lanes[lane as usize].len());

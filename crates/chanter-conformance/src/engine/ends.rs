@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use chanter_engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
+use chanter_engine::{Caps, Death, Engine, Lane, Leave, Polled, ProcessId, Why};
 
 /// Number of frames sent before an end. The body of each has `LENGTH` bytes.
 const COUNT: u64 = 30;
@@ -125,7 +125,8 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         }
         one.goes_on_with(&mut two, gone).await?;
         kill(&one.engine);
-        two.until_ended().await
+        two.until("the end of everything", |engine, _| engine.has_ended()).await?;
+        two.says_all_before_nothing(one.me()).await
     }
 }
 
@@ -136,6 +137,18 @@ impl<E: Engine> Member<E> {
         (0..each)
             .flat_map(|number| LANES.map(|lane| (number, lane)))
             .try_for_each(|(number, lane)| self.send(to, lane, message(self.me(), 0, number, LENGTH)))
+    }
+
+    /// Checks that the engine says [`Nothing`](Polled::Nothing) only when it has told of the end of `gone`.
+    async fn says_all_before_nothing(&mut self, gone: ProcessId) -> Finding {
+        loop {
+            match self.poll(16)? {
+                Polled::Nothing if self.seen.has_gone(gone) => return Ok(()),
+                Polled::Nothing => return Err(format!("a poll said Nothing, and {gone:?} has gone untold")),
+                Polled::Busy => self.sleep("the end of a process").await?,
+                Polled::Some | Polled::More => {}
+            }
+        }
     }
 
     /// Checks that the two talk as before, and that frames for the process `gone` are dropped.
