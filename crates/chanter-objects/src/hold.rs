@@ -32,6 +32,30 @@ impl<T> Ref<T> {
     }
 }
 
+impl Slot {
+    /// The reason why that generation is not live. `seen` is the value that was found in `live` instead.
+    #[cold]
+    pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> ObjectError {
+        if !slot::is_generation(generation) {
+            return ObjectError::Ended;
+        }
+        if self.is_poison(seen, generation) {
+            return ObjectError::Poisoned;
+        }
+        #[cfg(feature = "cluster")]
+        if crate::remote::is_elsewhere(self, generation) {
+            return ObjectError::Elsewhere;
+        }
+        ObjectError::Ended
+    }
+
+    /// Like [`gone`](Self::gone), with the current value of `live`.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
+        self.gone(self.live.load(Ordering::Relaxed), generation)
+    }
+}
+
 /// The right to use an object, in a mode, until it is dropped.
 pub(crate) struct Hold<T> {
     slot: &'static Slot,

@@ -53,6 +53,7 @@
 //! A panic of a method unwinds into its caller, as with any call. If the method may write, its panic leaves the
 //! object *poisoned*: further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 
+mod answer;
 mod apart;
 mod call;
 mod conc;
@@ -63,6 +64,7 @@ mod lazy;
 mod may_block;
 mod object;
 mod owner;
+mod place;
 mod progress;
 mod promise;
 mod reference;
@@ -70,6 +72,7 @@ mod reference;
 #[doc(alias = "far")]
 pub mod remote;
 mod slot;
+mod with;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
 pub use conc::conc_for;

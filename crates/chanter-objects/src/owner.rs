@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::Ref;
 #[cfg(feature = "cluster")]
-use crate::reference::Place;
+use crate::place::Place;
 #[cfg(feature = "cluster")]
 use crate::remote::{Migrations, RemoteOwner};
 use crate::slot::{self, Slot};

@@ -41,8 +41,6 @@ use chanter::base::BiasedGate;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 
-use crate::ObjectError;
-
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
@@ -56,7 +54,7 @@ pub(crate) fn is_generation(number: u32) -> bool {
     number != 0 && number < POISONED
 }
 
-/// Bit of a place that is no address but names another process: see `reference::Place`.
+/// Bit of a place that is no address but names another process: see `place::Place`.
 pub(crate) const REMOTE: usize = 1;
 
 /// The slot at a reference's place, if that is in this process.
@@ -167,29 +165,6 @@ impl Slot {
         unsafe { (*body).value.get() }
     }
 
-    /// The reason why that generation is not live. `seen` is the value that was found in `live` instead.
-    #[cold]
-    pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> ObjectError {
-        if !is_generation(generation) {
-            return ObjectError::Ended;
-        }
-        // A generation that is over stays so: if this one is not, it was not when that was found.
-        if seen == POISONED && self.generation.load(Ordering::Relaxed) == generation {
-            return ObjectError::Poisoned;
-        }
-        #[cfg(feature = "cluster")]
-        if crate::remote::is_elsewhere(self, generation) {
-            return ObjectError::Elsewhere;
-        }
-        ObjectError::Ended
-    }
-
-    /// Like [`gone`](Self::gone), with the current value of `live`.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
-        self.gone(self.live.load(Ordering::Relaxed), generation)
-    }
-
     /// Whether the object of that generation is here, poisoned or not, and of type `T`.
     pub(crate) fn is_of<T: 'static>(&self, generation: u32) -> bool {
         // Nobody frees a body before it has taken it out of its slot, under this lock.
@@ -210,7 +185,12 @@ impl Slot {
     }
 
     pub(crate) fn is_poisoned(&self, generation: u32) -> bool {
-        let seen = self.live.load(Ordering::Relaxed);
+        self.is_poison(self.live.load(Ordering::Relaxed), generation)
+    }
+
+    /// Whether `seen`, which was found in `live`, says that the object of that generation is poisoned.
+    pub(crate) fn is_poison(&self, seen: u32, generation: u32) -> bool {
+        // A generation that is over stays so: if this one is not, it was not when that was found.
         seen == POISONED && self.generation.load(Ordering::Relaxed) == generation
     }
 

@@ -19,7 +19,7 @@ use super::migration::{self, Hints, Migrations};
 use super::owner_table::OwnerTables;
 use super::request::Name;
 use super::waits::Waits;
-use crate::reference::Place;
+use crate::place::Place;
 use crate::slot::{self, Slot};
 
 /// The state that a process of the cluster has for objects.

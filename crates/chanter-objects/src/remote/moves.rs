@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{RemoteCall, Target};
 use super::context::{ProcessContext, current, enter, within};
+use super::key::Key;
+use super::migration;
 use super::migration::Migrations;
 use super::owner_table::{Lease, Owned, RemoteOwner};
-use super::request::{Asked, answer};
-use super::serve::Allow;
-use super::{Key, migration};
+use super::request::{Allow, Asked, answer};
 use crate::hold::Hold;
 use crate::slot::{self, Slot};
 use crate::{Object, ObjectError, Owner, Promise, Ref};

@@ -31,8 +31,10 @@ use serde::de::DeserializeOwned;
 
 use super::context::{Hosted, ProcessContext};
 use super::migration::whereabouts;
-use super::serve::Allow;
 use crate::{ObjectError, Ref, slot};
+
+/// A function that decides whether an object serves a caller, whose identity its connection proves.
+pub type Allow = fn(&Caller) -> bool;
 
 /// Process, slot and generation.
 pub(super) type Name = (u32, u32, u32);

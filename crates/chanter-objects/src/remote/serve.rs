@@ -13,13 +13,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::context::{ProcessContext, entered, for_hosted, within};
-use super::request::{Asked, Placed, answer, route, still, unread};
+use super::request::{Allow, Asked, Placed, answer, route, still, unread};
 use super::waits::told;
-use crate::lazy::{Answer, Answers, Forward};
+use crate::answer::Answer;
+use crate::lazy::{Answers, Forward};
 use crate::{ObjectError, Ref};
-
-/// A function that decides whether an object serves a caller, whose identity its connection proves.
-pub type Allow = fn(&Caller) -> bool;
 
 /// The service that runs the requests for a method that returns. `call` makes the call in this process.
 pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
