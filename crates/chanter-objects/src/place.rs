@@ -4,6 +4,10 @@ use std::ptr::{self, NonNull};
 
 use crate::slot::{REMOTE, Slot};
 
+/// Process, slot and generation.
+#[cfg(feature = "cluster")]
+pub(crate) type Name = (u32, u32, u32);
+
 /// The place of an object in another process. In the word of a reference it takes 11 bits for the context from which
 /// it is seen, 20 for its process, and 32 for its slot there.
 #[derive(Clone, Copy)]

@@ -15,13 +15,15 @@ use chanter_cluster::{At, Begun as BegunThere, CallError, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::context::{ProcessContext, current, home_of, within};
-use super::continuation::{Sent, not_sent, sending};
+use super::context::{ProcessContext, current, within};
+use super::hosted::home_of;
 use super::key::Key;
 use super::migration::whereabouts;
-use super::request::{Asked, How, NOBODY, Name, answered, is_unread};
+use super::request::{Asked, How, NOBODY, answered, is_unread};
+use super::sent::{Sent, not_sent, sending};
 use super::waits::Waiting;
 use crate::answer::Answer;
+use crate::place::Name;
 use crate::{Begun, ObjectError, Ref, slot};
 
 /// Pause of a call before it asks again, if too many requests are under way. Each further pause is twice as long, up

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::request::Name;
+use crate::place::Name;
 
 /// A deadlock: calls of objects that wait for each other, or an object that waits for itself. None of the calls can be answered before one
 /// of them gives up.

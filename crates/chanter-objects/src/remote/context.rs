@@ -3,24 +3,22 @@
 //! A program's process is one of a cluster, as a rule. Several may lie in one OS process (`chanter_cluster::local`,
 //! simulations). Code that polls or reads in the name of one of them then runs within [`enter`].
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
 use chanter::base::stack_local;
 use chanter_cluster::__table::{WeakProcess, only};
 use chanter_cluster::Process;
 
-use super::continuation::Cells;
-use super::migration::{self, Hints, Migrations};
+use super::cells::Cells;
+use super::hints::Hints;
+use super::hosted::{Guests, Hosted};
 use super::owner_table::OwnerTables;
-use super::request::Name;
-use super::waits::Waits;
+use super::wait_graph::Waits;
 use crate::place::Place;
-use crate::slot::{self, Slot};
 
 /// The state that a process of the cluster has for objects.
 #[doc(alias = "Space")]
@@ -31,9 +29,8 @@ pub struct ProcessContext {
     /// Index of this context in [`CONTEXTS`], counted from 1.
     pub(crate) index: u16,
     pub(super) hints: Hints,
-    pub(super) owner_tables: OwnerTables,
-    /// The homes of objects that have moved here, by slot and generation.
-    guests: Mutex<HashMap<(u32, u32), Name>>,
+    pub(super) owner_tables: Arc<OwnerTables>,
+    pub(super) guests: Arc<Guests>,
     pub(super) cells: Cells,
     pub(super) waits: Waits,
 }
@@ -65,8 +62,8 @@ impl ProcessContext {
             number: here.number(),
             index,
             hints: Hints::default(),
-            owner_tables: OwnerTables::default(),
-            guests: Mutex::default(),
+            owner_tables: Arc::default(),
+            guests: Arc::default(),
             cells: Cells::default(),
             waits: Waits::default(),
         });
@@ -84,13 +81,9 @@ impl ProcessContext {
         contexts.get(usize::from(index).checked_sub(1)?)?.upgrade()
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<(u32, u32), Name>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the object of `hosted` has moved here from the home that `hosted` names, and is here (INV-REQUEST 2).
     pub(super) fn is_guest(&self, hosted: Hosted) -> bool {
-        let Some(home) = self.guests().get(&hosted.name).copied() else { return false };
+        let Some(home) = self.guests.home(hosted.name) else { return false };
         let (process, slot, generation) = hosted.home;
         // Processes that lie in one OS process share its slots: each of them is a home of the objects made there.
         home == hosted.home
@@ -105,12 +98,6 @@ impl ProcessContext {
         };
         // One of these may be the last handle, whose drop runs user code, so it is dropped without the lock.
         contexts.iter().any(|context| context.number == number)
-    }
-
-    /// Notes that an object has moved here.
-    pub(super) fn welcome(self: &Arc<Self>, hosted: Hosted) -> Staying {
-        self.guests().insert(hosted.name, hosted.home);
-        Staying { context: Arc::downgrade(self), name: hosted.name }
     }
 
     /// The process of this context, if it is still in use.
@@ -131,77 +118,6 @@ fn with_current<R>(body: impl FnOnce(Option<&Process>) -> R) -> R {
         Some(here) => body(Some(here)),
         None => body(only().as_ref()),
     })
-}
-
-/// An object that a request takes for one that has moved here: its slot and generation, and its home.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hosted {
-    pub(super) name: (u32, u32),
-    pub(super) home: Name,
-}
-
-/// The hosted object for which the current poll runs a method. [`ForHosted`] puts it on its stack.
-#[derive(Clone, Copy)]
-struct RunsFor(Option<Hosted>);
-
-fn runs_for() -> Option<Hosted> {
-    stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
-}
-
-/// The home of a hosted object, if the current poll runs a request that was forwarded to it.
-pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
-    runs_for().filter(|hosted| hosted.name == name).map(|hosted| hosted.home)
-}
-
-/// Whether a caller that has found this generation not to be live should ask another process. If so, the object has
-/// moved, or has come back. Or it was a hosted object and has left: its home knows where it is (INV-MIGRATION 3 and
-/// 4).
-#[cold]
-pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
-    let name = (slot::number_of(slot), generation);
-    home_of(name).is_some() || Migrations::lock().with(|table| migration::is_elsewhere(table, slot, name))
-}
-
-/// A hosted object is here as long as this lives.
-pub(super) struct Staying {
-    context: Weak<ProcessContext>,
-    name: (u32, u32),
-}
-
-impl Drop for Staying {
-    fn drop(&mut self) {
-        if let Some(context) = self.context.upgrade() {
-            context.guests().remove(&self.name);
-        }
-    }
-}
-
-/// Runs a request's method, if it is one for a hosted object.
-pub(super) fn for_hosted<F: Future>(hosted: Option<Hosted>, future: F) -> ForHosted<F> {
-    ForHosted { hosted, future }
-}
-
-/// The future of [`for_hosted`].
-pub(super) struct ForHosted<F> {
-    hosted: Option<Hosted>,
-    future: F,
-}
-
-impl<F: Future> Future for ForHosted<F> {
-    type Output = F::Output;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future is not moved, and the other field is not pinned.
-        let (hosted, future) = unsafe {
-            let this = self.get_unchecked_mut();
-            (this.hosted, Pin::new_unchecked(&mut this.future))
-        };
-        if hosted.is_none() && runs_for().is_none() {
-            return future.poll(cx);
-        }
-        stack_local::set(&RunsFor(hosted), || future.poll(cx))
-    }
 }
 
 /// The current process.

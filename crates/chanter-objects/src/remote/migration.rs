@@ -1,4 +1,4 @@
-//! The places of objects that were made here and have moved, and hints about the places of others.
+//! The places of objects that were made here and have moved.
 //!
 //! An object's name is that of the place where it was made, its *home*. When it has moved, its slot at home stays,
 //! empty. The home knows the object's place, and owns it there. Requests that come to the home are forwarded. An
@@ -21,9 +21,10 @@ use std::collections::hash_map::RandomState;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::owner_table::RemoteOwner;
-use super::request::Name;
-use crate::slot::Slot;
+use super::hosted::home_of;
+use super::remote_owner::RemoteOwner;
+use crate::place::Name;
+use crate::slot::{self, Slot};
 
 /// The objects of this process that are in others, by slot and generation, and the owner of each there.
 pub(crate) struct Table<O> {
@@ -66,7 +67,7 @@ pub(super) fn take_home<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32)) 
 }
 
 /// Whether an object that was found not to be live is to be asked for once more (INV-MIGRATION 3).
-pub(super) fn is_elsewhere<O>(table: &Table<O>, slot: &Slot, name: (u32, u32)) -> bool {
+pub(super) fn is_asked_again<O>(table: &Table<O>, slot: &Slot, name: (u32, u32)) -> bool {
     table.get(name).is_some() || !is_left_out("looks again") && slot.is_live(name.1)
 }
 
@@ -126,43 +127,11 @@ pub(crate) fn whereabouts(name: (u32, u32)) -> Option<Name> {
     Migrations::lock().get(name).map(RemoteOwner::name)
 }
 
-/// Largest number of hints. With one more, all are forgotten, which is allowed for hints.
-const MOST_HINTS: usize = 1 << 16;
-
-/// Places by name.
-type Places = HashMap<Name, Name>;
-
-/// Hints about the places of other processes' objects, by the process, slot and generation of their names.
-#[derive(Default)]
-pub(super) struct Hints {
-    hints: Mutex<Places>,
-    count: AtomicUsize,
-}
-
-impl Hints {
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn get(&self, name: Name) -> Option<Name> {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        self.lock().get(&name).copied()
-    }
-
-    pub(super) fn insert(&self, name: Name, place: Name) {
-        let mut hints = self.lock();
-        if hints.len() >= MOST_HINTS {
-            hints.clear();
-        }
-        hints.insert(name, place);
-        self.count.store(hints.len(), Ordering::Relaxed);
-    }
-
-    pub(super) fn remove(&self, name: Name) {
-        let mut hints = self.lock();
-        hints.remove(&name);
-        self.count.store(hints.len(), Ordering::Relaxed);
-    }
+/// Whether a caller that has found this generation not to be live should ask another process. If so, the object has
+/// moved, or has come back. Or it was a hosted object and has left: its home knows where it is (INV-MIGRATION 3 and
+/// 4).
+#[cold]
+pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
+    let name = (slot::number_of(slot), generation);
+    home_of(name).is_some() || Migrations::lock().with(|table| is_asked_again(table, slot, name))
 }

@@ -24,33 +24,41 @@
 //! INV-FORWARDED). That process answers the first caller, and the one in the middle is done.
 
 mod call;
+mod cells;
+mod census;
 mod circle;
 mod context;
 mod continuation;
+mod hints;
+mod hosted;
 mod key;
+mod leases;
 mod migration;
 #[cfg(all(test, loom))]
 mod models;
 mod moves;
 mod named;
 mod owner_table;
+mod remote_owner;
 mod request;
+mod sent;
 mod serve;
+mod wait_graph;
 mod waits;
 
 pub(crate) use call::RemoteCall;
+pub(crate) use census::{inside, waits_in_line};
 pub use chanter_cluster::__table as table;
 pub use circle::Circle;
 pub use context::{ProcessContext, enter};
-pub(crate) use context::{is_elsewhere, name_of_here, place_of};
+pub(crate) use context::{name_of_here, place_of};
 pub(crate) use continuation::RemoteContinuation;
 pub use key::Key;
-pub(crate) use migration::Migrations;
+pub use leases::limit_placed;
+pub(crate) use migration::{Migrations, is_elsewhere};
 pub use moves::{Moves, Unplaced, moves, moves_if};
 pub use named::Named;
-pub(crate) use owner_table::RemoteOwner;
-pub use owner_table::limit_placed;
+pub(crate) use remote_owner::RemoteOwner;
 pub use request::Allow;
 pub use serve::{serve, serve_if, serve_lazily, serve_lazily_if};
 pub use waits::on_circle;
-pub(crate) use waits::{inside, waits_in_line};

@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::migration::{Table, is_elsewhere, put_away, take_home};
+use super::migration::{Table, is_asked_again, put_away, take_home};
 use crate::slot::Slot;
 
 static LEFT_OUT: StdMutex<Option<&str>> = StdMutex::new(None);
@@ -208,7 +208,7 @@ impl Home {
                 return Asked::Ran;
             }
         }
-        match is_elsewhere(&self.table.lock().unwrap(), self.slot, self.name()) {
+        match is_asked_again(&self.table.lock().unwrap(), self.slot, self.name()) {
             true => Asked::Elsewhere,
             false => Asked::Ended,
         }

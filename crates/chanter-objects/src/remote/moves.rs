@@ -23,10 +23,12 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{RemoteCall, Target};
 use super::context::{ProcessContext, current, enter, within};
+use super::hosted::Hosted;
 use super::key::Key;
 use super::migration;
 use super::migration::Migrations;
-use super::owner_table::{Lease, Owned, RemoteOwner};
+use super::owner_table::{Lease, Owned};
+use super::remote_owner::RemoteOwner;
 use super::request::{Allow, Asked, answer};
 use crate::hold::Hold;
 use crate::slot::{self, Slot};
@@ -115,7 +117,7 @@ impl<T: Moves> Owner<T> {
             // The object is made, and its owner dropped, even if nobody waits for it.
             let (promise, placed) = Promise::new();
             drop(spawn(async move {
-                let lease = context.lease(&here, process).await;
+                let lease = context.owner_tables.lease(&here, process).await;
                 let put = {
                     let _turn = lease.turns.acquire().await;
                     let call = adopt(&here, process, &lease, None, &value);
@@ -230,7 +232,7 @@ async fn migrate<T: Moves>(
     if to == here.number() {
         return Ok(());
     }
-    let lease = context.lease(here, to).await;
+    let lease = context.owner_tables.lease(here, to).await;
     let turn = lease.turns.acquire().await;
     // SAFETY: `hold` is alone inside.
     let call = adopt(here, to, &lease, Some(name), unsafe { &*hold.value() });
@@ -299,7 +301,7 @@ async fn take<T: Moves>(
 ) -> Result<Body, ObjectError> {
     // Only the object's owner may enter it like this. (The owner is looked up again below, since the lease may end
     // meanwhile.)
-    if !context.is_owned_by(of, lease, name) {
+    if !context.owner_tables.is_owned_by(of, lease, name) {
         return Err(ObjectError::Ended);
     }
     let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
@@ -313,7 +315,7 @@ async fn take<T: Moves>(
     if longest(here, of).is_none_or(|longest| taken.len() > longest as usize) {
         return Err(ObjectError::TooLong);
     }
-    let owner = context.take(of, lease, name).ok_or(ObjectError::Ended)?;
+    let owner = context.owner_tables.take(of, lease, name).ok_or(ObjectError::Ended)?;
     slot.set_away();
     // SAFETY: `hold` is alone inside, and no thread enters any more.
     let value = unsafe { slot.take_out(hold.value()) };
@@ -366,13 +368,14 @@ async fn run<T: Moves>(
     let context = ProcessContext::of(&here);
     match errand {
         Errand::Adopt { lease, home, value } => {
-            let taken = context.take_room(caller.process(), bytes)?;
+            let taken = context.owner_tables.take_room(caller.process(), bytes)?;
             let home = home.map(|(slot, generation)| (caller.process(), slot, generation));
             let owner = Owner::new(value);
             let (slot, generation) = owner.reference().local().expect("it was made here");
             let name = (slot::number_of(slot), generation);
             let owner: Box<dyn Owned> = Box::new(owner);
-            if context.put((caller.process(), lease), name, home, (owner, taken)) {
+            let staying = home.map(|home| context.guests.welcome(Hosted { name, home }));
+            if context.owner_tables.put((caller.process(), lease), name, staying, (owner, taken)) {
                 done(Done::Adopted { slot: name.0, generation })
             } else {
                 Err(ObjectError::Ended)

@@ -29,15 +29,14 @@ use chanter_cluster::wire::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::context::{Hosted, ProcessContext};
+use super::context::ProcessContext;
+use super::hosted::Hosted;
 use super::migration::whereabouts;
+use crate::place::Name;
 use crate::{ObjectError, Ref, slot};
 
 /// A function that decides whether an object serves a caller, whose identity its connection proves.
 pub type Allow = fn(&Caller) -> bool;
-
-/// Process, slot and generation.
-pub(super) type Name = (u32, u32, u32);
 
 /// The way by which a request has come to its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

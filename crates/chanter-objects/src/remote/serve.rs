@@ -12,7 +12,8 @@ use chanter_cluster::{Caller, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::context::{ProcessContext, entered, for_hosted, within};
+use super::context::{ProcessContext, entered, within};
+use super::hosted::for_hosted;
 use super::request::{Allow, Asked, Placed, answer, route, still, unread};
 use super::waits::told;
 use crate::answer::Answer;

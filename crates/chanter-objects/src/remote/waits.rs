@@ -29,14 +29,13 @@
 //! A method may wait for a call *or* for something else, as in a choice with a timer. Its circle is reported, too. The call cannot be
 //! answered before the method gives up.
 
-use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use chanter::{
@@ -51,14 +50,12 @@ use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{Caller, Process};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::census::{Call, Census, Leaf, held};
 use super::circle::{Circle, Step};
 use super::context::{ProcessContext, enter};
-use super::request::Name;
-use crate::slot::{self, Slot};
-
-const WAITS: &str = "chanter_objects::waits";
+use super::wait_graph::{Blocked, Key, Mark, WAITS, lock};
+use crate::place::Name;
 
 /// Time until a call looks around for the first time. Each later interval is twice as long.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,95 +67,6 @@ const MOST_ASKED: usize = 64;
 const MOST_TOLD: usize = 64;
 /// Largest number of questions about one request at a time.
 const MOST_ASKERS: usize = 16;
-
-/// A request: the process that has made it, and its mark.
-type Key = (u32, Mark);
-
-/// Name of a request for processes that may not answer it: a one-way function of its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-struct Mark([u8; 16]);
-
-impl Mark {
-    fn of(request: u64) -> Self {
-        let digest = Sha256::new().chain_update(WAITS).chain_update(request.to_le_bytes()).finalize();
-        let mut mark = [0; 16];
-        mark.copy_from_slice(&digest[..16]);
-        Self(mark)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A process's part of the wait-for graph.
-#[derive(Default)]
-pub(super) struct Waits {
-    /// Its own calls that have looked around.
-    calls: Mutex<HashMap<u64, Call>>,
-    /// Requests of others that have blocked here.
-    requests: Mutex<HashMap<Key, Arc<Blocked>>>,
-    /// Called with each circle, which is then not reported on the standard error.
-    handler: Mutex<Option<Handler>>,
-}
-
-type Handler = Arc<dyn Fn(&Circle) + Send + Sync>;
-
-/// A call that waits.
-#[derive(Clone)]
-struct Call {
-    /// The object that was called, and its method.
-    to: Name,
-    method: Number,
-    /// The objects inside of which the call was made: the innermost first.
-    inside: Vec<(u32, u32)>,
-}
-
-/// A request that has blocked.
-struct Blocked {
-    /// Set once it was reported as one that waits for itself.
-    is_told: AtomicBool,
-    waker: Mutex<Waker>,
-    asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
-}
-
-/// Mark on a stack: the method that runs there is inside the object.
-struct Inside(&'static Slot, u32);
-
-/// Polls a method that is inside of an object, and has suspended before.
-#[inline(always)]
-pub(crate) fn inside<R>(slot: &'static Slot, generation: u32, poll: impl FnOnce() -> R) -> R {
-    stack_local::set(&Inside(slot, generation), poll)
-}
-
-/// The objects that are held on this stack.
-fn held() -> Vec<(u32, u32)> {
-    let mut held = Vec::new();
-    stack_local::all(|Inside(slot, generation)| held.push((slot::number_of(slot), *generation)));
-    held
-}
-
-/// The innermost thing that a request waits for.
-enum Leaf {
-    /// A call of this process.
-    Call(u64, Call),
-    /// An object's wait queue, and the objects that are held meanwhile.
-    Line((u32, u32), Vec<(u32, u32)>),
-}
-
-/// Collects the waits that occur within a poll.
-#[derive(Default)]
-struct Census(RefCell<Vec<Leaf>>);
-
-/// Notes that a caller waits in an object's queue.
-#[cold]
-pub(crate) fn waits_in_line(slot: &'static Slot, generation: u32) {
-    stack_local::with(|census: Option<&Census>| {
-        if let Some(Census(leaves)) = census {
-            leaves.borrow_mut().push(Leaf::Line((slot::number_of(slot), generation), held()));
-        }
-    });
-}
 
 /// The timer of a call that waits for its answer.
 pub(super) struct Waiting {
@@ -314,15 +222,6 @@ impl<F> Drop for Told<F> {
         {
             let blocked = lock(&context.waits.requests).remove(&key);
             drop(blocked);
-        }
-    }
-}
-
-impl Leaf {
-    fn again(&self) -> Self {
-        match self {
-            Self::Call(request, call) => Self::Call(*request, call.clone()),
-            Self::Line(name, held) => Self::Line(*name, held.clone()),
         }
     }
 }
@@ -553,19 +452,3 @@ impl ProcessContext {
 static ASKED: Service = Service::new(WAITS, || {
     raw_here(WAITS, |_, _| None, |caller, body| enter(&caller.here(), asked(caller.clone(), body)))
 });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_names_its_request_alone_and_does_not_tell_its_number() {
-        let numbers = [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF];
-        for number in numbers {
-            assert_eq!(Mark::of(number), Mark::of(number));
-            let mark = Mark::of(number).0;
-            assert!(!mark.windows(8).any(|bytes| bytes == number.to_le_bytes()));
-            assert!(numbers.iter().all(|other| *other == number || Mark::of(*other).0 != mark));
-        }
-    }
-}
