@@ -1,56 +1,43 @@
 //! `Apart`: what a call has on the heap while it waits, or is made in another process.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
 use crate::hold::{Hold, Waiting};
-#[cfg(feature = "cluster")]
-use crate::remote::RemoteCall;
 use crate::{ObjectError, Ref};
 
-/// A call that is made in another process. When it is dropped, it is withdrawn.
+/// The remote call of a method that can be called in its own process only: there is none.
 #[doc(hidden)]
-pub struct Remote<R>(Pin<Box<RemoteCall<R>>>);
+pub struct Nowhere<R> {
+    never: Infallible,
+    answers: PhantomData<fn() -> R>,
+}
 
-impl<R> fmt::Debug for Remote<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remote(..)")
+impl<R> fmt::Debug for Nowhere<R> {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.never {}
     }
 }
 
-#[cfg(feature = "cluster")]
-impl<R> Remote<R> {
-    pub(crate) fn new(call: RemoteCall<R>) -> Self {
-        Self(Box::pin(call))
-    }
-}
-
-/// There is none without a cluster.
-#[cfg(not(feature = "cluster"))]
-enum RemoteCall<R> {
-    #[allow(dead_code)]
-    Never(std::convert::Infallible, std::marker::PhantomData<fn() -> R>),
-}
-
-#[cfg(not(feature = "cluster"))]
-impl<R> Future for RemoteCall<R> {
+impl<R> Future for Nowhere<R> {
     type Output = Result<R, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        match *self {
-            Self::Never(never, _) => match never {},
-        }
+        match self.never {}
     }
 }
 
 /// A call that waits: for its object, or for another process.
-pub(crate) enum Apart<T, R> {
+pub(crate) enum Apart<T, C> {
     Waiting(Pin<Box<Waiting<T>>>),
-    Away(Remote<R>),
+    /// Its drop withdraws the call.
+    Away(Pin<Box<C>>),
 }
 
 /// The result of waiting, or of the remote call.
@@ -61,16 +48,24 @@ pub(crate) enum Ended<T, R> {
     Over(Result<R, ObjectError>),
 }
 
-impl<T, R> Apart<T, R> {
+impl<T, C> Apart<T, C> {
     /// A call that waits for an object of this process, which does not let it enter.
     pub(crate) fn waiting(at: Ref<T>, mode: Mode) -> Self {
         Self::Waiting(Box::pin(Waiting::new(at, mode)))
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended<T, R>> {
+    /// A call that is made in another process.
+    pub(crate) fn away(call: C) -> Self {
+        Self::Away(Box::pin(call))
+    }
+
+    pub(crate) fn poll<R>(&mut self, cx: &mut Context<'_>) -> Poll<Ended<T, R>>
+    where
+        C: Future<Output = Result<R, ObjectError>>,
+    {
         match self {
             Self::Waiting(waiting) => waiting.as_mut().poll(cx).map(Ended::In),
-            Self::Away(Remote(call)) => call.as_mut().poll(cx).map(Ended::Over),
+            Self::Away(call) => call.as_mut().poll(cx).map(Ended::Over),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::apart::{Apart, Ended, Remote};
+use crate::apart::{Apart, Ended, Nowhere};
 use crate::progress::{Progress, Stage};
 use crate::{ObjectError, Ref};
 
@@ -27,8 +27,11 @@ pub unsafe trait Method<T> {
     /// Whether it can be called where the object is, if that is another process.
     #[doc(hidden)]
     const IS_FAR: bool = false;
+    /// The call where the object is, if that is another process.
     #[doc(hidden)]
-    fn remote(self, to: Ref<T>) -> Result<Remote<Self::Output>, ObjectError>
+    type Away: Future<Output = Result<Self::Output, ObjectError>> + Send;
+    #[doc(hidden)]
+    fn remote(self, to: Ref<T>) -> Result<Self::Away, ObjectError>
     where
         Self: Sized,
     {
@@ -72,6 +75,7 @@ impl<F, R> fmt::Debug for Writes<F, R> {
 // SAFETY: `run` only reads the value, as `Mode::Shared` allows.
 unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
     type Output = R;
+    type Away = Nowhere<R>;
     const MODE: Mode = Mode::Shared;
 
     #[inline(always)]
@@ -84,6 +88,7 @@ unsafe impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F, R> {
 // SAFETY: `run` has the value to itself by `Mode::Alone`.
 unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
     type Output = R;
+    type Away = Nowhere<R>;
     const MODE: Mode = Mode::Alone;
 
     #[inline(always)]
@@ -159,7 +164,7 @@ pub struct Calling<T, M: Method<T>> {
     /// There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<M>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
-    apart: MaybeUninit<Apart<T, M::Output>>,
+    apart: MaybeUninit<Apart<T, M::Away>>,
 }
 
 impl<T, M: Method<T>> fmt::Debug for Calling<T, M> {
@@ -281,7 +286,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         // SAFETY: fresh.
         let method = unsafe { self.take_method() };
         match method.remote(to) {
-            Ok(remote) => self.apart.write(Apart::Away(remote)),
+            Ok(remote) => self.apart.write(Apart::away(remote)),
             Err(gone) => return Poll::Ready(Err(gone)),
         };
         self.progress.set(Stage::Away);

@@ -19,7 +19,9 @@ use std::task::{Context, Poll};
 use chanter::event::Sync;
 
 use crate::answer::Answer;
-use crate::may_block::{Begin, Inside, MayBlock};
+use crate::apart::Nowhere;
+use crate::begin::{Begin, Inside};
+use crate::may_block::MayBlock;
 use crate::progress::{Progress, Stage};
 use crate::promise::{Continuation, IntoTouch, Promise};
 use crate::{ObjectError, Ref};
@@ -185,9 +187,9 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 ///
 /// The stage says which parts are initialized, so one test is all that the drop of an ended call costs.
 #[repr(C)]
-pub(crate) struct LazyCall<T, I, A, F: Future, R> {
+pub(crate) struct LazyCall<T, I, A, F, C, R> {
     /// The method's future, which is pinned and uses the place. When the future has ended, so has the method.
-    call: ManuallyDrop<MayBlock<T, I, A, F>>,
+    call: ManuallyDrop<MayBlock<T, I, A, F, C>>,
     /// The place of the answer, if the call is awaited rather than forwarded to. It is initialized while the call is
     /// neither fresh nor over.
     answer: UnsafeCell<MaybeUninit<Answer<R>>>,
@@ -195,10 +197,11 @@ pub(crate) struct LazyCall<T, I, A, F: Future, R> {
 }
 
 // SAFETY: the answer's place is used by the method, which is a part of this.
-unsafe impl<T: Send, I: Send, A: Send, F: Future + Send, R: Send> Send for LazyCall<T, I, A, F, R> {}
+unsafe impl<T: Send, I: Send, A: Send, F: Send, C: Send, R: Send> Send for LazyCall<T, I, A, F, C, R> {}
 
 impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T, *mut Answer<R>> for A {
     type Method = F;
+    type Away = Nowhere<()>;
 
     #[inline(always)]
     fn begin(self, value: *mut T, answer: *mut Answer<R>) -> F {
@@ -236,7 +239,7 @@ where
     F: Future<Output = ()>,
 {
     type Output = Result<R, ObjectError>;
-    type IntoFuture = LazyCall<T, I, A, F, R>;
+    type IntoFuture = LazyCall<T, I, A, F, A::Away, R>;
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
@@ -250,11 +253,12 @@ where
 }
 
 // SAFETY: the method's future has ended, and has been dropped, when it is ready.
-unsafe impl<T, I, A, F, R> Answers<R> for LazyCall<T, I, A, F, R>
+unsafe impl<T, I, A, F, C, R> Answers<R> for LazyCall<T, I, A, F, C, R>
 where
     I: Inside,
-    A: Begin<T, *mut Answer<R>, Method = F>,
+    A: Begin<T, *mut Answer<R>, Method = F, Away = C>,
     F: Future<Output = ()>,
+    C: Future<Output = Result<(), ObjectError>>,
 {
     #[inline(always)]
     unsafe fn poll_for(
@@ -280,11 +284,12 @@ where
     }
 }
 
-impl<T, I, A, F, R> Future for LazyCall<T, I, A, F, R>
+impl<T, I, A, F, C, R> Future for LazyCall<T, I, A, F, C, R>
 where
     I: Inside,
-    A: Begin<T, *mut Answer<R>, Method = F>,
+    A: Begin<T, *mut Answer<R>, Method = F, Away = C>,
     F: Future<Output = ()>,
+    C: Future<Output = Result<(), ObjectError>>,
 {
     type Output = Result<R, ObjectError>;
 
@@ -322,11 +327,12 @@ where
     }
 }
 
-impl<T, I, A, F, R> LazyCall<T, I, A, F, R>
+impl<T, I, A, F, C, R> LazyCall<T, I, A, F, C, R>
 where
     I: Inside,
-    A: Begin<T, *mut Answer<R>, Method = F>,
+    A: Begin<T, *mut Answer<R>, Method = F, Away = C>,
     F: Future<Output = ()>,
+    C: Future<Output = Result<(), ObjectError>>,
 {
     /// Like `poll_for`, for calls that no bias lets in.
     ///
@@ -386,12 +392,12 @@ where
     }
 }
 
-impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
+impl<T, I, A, F, C, R> LazyCall<T, I, A, F, C, R> {
     /// The progress of the call. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the
     /// method's future, which may have borrows of itself.)
     #[inline(always)]
     fn progress(&mut self) -> &mut Progress<T> {
-        let call: *mut MayBlock<T, I, A, F> = (&raw mut self.call).cast();
+        let call: *mut MayBlock<T, I, A, F, C> = (&raw mut self.call).cast();
         // SAFETY: ours, and `ManuallyDrop` is transparent; what else the call consists of is not referred to.
         unsafe { &mut (*call).progress }
     }
@@ -440,7 +446,7 @@ impl<R> Drop for DropAnswer<R> {
     }
 }
 
-impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
+impl<T, I, A, F, C, R> Drop for LazyCall<T, I, A, F, C, R> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.progress().is_over() {

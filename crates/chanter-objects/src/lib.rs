@@ -55,6 +55,7 @@
 
 mod answer;
 mod apart;
+mod begin;
 mod call;
 mod conc;
 mod counter;

@@ -10,64 +10,11 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use chanter::base::Mode;
-
-use crate::apart::{Apart, Ended, Remote};
+use crate::apart::{Apart, Ended};
+use crate::begin::{Begin, Inside};
 use crate::hold::{Hold, Last, Marked};
 use crate::progress::{Progress, Stage};
 use crate::{ObjectError, Ref};
-
-/// Inside beside others that read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared;
-
-/// Inside alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Alone;
-
-/// A way of being inside, as a type.
-pub(crate) trait Inside {
-    const MODE: Mode;
-}
-
-impl Inside for Shared {
-    const MODE: Mode = Mode::Shared;
-}
-
-impl Inside for Alone {
-    const MODE: Mode = Mode::Alone;
-}
-
-/// Makes a method's future of its object and of a `W`, which the poller of the call supplies.
-pub(crate) trait Begin<T, W> {
-    /// The future.
-    type Method: Future;
-    fn begin(self, value: *mut T, with: W) -> Self::Method;
-    /// Calls it where the object is, which is another process.
-    ///
-    /// # Safety
-    /// If `with` is a place, that is there, and nobody else's, as long as what this makes lives.
-    unsafe fn remote(
-        self,
-        to: Ref<T>,
-        with: W,
-    ) -> Result<Remote<<Self::Method as Future>::Output>, ObjectError>
-    where
-        Self: Sized,
-    {
-        let _ = (to, with);
-        Err(ObjectError::Elsewhere)
-    }
-}
-
-impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T, ()> for A {
-    type Method = F;
-
-    #[inline(always)]
-    fn begin(self, value: *mut T, (): ()) -> F {
-        self(value)
-    }
-}
 
 /// A call of an async method: yields what the method returns.
 ///
@@ -77,25 +24,25 @@ impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T, ()> for A {
 /// the object is free.
 #[must_use = "calls do nothing unless awaited"]
 #[repr(C)]
-pub(crate) struct MayBlock<T, I, A, F: Future> {
+pub(crate) struct MayBlock<T, I, A, F, C> {
     pub(crate) progress: Progress<T>,
     _inside: I,
-    parts: Parts<T, A, F>,
+    parts: Parts<T, A, F, C>,
 }
 
 /// The parts of a call that are initialized at its stage. They share their space, since a call is a part of its
 /// caller's frame.
-union Parts<T, A, F: Future> {
-    before: ManuallyDrop<Before<T, A, F::Output>>,
+union Parts<T, A, F, C> {
+    before: ManuallyDrop<Before<T, A, C>>,
     within: ManuallyDrop<Within<T, F>>,
 }
 
 /// Until it is `Running`.
-struct Before<T, A, R> {
+struct Before<T, A, C> {
     /// Makes the method's future of the object. There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<A>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
-    apart: MaybeUninit<Apart<T, R>>,
+    apart: MaybeUninit<Apart<T, C>>,
 }
 
 /// While it is `Running`.
@@ -105,7 +52,7 @@ struct Within<T, F> {
     hold: MaybeUninit<Hold<T>>,
 }
 
-impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
+impl<T, I, A, F, C> fmt::Debug for MayBlock<T, I, A, F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MayBlock(..)")
     }
@@ -123,8 +70,8 @@ pub(crate) struct ToBlock<T, I, A> {
 ///
 /// # Safety
 /// The pointer is the value's, as long as that future lives, and no longer: neither its output nor anything else
-/// keeps a borrow. It is exclusive if the call is made [`Alone`]. If the call is made [`Shared`], others use the
-/// value meanwhile: `T` is `Sync`.
+/// keeps a borrow. It is exclusive if the call is made [`Alone`](crate::begin::Alone). If the call is made
+/// [`Shared`](crate::begin::Shared), others use the value meanwhile: `T` is `Sync`.
 #[inline(always)]
 pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
     to: Ref<T>,
@@ -136,7 +83,7 @@ pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
 
 impl<T, I: Inside, A: Begin<T, ()>> IntoFuture for ToBlock<T, I, A> {
     type Output = Result<<A::Method as Future>::Output, ObjectError>;
-    type IntoFuture = MayBlock<T, I, A, A::Method>;
+    type IntoFuture = MayBlock<T, I, A, A::Method, A::Away>;
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
@@ -145,7 +92,7 @@ impl<T, I: Inside, A: Begin<T, ()>> IntoFuture for ToBlock<T, I, A> {
     }
 }
 
-impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
+impl<T, I, A, F, C> MayBlock<T, I, A, F, C> {
     /// # Safety
     /// As for [`may_block`].
     #[inline(always)]
@@ -158,7 +105,7 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// It has not begun to run.
     #[inline(always)]
-    unsafe fn before(&mut self) -> &mut Before<T, A, F::Output> {
+    unsafe fn before(&mut self) -> &mut Before<T, A, C> {
         // SAFETY: the caller says that the call has not begun to run, so `before` is the initialized field.
         unsafe { &mut self.parts.before }
     }
@@ -172,12 +119,12 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
+impl<T, I: Inside, A, F: Future, C: Future<Output = Result<F::Output, ObjectError>>> MayBlock<T, I, A, F, C> {
     /// # Safety
     /// Fresh, or it was waiting and that has been dropped.
     unsafe fn begin<W>(&mut self, hold: Hold<T>, with: W)
     where
-        A: Begin<T, W, Method = F>,
+        A: Begin<T, W, Method = F, Away = C>,
     {
         self.progress.end();
         // SAFETY: there, and not taken again.
@@ -202,7 +149,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         late: &mut MaybeUninit<F::Output>,
     ) -> Poll<Result<(), ObjectError>>
     where
-        A: Begin<T, (), Method = F>,
+        A: Begin<T, (), Method = F, Away = C>,
     {
         // SAFETY: pinned.
         unsafe { self.poll_slowly(cx, ()) }.map_ok(|value| {
@@ -220,7 +167,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         with: W,
     ) -> Poll<Result<F::Output, ObjectError>>
     where
-        A: Begin<T, W, Method = F>,
+        A: Begin<T, W, Method = F, Away = C>,
     {
         assert!(!self.progress.is_over(), "a call is polled behind its end");
         if !self.progress.is(Stage::Running) {
@@ -256,7 +203,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         with: W,
     ) -> Poll<F::Output>
     where
-        A: Begin<T, W, Method = F>,
+        A: Begin<T, W, Method = F, Away = C>,
     {
         let mut undo = Undo { call: self, inside, has_begun: false };
         // SAFETY: there, and not taken again: if this panics, the call is over.
@@ -305,7 +252,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         with: W,
     ) -> Poll<Option<Result<F::Output, ObjectError>>>
     where
-        A: Begin<T, W, Method = F>,
+        A: Begin<T, W, Method = F, Away = C>,
     {
         if self.progress.is(Stage::Fresh) {
             if let Some(gone) = gone {
@@ -354,7 +301,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         with: W,
     ) -> Poll<Option<Result<F::Output, ObjectError>>>
     where
-        A: Begin<T, W, Method = F>,
+        A: Begin<T, W, Method = F, Away = C>,
     {
         if gone != ObjectError::Elsewhere {
             return Poll::Ready(Some(Err(gone)));
@@ -368,7 +315,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         // SAFETY: the caller says that `with` is as `Begin::remote` wants it: a place in it lives, unshared, as long
         // as the remote call.
         match unsafe { method.remote(to, with) } {
-            Ok(remote) => before.apart.write(Apart::Away(remote)),
+            Ok(remote) => before.apart.write(Apart::away(remote)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
         };
         self.progress.set(Stage::Away);
@@ -418,7 +365,13 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T, I, A, F> {
+impl<T, I, A, F, C> Future for MayBlock<T, I, A, F, C>
+where
+    I: Inside,
+    A: Begin<T, (), Method = F, Away = C>,
+    F: Future,
+    C: Future<Output = Result<F::Output, ObjectError>>,
+{
     type Output = Result<F::Output, ObjectError>;
 
     #[inline(always)]
@@ -441,9 +394,9 @@ impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T
 }
 
 /// Guard that is dropped if a method's future panics in its own drop: it ends the call.
-struct Over<'a, T, I, A, F: Future>(&'a mut MayBlock<T, I, A, F>);
+struct Over<'a, T, I, A, F, C>(&'a mut MayBlock<T, I, A, F, C>);
 
-impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
+impl<T, I, A, F, C> Drop for Over<'_, T, I, A, F, C> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.progress.end();
@@ -451,16 +404,16 @@ impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
 }
 
 /// Guard of a method's first poll: dropped if that panics.
-struct Undo<'a, T, I: Inside, A, F: Future> {
-    call: &'a mut MayBlock<T, I, A, F>,
+struct Undo<'a, T, I: Inside, A, F, C> {
+    call: &'a mut MayBlock<T, I, A, F, C>,
     inside: Marked<T>,
     has_begun: bool,
 }
 
-impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
+impl<T, I: Inside, A, F, C> Undo<'_, T, I, A, F, C> {
     #[cold]
     #[inline(never)]
-    fn undo(call: &mut MayBlock<T, I, A, F>, inside: Marked<T>, has_begun: bool) {
+    fn undo(call: &mut MayBlock<T, I, A, F, C>, inside: Marked<T>, has_begun: bool) {
         call.progress.end();
         let _behind_the_future = Last(inside, I::MODE);
         if has_begun {
@@ -470,7 +423,7 @@ impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
+impl<T, I: Inside, A, F, C> Drop for Undo<'_, T, I, A, F, C> {
     // Inlined, so that the guard is not stored before a panic.
     #[inline(always)]
     fn drop(&mut self) {
@@ -478,7 +431,7 @@ impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
     }
 }
 
-impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
+impl<T, I, A, F, C> Drop for MayBlock<T, I, A, F, C> {
     #[inline(always)]
     fn drop(&mut self) {
         // One test is all that the drop of an ended call costs.
@@ -488,7 +441,7 @@ impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
+impl<T, I, A, F, C> MayBlock<T, I, A, F, C> {
     #[cold]
     #[inline(never)]
     fn drop_before_its_end(&mut self) {

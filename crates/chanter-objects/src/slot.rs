@@ -188,7 +188,7 @@ impl Slot {
         self.is_poison(self.live.load(Ordering::Relaxed), generation)
     }
 
-    /// Whether `seen`, which was found in `live`, says that the object of that generation is poisoned.
+    /// Whether the object of that generation is poisoned, by the value `seen` of `live`.
     pub(crate) fn is_poison(&self, seen: u32, generation: u32) -> bool {
         // A generation that is over stays so: if this one is not, it was not when that was found.
         seen == POISONED && self.generation.load(Ordering::Relaxed) == generation

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
+use crate::begin::{Alone, Shared};
 use crate::call::{Call, Reads, Writes};
 use crate::lazy::{Answers, Forward, Lazy, lazy_call};
-use crate::may_block::{Alone, Shared, may_block};
+use crate::may_block::may_block;
 use crate::{ObjectError, Ref};
 
 impl<T> Ref<T> {

@@ -46,19 +46,20 @@ mod serve;
 mod wait_graph;
 mod waits;
 
-pub(crate) use call::RemoteCall;
-pub(crate) use census::{inside, waits_in_line};
 pub use chanter_cluster::__table as table;
 pub use circle::Circle;
 pub use context::{ProcessContext, enter};
-pub(crate) use context::{name_of_here, place_of};
-pub(crate) use continuation::RemoteContinuation;
 pub use key::Key;
 pub use leases::limit_placed;
-pub(crate) use migration::{Migrations, is_elsewhere};
 pub use moves::{Moves, Unplaced, moves, moves_if};
 pub use named::Named;
-pub(crate) use remote_owner::RemoteOwner;
 pub use request::Allow;
 pub use serve::{serve, serve_if, serve_lazily, serve_lazily_if};
 pub use waits::on_circle;
+
+// All that the calls of this process know of other processes. The files that define these know none of the calls.
+pub(crate) use census::{inside, waits_in_line};
+pub(crate) use context::{name_of_here, place_of};
+pub(crate) use continuation::RemoteContinuation;
+pub(crate) use migration::{Migrations, is_elsewhere};
+pub(crate) use remote_owner::RemoteOwner;

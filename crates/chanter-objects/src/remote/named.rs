@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use super::call::RemoteCall;
 use super::key::Key;
 use crate::answer::Answer;
-use crate::apart::Remote;
+use crate::begin::{Alone, Begin, Shared};
 use crate::call::{Call, Method};
 use crate::lazy::{Answers, Forward, Lazy, lazy_call};
-use crate::may_block::{Alone, Begin, Shared, may_block};
+use crate::may_block::may_block;
 use crate::{ObjectError, Ref};
 
 impl<T> Ref<T> {
@@ -171,6 +171,7 @@ struct Writing<A, R, F>(Carried<A, R, F>);
 // SAFETY: `run` only reads the value, as `Mode::Shared` allows.
 unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<T> for Reading<A, R, F> {
     type Output = R;
+    type Away = RemoteCall<R>;
     const MODE: Mode = Mode::Shared;
     const IS_FAR: bool = true;
 
@@ -180,14 +181,15 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<
         (self.0.method)(unsafe { &*value }, self.0.arguments)
     }
 
-    fn remote(self, to: Ref<T>) -> Result<Remote<R>, ObjectError> {
-        RemoteCall::of(to, self.0.key, &self.0.arguments).map(Remote::new)
+    fn remote(self, to: Ref<T>) -> Result<RemoteCall<R>, ObjectError> {
+        RemoteCall::of(to, self.0.key, &self.0.arguments)
     }
 }
 
 // SAFETY: `run` has the value to itself by `Mode::Alone`.
 unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Method<T> for Writing<A, R, F> {
     type Output = R;
+    type Away = RemoteCall<R>;
     const MODE: Mode = Mode::Alone;
     const IS_FAR: bool = true;
 
@@ -197,8 +199,8 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Met
         (self.0.method)(unsafe { &mut *value }, self.0.arguments)
     }
 
-    fn remote(self, to: Ref<T>) -> Result<Remote<R>, ObjectError> {
-        RemoteCall::of(to, self.0.key, &self.0.arguments).map(Remote::new)
+    fn remote(self, to: Ref<T>) -> Result<RemoteCall<R>, ObjectError> {
+        RemoteCall::of(to, self.0.key, &self.0.arguments)
     }
 }
 
@@ -210,14 +212,15 @@ where
     M: FnOnce(*mut T, A) -> F,
 {
     type Method = F;
+    type Away = RemoteCall<R>;
 
     #[inline(always)]
     fn begin(self, value: *mut T, (): ()) -> F {
         (self.method)(value, self.arguments)
     }
 
-    unsafe fn remote(self, to: Ref<T>, (): ()) -> Result<Remote<R>, ObjectError> {
-        RemoteCall::of(to, self.key, &self.arguments).map(Remote::new)
+    unsafe fn remote(self, to: Ref<T>, (): ()) -> Result<RemoteCall<R>, ObjectError> {
+        RemoteCall::of(to, self.key, &self.arguments)
     }
 }
 
@@ -229,14 +232,15 @@ where
     M: FnOnce(*mut T, A, *mut Answer<R>) -> F,
 {
     type Method = F;
+    type Away = RemoteCall<()>;
 
     #[inline(always)]
     fn begin(self, value: *mut T, answer: *mut Answer<R>) -> F {
         (self.method)(value, self.arguments, answer)
     }
 
-    unsafe fn remote(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Remote<()>, ObjectError> {
+    unsafe fn remote(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<RemoteCall<()>, ObjectError> {
         // SAFETY: the caller keeps the answer's place alive and unshared while the remote call lives.
-        unsafe { RemoteCall::answering(to, self.key, &self.arguments, answer) }.map(Remote::new)
+        unsafe { RemoteCall::answering(to, self.key, &self.arguments, answer) }
     }
 }
