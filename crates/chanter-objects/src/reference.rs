@@ -15,9 +15,9 @@ use crate::slot::{self, Slot};
 /// The name of an object, through which any thread can call the object's methods.
 ///
 /// A `Ref` is an address and a generation: 16 bytes, and so is an `Option<Ref>`. It is `Copy`, and keeps nothing
-/// alive: a call on an object that has ended gives [`ObjectError`]. As data (`serde`) it is the numbers of a process,
-/// a slot and a generation. Numbers that name no object of type `T` when they are read give a reference that never
-/// names one.
+/// alive: a call on an object that has ended gives [`ObjectError`](crate::ObjectError). As data (`serde`) it is the
+/// numbers of a process, a slot and a generation. Numbers that name no object of type `T` when they are read give a
+/// reference that never names one.
 ///
 /// (Concert, section 2: objects in a global name space.)
 pub struct Ref<T> {

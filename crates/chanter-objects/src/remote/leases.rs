@@ -11,11 +11,12 @@ use super::owner_table::{LEASE, Owned};
 use super::remote_owner::{END, FORGIVE};
 use crate::Owner;
 
-/// Limits the bytes of objects that each other process may have in this one, by [`Owner::new_on`](crate::Owner::new_on) and
-/// [`Ref::migrate`](crate::Ref::migrate). The limit is 256 MiB at first.
+/// Limits the bytes of objects that each other process may have in this one, by
+/// [`Owner::new_on`](crate::Owner::new_on) and [`Ref::migrate`](crate::Ref::migrate). The limit is 256 MiB at first.
 ///
-/// An object that would exceed the limit is refused with [`ObjectError::Full`]. Objects that are here stay. An object counts with the bytes in
-/// which it came, and 256 more; later growth does not count. Never blocks.
+/// An object that would exceed the limit is refused with [`ObjectError::Full`](crate::ObjectError::Full). Objects
+/// that are here stay. An object counts with the bytes in which it came, and 256 more; later growth does not count.
+/// Never blocks.
 pub fn limit_placed(here: &Process, bytes: u64) {
     ProcessContext::of(here).owner_tables.set_room(bytes);
 }
@@ -31,7 +32,7 @@ async fn leased(caller: Caller, body: Body) -> Result<Body, String> {
     let number = <[u8; 8]>::try_from(&*body).map_err(|_| "a lease has a number".to_owned())?;
     let context = ProcessContext::of(&caller.here());
     let key = (caller.process(), u64::from_le_bytes(number));
-    let Some(_estate) = context.owner_tables.open(key) else {
+    let Some(_guard) = context.owner_tables.open(key) else {
         return Err("this lease was taken before".to_owned());
     };
     drop((context, caller));

@@ -1,4 +1,4 @@
-//! The places of objects that were made here and have moved.
+//! The places of objects that were made here and have moved. (Those of others: `hints.rs`.)
 //!
 //! An object's name is that of the place where it was made, its *home*. When it has moved, its slot at home stays,
 //! empty. The home knows the object's place, and owns it there. Requests that come to the home are forwarded. An
