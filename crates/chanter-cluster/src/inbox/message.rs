@@ -8,7 +8,7 @@ use super::home::Home;
 use super::pattern::Letter;
 use crate::engine::{NodeId, ProcessId};
 use crate::name::ThreadName;
-use crate::node::WindowRef;
+use crate::node::send_window::WindowRef;
 use crate::wire::{Body, Slot, Written};
 
 /// Number of unused messages that an OS thread keeps.

@@ -1,12 +1,12 @@
 //! Inboxes: a thread receives messages there, by sender and tag (Chant, section 3.2).
 
 mod credit;
-mod home;
+pub(crate) mod home;
 mod irecv;
-mod message;
+pub(crate) mod message;
 mod note;
 mod pattern;
-mod place;
+pub(crate) mod place;
 mod polling;
 mod posted;
 mod read;
@@ -29,8 +29,8 @@ pub use irecv::{Irecv, testany, waitall};
 pub(crate) use message::Message;
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
+pub(crate) use place::Core;
 use place::Share;
-pub(crate) use place::{Core, State};
 pub use polling::PollMode;
 pub use read::{AsBatch, AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};

@@ -24,7 +24,7 @@ use crate::SendError;
 use crate::engine::by_peer::ByPeer;
 use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
-use crate::node::{WindowRef, Windowed};
+use crate::node::send_window::{State as Windowed, WindowRef};
 use crate::wire::Body;
 use foldhash::HashMap;
 

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::engine::{NodeId, ProcessId};
     use crate::name::ThreadName;
-    use crate::node::WindowRef;
+    use crate::node::send_window::WindowRef;
     use crate::wire::Slot;
 
     fn from(index: u32) -> ThreadName {

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::engine::NodeId;
     use crate::name::ThreadName;
-    use crate::node::WindowRef;
+    use crate::node::send_window::WindowRef;
     use crate::wire::Slot;
 
     fn name(index: u32) -> ThreadName {

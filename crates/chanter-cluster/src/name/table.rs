@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use chanter::base::{Guard, Lock};
 
 use crate::error::SendError;
-use crate::inbox;
-use crate::node::{Left, SendWindow, WindowRef};
+use crate::inbox::place::State as InboxState;
+use crate::node::send_window::{Left, SendWindow, WindowRef};
 use crate::wire::Slot;
 
 /// Number of places in the first chunk. Each chunk has twice as many as the one before.
@@ -79,7 +79,7 @@ impl Table {
     /// Enters an inbox, which `make` makes from its name and perhaps a spare inbox. `None`: the table is full.
     pub(crate) fn insert(
         &self,
-        make: impl FnOnce(Slot, Option<Box<inbox::State>>) -> Box<inbox::State>,
+        make: impl FnOnce(Slot, Option<Box<InboxState>>) -> Box<InboxState>,
     ) -> Option<(Slot, WindowRef)> {
         let slot = self.book().enter()?;
         let (chunk, at) = place(slot.index);
@@ -157,14 +157,13 @@ impl Drop for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbox::State;
 
     fn table(limit: u32) -> Table {
         Table::new(limit)
     }
 
     fn insert(table: &Table) -> Option<Slot> {
-        table.insert(|_, _| Box::new(State::nobodys())).map(|(slot, _)| slot)
+        table.insert(|_, _| Box::new(InboxState::nobodys())).map(|(slot, _)| slot)
     }
 
     fn is_there(table: &Table, slot: Slot) -> bool {
@@ -239,7 +238,7 @@ mod tests {
     #[test]
     fn tables_that_follow_each_other_share_windows_but_no_names() {
         let first = table(1);
-        let (slot, window_ref) = first.insert(|_, _| Box::new(State::nobodys())).unwrap();
+        let (slot, window_ref) = first.insert(|_, _| Box::new(InboxState::nobodys())).unwrap();
         assert!(remove(&first, slot));
         drop(first);
         let second = table(1);

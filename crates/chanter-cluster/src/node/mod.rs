@@ -13,7 +13,7 @@ mod outstanding;
 mod parts;
 pub(crate) mod room;
 mod send_event;
-mod send_window;
+pub(crate) mod send_window;
 mod send_windows;
 mod sending;
 mod serve;
@@ -35,15 +35,17 @@ use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
 use parts::Parts;
 pub use send_event::SendEvent;
-pub(crate) use send_window::{Left, SendWindow, State as Windowed, WindowRef};
+use send_window::WindowRef;
 use send_windows::SendWindows;
 
 use crate::engine::roster::Roster;
 use crate::engine::{Certificate, Engine, Leave, NodeId, Polled, ProcessId, Why};
 use crate::error::{LookupError, SendError};
-use crate::inbox::{self, Core};
+use crate::inbox::place::{Core, State as InboxState};
 use crate::lock::lock;
-use crate::name::{MAIN, Registry, Table, ThreadName};
+use crate::name::ThreadName;
+use crate::name::registry::Registry;
+use crate::name::table::{MAIN, Table};
 use crate::port::Ports;
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
@@ -201,7 +203,7 @@ impl Node {
             concerns,
             serving: Serving { notifier: Arc::new(ServerNotifier::new()), is_pumped, ended: IVar::new() },
         });
-        let make = |slot, spare| inbox::State::new(node.name(me, slot), node.home(), spare);
+        let make = |slot, spare| InboxState::new(node.name(me, slot), node.home(), spare);
         let main = node.table.insert(make).map(|(slot, _)| slot);
         debug_assert_eq!(main, Some(MAIN), "no other inbox has been opened");
         node

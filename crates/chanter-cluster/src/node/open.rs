@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{LONGEST_NAME, Node, WindowRef};
 use crate::error::OpenError;
-use crate::inbox::{self, Core, Inbox};
+use crate::inbox::Inbox;
+use crate::inbox::place::{Core, State as InboxState};
 use crate::lock::lock;
 use crate::name::{MAIN, Refusal};
 use crate::wire::Slot;
@@ -17,7 +18,7 @@ impl Node {
         {
             return Err(OpenError::Bad(name.to_owned()));
         }
-        let make = |slot, spare| inbox::State::new(self.name(self.me, slot), self.home(), spare);
+        let make = |slot, spare| InboxState::new(self.name(self.me, slot), self.home(), spare);
         let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
         self.opened(given, slot, window_ref)
     }

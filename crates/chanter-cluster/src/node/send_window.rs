@@ -21,7 +21,9 @@ use chanter::base::{Guard, Lock, Queue, WakeList};
 use super::room;
 use crate::engine::ProcessId;
 use crate::error::SendError;
-use crate::inbox::{self, Home, Message};
+use crate::inbox::home::Home;
+use crate::inbox::message::Message;
+use crate::inbox::place::State as InboxState;
 use crate::lock::lock;
 
 /// Windows without an epoch.
@@ -46,11 +48,11 @@ pub struct State {
     pub(super) closed: Option<Box<SendError>>,
     pub(super) waiting: Queue<Note>,
     /// The inbox itself, if it belongs to this process. A message is then in it when its send commits.
-    pub(super) inbox: Option<Box<inbox::State>>,
+    pub(super) inbox: Option<Box<InboxState>>,
     /// Inbox of the last epoch, if it was never used. The next epoch takes it.
-    spare: Option<Box<inbox::State>>,
+    spare: Option<Box<InboxState>>,
     /// Inboxes of earlier epochs in which receives still wait, in vain. They do not move.
-    left: Vec<(u64, Box<inbox::State>)>,
+    left: Vec<(u64, Box<InboxState>)>,
 }
 
 /// A window, for the time of one epoch.
@@ -113,14 +115,14 @@ impl SendWindow {
     pub(crate) fn let_to_inbox(
         &'static self,
         epoch: u64,
-        make: impl FnOnce(Option<Box<inbox::State>>) -> Box<inbox::State>,
+        make: impl FnOnce(Option<Box<InboxState>>) -> Box<InboxState>,
     ) -> WindowRef {
         debug_assert_eq!(epoch & AWAY, 0, "too many processes in one");
         let spare = self.state.lock().spare.take();
         self.let_to(epoch, Some(make(spare)))
     }
 
-    fn let_to(&'static self, epoch: u64, inbox: Option<Box<inbox::State>>) -> WindowRef {
+    fn let_to(&'static self, epoch: u64, inbox: Option<Box<InboxState>>) -> WindowRef {
         let mut state = self.state.lock();
         debug_assert_eq!(state.epoch, NOBODY, "a window has one tenant");
         (state.messages, state.bytes) = (0, 0);
@@ -226,7 +228,7 @@ pub(crate) struct Left {
     /// Other processes that have sent something to that inbox.
     pub(crate) senders: Vec<ProcessId>,
     _messages: VecDeque<Box<Message>>,
-    _inbox: Option<Box<inbox::State>>,
+    _inbox: Option<Box<InboxState>>,
     _home: Option<Weak<dyn Home>>,
     _closed: Option<Box<SendError>>,
 }
@@ -234,19 +236,19 @@ pub(crate) struct Left {
 impl State {
     /// The inbox of the current epoch.
     #[inline]
-    pub(crate) fn inbox(&mut self) -> &mut inbox::State {
+    pub(crate) fn inbox(&mut self) -> &mut InboxState {
         self.inbox.as_mut().expect("an inbox has a window with an inbox")
     }
 
     /// The inbox of an epoch. Once the epoch has ended, this inbox is empty and no message comes.
-    pub(crate) fn inbox_of(&mut self, epoch: u64) -> &mut inbox::State {
+    pub(crate) fn inbox_of(&mut self, epoch: u64) -> &mut InboxState {
         if self.epoch == epoch {
             return self.inbox();
         }
         let at = match self.left.iter().position(|(left, _)| *left == epoch) {
             Some(at) => at,
             None => {
-                self.left.push((epoch, Box::new(inbox::State::nobodys())));
+                self.left.push((epoch, Box::new(InboxState::nobodys())));
                 self.left.len() - 1
             }
         };
@@ -255,7 +257,7 @@ impl State {
 
     /// The inbox of an epoch that has not ended.
     #[inline]
-    pub(crate) fn inbox_if(&self, epoch: u64) -> Option<&inbox::State> {
+    pub(crate) fn inbox_if(&self, epoch: u64) -> Option<&InboxState> {
         if self.epoch == epoch { self.inbox.as_deref() } else { None }
     }
 

@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 
-use super::WindowRef;
+use super::send_window::WindowRef;
 use crate::name::ThreadName;
 
 /// Windows, by their receiver. Successive sends mostly go to one thread, so the window that was used last is tried

@@ -6,8 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
+use chanter_engine::wire::Body;
 
-use super::{Body, Contents};
+use super::contents::Contents;
 
 /// Numbers that are all of one type, in the buffer in which a message travels: sent and received without a copy on
 /// either side. (Engines may still copy: MPI's rings copy messages of up to 8 KiB, and shared memory is written and

@@ -1,10 +1,12 @@
 //! Values as bytes.
 
+use chanter_engine::wire::Body;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::contents::Contents;
 use super::transfer::writing;
-use super::{Body, Contents, Written};
+use super::written::Written;
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {

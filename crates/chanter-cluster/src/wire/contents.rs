@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use chanter_engine::wire::{BIG_ENDIAN, BUFFER, Body, CARRIES, Slot};
 use serde::de::DeserializeOwned;
 
 use super::decode::decode;
 use super::transfer::{End, SenderTransfer, read_end, reading};
-use super::{BIG_ENDIAN, BUFFER, Body, CARRIES, Slot};
 use crate::engine::ProcessId;
 
 /// The flags of a buffer that was filled here.

@@ -15,7 +15,7 @@
 //!
 //! Any other header of these kinds is dropped.
 
-use super::{Header, Kind, Slot};
+use chanter_engine::wire::{Header, Kind, Slot};
 
 /// A service's number: the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

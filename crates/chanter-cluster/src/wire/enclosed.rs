@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use chanter_engine::wire::Body;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec::{Plain, PlainBytes};
+use super::contents::Contents;
 use super::decode::decode;
 use super::transfer::{SenderTransfer, being_read, reading};
-use super::{Body, Contents};
 
 /// The bytes of a value, and the senders that it carries. It is written as a [`Plain`].
 #[derive(Clone, Default)]

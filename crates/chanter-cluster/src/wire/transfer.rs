@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::base::stack_local;
+use chanter_engine::wire::Slot;
 
-use super::Slot;
 use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::port::Hold;

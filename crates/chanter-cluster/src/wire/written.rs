@@ -3,11 +3,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use chanter_engine::wire::Body;
 use serde::de::DeserializeOwned;
 
+use super::contents::Contents;
 use super::decode::decode;
 use super::transfer::SenderTransfer;
-use super::{Body, Contents};
 
 /// Largest number of bytes that lie in the message itself.
 const SHORT: usize = 64;
