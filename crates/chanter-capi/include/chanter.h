@@ -505,6 +505,7 @@ int chanter_init(const chanter_config *config) CHANTER_NOEXCEPT;
  * still ask this one for something get `EHOSTDOWN`, so let them say first that they are done. Calls of this process that are
  * under way, or come later, end with `EHOSTDOWN`, or with `ESRCH` as without a job. On the OS thread that has called
  * `chanter_init`. `EBUSY` as for `chanter_machine_free`, and then nothing was left: the process is still a part of the job.
+ * `ESRCH` also in a child that the process has forked: it is no process of the job.
  */
 int chanter_finalize(void) CHANTER_NOEXCEPT;
 

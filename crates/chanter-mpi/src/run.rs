@@ -13,9 +13,7 @@ use chanter_cluster::{Disagreement, Process, Pump};
 
 use crate::detect::{Detected, StartError, detect, is_launched};
 use crate::engine::Mpi;
-
-/// The code of a job that ends since a process has failed: that of a panic.
-const FAILED: i32 = 101;
+use crate::shim::FAILED;
 
 /// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
 /// or, if nobody has, alone. Only a program that `mpirun` has started needs an MPI.

@@ -89,9 +89,31 @@ pub(crate) fn library() -> String {
     })
 }
 
+/// The code of a job that ends since a process has failed: that of a panic.
+pub(crate) const FAILED: i32 = 101;
+
 /// The token of the right to call MPI, which is initialized. One thread at a time has it.
 #[derive(Debug)]
 pub(crate) struct MpiToken(());
+
+/// A process that starts. If this is dropped before [`well`](Self::well), the whole job ends: the others would wait for ever.
+pub(crate) struct Starting(());
+
+impl Starting {
+    /// The process has started.
+    pub(crate) fn well(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        eprintln!("chanter: a process of MPI does not start, and ends the job");
+        // SAFETY: MPI was initialized, since this was made by a token. It is finalized only by an engine, which is made after
+        // this has gone.
+        unsafe { raw::chanter_mpi_abort(FAILED) };
+    }
+}
 
 static WAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
@@ -116,6 +138,11 @@ impl MpiToken {
             }
             Ok(Self(()))
         })
+    }
+
+    /// A guard for the time in which the other processes wait for this one to start.
+    pub(crate) fn starting(&self) -> Starting {
+        Starting(())
     }
 
     /// Ends MPI in this process, when all others do. No request is under way.

@@ -123,16 +123,18 @@ impl Mpi {
     /// Like [`start`](Self::start); without `mpirun`, this process is a job of its own.
     ///
     /// # Errors
-    /// The errors of `start`.
+    /// The errors of `start`. If MPI fails once it is initialized, this ends the whole job: the others would wait for ever.
     pub fn start_anyway() -> Result<Self, StartError> {
         shim::open().map_err(|why| StartError::Missing(why.to_owned()))?;
         let token = MpiToken::begin().ok_or(StartError::Twice)??;
+        let starting = token.starting();
         let (me, count, nodes) = (token.rank()?, token.size()?, pretended(token.nodes()?));
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
         let state = State::new(token, me, count, Arc::clone(&counters))?;
         // Nobody sends before all receive: an early message would be copied once more.
         state.token.barrier()?;
+        starting.well();
         Ok(Self {
             lock: CombiningLock::new(state, OUTBOX),
             me,
