@@ -148,8 +148,8 @@ impl Process {
     /// Messages, calls and names among the threads of this process go on.
     ///
     /// It **blocks** the thread until each other process has taken what was sent to it, or is known to have gone. A process
-    /// that is stopped may hold it up for as long as it is. To bound the wait, let a [timeout](chanter::Event::timeout) end
-    /// it, and drop the process.
+    /// that is stopped may hold it up for as long as it is. To bound the wait, synchronize
+    /// [`from_cancel_safe(here.leave()).timeout(..)`](chanter::event::from_cancel_safe), and then drop the process.
     ///
     /// **Cancel safety.** If it is dropped, the process leaves nevertheless, or it has not begun to. Another call tells.
     ///

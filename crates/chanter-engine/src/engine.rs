@@ -218,6 +218,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether the engine has ended: no more frames come and none are on their way. Either no other process is left,
     /// or this process has left and each peer has got its frames or has gone. The notifier is called when the engine
     /// ends.
+    ///
+    /// A poll may still hand over frames that came before. It says [`Polled::Nothing`] only when it has told of all of them,
+    /// and, unless this process has left, of the end of each peer.
     fn has_ended(&self) -> bool;
 
     /// Sets the notifier. From now on the polling thread sleeps until `notifier` is notified, unless

@@ -96,21 +96,15 @@ pub(crate) const FAILED: i32 = 101;
 #[derive(Debug)]
 pub(crate) struct MpiToken(());
 
-/// A process that starts. If this is dropped before [`well`](Self::well), the whole job ends: the others would wait for ever.
+/// MPI is initialized, and no engine can finalize it yet.
 pub(crate) struct Starting(());
 
 impl Starting {
-    /// The process has started.
-    pub(crate) fn well(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        eprintln!("chanter: a process of MPI does not start, and ends the job");
-        // SAFETY: MPI was initialized, since this was made by a token. It is finalized only by an engine, which is made after
-        // this has gone.
+    /// Ends the whole job, since this process does not start: the others would wait for ever. Comes back only if MPI cannot
+    /// do that.
+    pub(crate) fn fails(self, why: &MpiError) {
+        eprintln!("chanter: a process does not start, and ends the job: {why}");
+        // SAFETY: MPI is initialized, since this was made by a token. It is finalized only by an engine, and there is none.
         unsafe { raw::chanter_mpi_abort(FAILED) };
     }
 }
@@ -140,7 +134,7 @@ impl MpiToken {
         })
     }
 
-    /// A guard for the time in which the other processes wait for this one to start.
+    /// For the time in which the other processes wait for this one to start. No engine is made meanwhile.
     pub(crate) fn starting(&self) -> Starting {
         Starting(())
     }

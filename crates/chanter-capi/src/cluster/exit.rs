@@ -107,10 +107,10 @@ fn ended(code: Option<c_int>) {
         thread::sleep(PATIENCE);
         fail(watched);
     });
-    // In one piece, as the launcher may end this process at any time.
-    let _ = io::stderr().write_all(said.as_bytes());
-    // A second call of `exit` may not be made at an exit, so the files are written here.
     if bounded.is_ok() {
+        // In one piece, as the launcher may end this process at any time.
+        let _ = io::stderr().write_all(said.as_bytes());
+        // A second call of `exit` may not be made at an exit, so the files are written here.
         // SAFETY: the call may be made at an exit.
         unsafe { libc::fflush(ptr::null_mut()) };
     }

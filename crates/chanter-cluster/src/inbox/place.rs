@@ -31,7 +31,7 @@ use foldhash::HashMap;
 pub(super) type Got = note::Got<Message>;
 pub(super) type Note = note::Note<Message>;
 
-/// A reference to an inbox, for the time that it is open. The inbox lies in the [window](crate::node::SendWindow)
+/// A reference to an inbox, for the time that it is open. The inbox lies in the [window](crate::node::send_window::SendWindow)
 /// that threads of its own process send through, so its messages and that window's count are under one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Core {

@@ -1,4 +1,5 @@
-//! The state of the concerns that stand above the node: requests, remote threads, groups, the leader's names.
+//! The state of the concerns that stand above the node: requests, remote threads, groups, the leader's names, and the
+//! check of programs.
 
 use std::any::Any;
 

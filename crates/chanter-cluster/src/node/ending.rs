@@ -1,6 +1,6 @@
 //! Ends: of another process, as this one learns of it, and of this one.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use chanter::prelude::*;
 
@@ -98,6 +98,9 @@ impl Node {
         self.lose_all();
         // Only the server thread puts it.
         let _ = self.serving.ended.put(());
+        // ORDER: sequentially consistent, as in `add`: a process that was added meanwhile is found here, or there.
+        fence(Ordering::SeqCst);
+        self.lose_all();
         true
     }
 }

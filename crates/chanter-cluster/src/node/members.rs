@@ -1,6 +1,6 @@
 //! The members of the cluster: processes join and go.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use chanter::prelude::*;
 use chanter::sync::Watcher;
@@ -40,8 +40,9 @@ impl Node {
         if self.peers.links.add(peer, Link { is_there: AtomicBool::new(false), ..Link::new(pe) }) {
             self.add_holder(peer);
         }
-        // Either this sees the engine's end, or the server thread, which sees it later, finds the link.
-        if self.engine.has_ended() {
+        // ORDER: sequentially consistent: either this sees the end, or `see_whether_ended`, which has told of it, finds the link.
+        fence(Ordering::SeqCst);
+        if self.serving.ended.try_get().is_some() {
             self.lose(peer, Why::Left);
         }
     }

@@ -21,7 +21,7 @@ impl Spot {
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// The awaited answers, behind the lock of the calls. Each has its spot as long as its [`Ticket`] lives.
+/// The awaited answers, behind the lock of the calls. Each has its spot as long as its [`Ticket`](super::awaited::Ticket) lives.
 #[derive(Default)]
 pub(super) struct Answers {
     /// Waiters are queued in the spots, so each is boxed and does not move.

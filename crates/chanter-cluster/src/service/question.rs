@@ -63,7 +63,7 @@ impl<Q, A> fmt::Debug for Service<Q, A> {
     }
 }
 
-/// A request that was not made yet: see [`Service::ask`], [`At::call`] and [`At::post`].
+/// A request that was not made yet: see [`Service::ask`], [`At::call`](crate::At::call) and [`At::post`](crate::At::post).
 #[must_use = "a request does nothing until it is called or posted"]
 pub struct Ask<A> {
     pub(super) name: &'static str,

@@ -1,5 +1,7 @@
 //! Checks of processes that leave or are killed.
 
+use std::time::Instant;
+
 use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
@@ -141,7 +143,8 @@ impl<E: Engine> Member<E> {
 
     /// Checks that the engine says [`Nothing`](Polled::Nothing) only when it has told of the end of `gone`.
     async fn says_all_before_nothing(&mut self, gone: ProcessId) -> Finding {
-        loop {
+        let begin = Instant::now();
+        while begin.elapsed() < self.patience {
             match self.poll(16)? {
                 Polled::Nothing if self.seen.has_gone(gone) => return Ok(()),
                 Polled::Nothing => return Err(format!("a poll said Nothing, and {gone:?} has gone untold")),
@@ -149,6 +152,7 @@ impl<E: Engine> Member<E> {
                 Polled::Some | Polled::More => {}
             }
         }
+        Err("an engine that has ended never says Nothing".to_owned())
     }
 
     /// Checks that the two talk as before, and that frames for the process `gone` are dropped.

@@ -130,7 +130,7 @@ pub(super) struct Member<E> {
     notified: Receiver<()>,
     /// The notifier's other end stays open, even if the engine has dropped it.
     _notifier: Sender<()>,
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
 impl<E: Engine> Member<E> {

@@ -110,7 +110,8 @@ impl Mpi {
     ///
     /// # Errors
     /// This process was not started by this MPI's `mpirun`; MPI was initialized before, or does not let any
-    /// thread call it; or it has failed.
+    /// thread call it; or it has failed. If it fails while the processes meet, this ends the whole job: the others would
+    /// wait for ever.
     pub fn start() -> Result<Self, StartError> {
         match detect() {
             Ok(Detected::Launched) => {}
@@ -123,18 +124,26 @@ impl Mpi {
     /// Like [`start`](Self::start); without `mpirun`, this process is a job of its own.
     ///
     /// # Errors
-    /// The errors of `start`. If MPI fails once it is initialized, this ends the whole job: the others would wait for ever.
+    /// The errors of `start`.
     pub fn start_anyway() -> Result<Self, StartError> {
         shim::open().map_err(|why| StartError::Missing(why.to_owned()))?;
         let token = MpiToken::begin().ok_or(StartError::Twice)??;
         let starting = token.starting();
+        let started = Self::started(token);
+        if let Err(error) = &started {
+            starting.fails(error);
+        }
+        Ok(started?)
+    }
+
+    /// Meets the other processes.
+    fn started(token: MpiToken) -> Result<Self, MpiError> {
         let (me, count, nodes) = (token.rank()?, token.size()?, pretended(token.nodes()?));
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
         let state = State::new(token, me, count, Arc::clone(&counters))?;
         // Nobody sends before all receive: an early message would be copied once more.
         state.token.barrier()?;
-        starting.well();
         Ok(Self {
             lock: CombiningLock::new(state, OUTBOX),
             me,
