@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use chanter_engine::wire::Body;
 use chanter_engine::{
     Caps, Engine, Full, Idle, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Reliable, Sink,
 };
-use chanter_engine::wire::Body;
 
 use crate::config::Config;
 use crate::error::StartError;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use chanter_engine::polling::try_enter;
+use chanter_engine::wire::{Body, LENGTH};
 use chanter_engine::{
     Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
     Sink, Why,
 };
-use chanter_engine::polling::try_enter;
-use chanter_engine::wire::{Body, LENGTH};
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Publisher;

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_engine::Why;
 use chanter_cluster::{ANYONE, Process};
+use chanter_engine::Why;
 use chanter_zenoh::Zenoh;
 
 /// A connection to `port` that breaks after this number of bytes, if breaks are left. Returns the number of breaks.

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_engine::{Engine, ProcessId};
 use chanter_cluster::{ANYONE, Process};
+use chanter_engine::{Engine, ProcessId};
 use chanter_zenoh::{Config, StartError, Zenoh};
 
 /// Whether this machine's multicasts come back to it, as Zenoh's scouting needs.

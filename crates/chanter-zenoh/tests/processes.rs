@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_engine::Why;
 use chanter_cluster::{ANYONE, Process};
+use chanter_engine::Why;
 use chanter_zenoh::{Config, Zenoh};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_engine::{Change, Engine, Lane, Notifier, Polled, ProcessId, Sink, Why};
 use chanter_engine::wire::Body;
+use chanter_engine::{Change, Engine, Lane, Notifier, ProcessId, Sink, Why};
 
 #[derive(Default)]
 struct Told(Vec<Change>);

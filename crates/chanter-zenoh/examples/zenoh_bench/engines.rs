@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config as SocketConfig, Sockets};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Notifier, Polled, ProcessId, Sink};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Notifier, ProcessId, Sink};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind};
 use chanter_cluster::{ANYONE, Process};
