@@ -14,8 +14,8 @@
 //! * **D3** When a process has gone, the messages of its threads are received up to some point, in order. Only then do
 //!   other processes learn of its end. A [port] has ended when no process has a sender of it, after the last message
 //!   that was sent to it.
-//! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
-//!   was not chosen has taken no room.
+//! * **D4** A branch of a choice that loses has no effect. A message that was not chosen is in its place. A send that was
+//!   not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
 //! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
@@ -140,8 +140,8 @@ pub use chanter_macros::cluster_main as main;
 /// ```
 pub use chanter_macros::service;
 
-/// Makes an `async fn` one that every process of the program [offers](mod@remote): the function of that name describes a
-/// thread, which is [spawned](At::spawn).
+/// Makes an `async fn` one that every process of the program [offers](mod@remote). The function of that name describes a
+/// thread, to be [spawned](At::spawn).
 ///
 /// A first parameter of type [`Context`], or a reference to one, has the thread's inbox; it is no argument. Names are
 /// as with [`macro@service`]. So is `allow = function`: it says whether a [`Caller`] may spawn the thread.

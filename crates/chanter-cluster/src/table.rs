@@ -1,6 +1,6 @@
 //! The services and functions of a program, which the linker collects.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use chanter::Event;
 use serde::Serialize;
@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 pub use linkme;
 
 use crate::engine::{ProcessId, Why};
+use crate::lock::lock;
 use crate::node::Node;
 use crate::remote::{Offer, make};
 use crate::service::raw;
@@ -127,7 +128,7 @@ static IN_USE: Mutex<Vec<Weak<Node>>> = Mutex::new(Vec::new());
 
 /// The process of this OS process, if exactly one is in use.
 pub fn only() -> Option<Process> {
-    let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let in_use = lock(&IN_USE);
     let mut live = in_use.iter().filter_map(Weak::upgrade);
     let first = live.next()?;
     let second = live.next();
@@ -181,7 +182,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn serve(here: &Process) {
     let node = here.node();
     {
-        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = lock(&IN_USE);
         in_use.retain(|node| node.strong_count() > 0);
         in_use.push(Arc::downgrade(node));
     }

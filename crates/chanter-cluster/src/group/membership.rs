@@ -8,7 +8,7 @@
 //! member any more, its name is about to be free, and is looked up again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use chanter::event::from_cancel_safe;
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GroupError;
 use super::run::{Head, Run};
+use crate::lock::lock;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::Service;
@@ -98,7 +99,7 @@ impl Node {
 
 impl MembershipTables {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The membership table of the group `group`, with `name` as the member. A table with another member belongs to

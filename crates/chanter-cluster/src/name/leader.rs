@@ -7,8 +7,8 @@
 //! INV-LEADER: a process answers for names only while it knows that all processes with lower numbers have gone, which
 //! is for ever. It answers only after each of the others has sent its names or has gone. A process sends its names
 //! only when it knows, too, that the earlier leaders have gone, and when its requests to them are answered or lost.
-//! (Before the first process there was no leader, so that one asks no process.) So before a new leader gives any
-//! name, it knows the names given by old leaders that are still held, and no others.
+//! (Before the first process there was no leader, so that one asks no process.) A new leader gives no name before it
+//! knows which names of old leaders are still held.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

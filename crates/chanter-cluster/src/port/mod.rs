@@ -10,13 +10,13 @@
 //! When the last sender has gone, the port has ended: [`recv`](Port::recv) yields the messages that are left, and then
 //! [`RecvError::Closed`], for ever. The senders that count are
 //!
-//! * each [`PortSender`] and [`Outlet`], and each send that has not committed, until it is dropped or its process has gone;
-//! * each message that carries a sender, as long as it may be received. A request's argument, its answer, and the argument
+//! * Each [`PortSender`], each [`Outlet`], and each send that has not committed, until it is dropped or its process has gone.
+//! * Each message that carries a sender, as long as it may be received. A request's argument, its answer, and the argument
 //!   and value of a thread of another process count alike.
 //!
 //! A port that has never had a sender has not ended. A sender's bytes do not count where they are kept in other ways: in a file,
-//! in a byte string of the user's own, in the result of [`Inbox::returned`], in operations of groups, or in arguments of objects
-//! of other processes. A sender that is read from such bytes counts from its [connection](Process::connect) on. If the port has
+//! in a byte string of the user's own, or in the result of [`Inbox::returned`]. Nor do they in operations of groups, and in
+//! arguments of objects of other processes. A sender that is read from such bytes counts from its [connection](Process::connect) on. If the port has
 //! ended, its sends give [`SendError::Gone`].
 //!
 //! When a process has died, the port does not end before all others know this, since the process may have passed

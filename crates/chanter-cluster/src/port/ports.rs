@@ -1,12 +1,13 @@
 //! The ports of a process: the [counts](super::counts) of their senders, and who waits for their ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use chanter::IVar;
 
 use super::counts::State;
 use super::held::Cover;
 use crate::engine::ProcessId;
+use crate::lock::lock;
 use crate::wire::{SenderTransfer, Slot};
 
 /// A process's counts, and the waiters for the ends of its ports.
@@ -21,10 +22,10 @@ impl Ports {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<Cover, Arc<SenderTransfer>>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 
     pub(super) fn ends(&self) -> MutexGuard<'_, Vec<(Slot, IVar<()>)>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ends)
     }
 }

@@ -5,12 +5,13 @@
 //! open it then.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use chanter::sync::CVar;
 use foldhash::fast::RandomState;
 
 use crate::engine::ProcessId;
+use crate::lock::lock;
 
 /// Largest number of gates that one process may have closed in another.
 const MOST_OF_ONE: usize = 1 << 14;
@@ -25,7 +26,7 @@ pub(crate) struct Gates {
 
 impl Gates {
     fn lock(&self) -> MutexGuard<'_, Closed> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.closed)
     }
 
     /// Makes a closed gate. `None`: there are too many, or one of that number exists.

@@ -2,9 +2,10 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::Process;
+use crate::lock::lock;
 
 type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
@@ -14,7 +15,7 @@ pub(crate) struct Provided(Mutex<Values>);
 
 impl Provided {
     fn lock(&self) -> MutexGuard<'_, Values> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

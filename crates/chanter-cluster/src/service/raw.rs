@@ -37,7 +37,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ use super::registry::{Begins, Start, message_of};
 use super::run::Owed;
 use super::{Ask, Caller};
 use crate::engine::{Lane, ProcessId, Why};
+use crate::lock::lock;
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number, decode, encode_into};
 
@@ -336,8 +337,7 @@ impl Node {
             return;
         }
         let is_first = {
-            let mut forwarded_calls =
-                self.requests().forwarded.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut forwarded_calls = lock(&self.requests().forwarded.0);
             forwarded_calls.push((origin, Control::Moved { request, to: to.0, forwarded }));
             forwarded_calls.len() == 1
         };
@@ -354,8 +354,7 @@ impl Node {
 
     /// Sends the messages that are due to callers of forwarded calls.
     pub(crate) fn tell_all_moved(&self) {
-        let forwarded_calls =
-            mem::take(&mut *self.requests().forwarded.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let forwarded_calls = mem::take(&mut *lock(&self.requests().forwarded.0));
         for (origin, moved) in forwarded_calls {
             // A process that has gone need not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));

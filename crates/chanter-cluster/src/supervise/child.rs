@@ -1,8 +1,9 @@
 //! A child: its function, its place, and whether it is started again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use crate::lock::lock;
 use crate::remote::{Down, Plan};
 use crate::service::CallError;
 use crate::{Process, SpawnError, ThreadName};
@@ -95,7 +96,7 @@ impl Current {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn set(&self, name: &str, thread: Option<ThreadName>) {

@@ -66,7 +66,7 @@ async fn the_receiver_dies(faults: Faults) -> Result<(), Broken> {
     let receiver = spawn({
         let history = history.clone();
         async move {
-            // What has come before the end is received.
+            // All that has come before the end is received.
             while let Some(got) =
                 choose_biased((history.recv(&there, ANYONE).wrap(Some), stopped.recv().wrap(|_| None))).await
             {
@@ -215,7 +215,7 @@ const PROGRAMS: [Program; 6] = [
 ];
 
 impl Program {
-    /// What may happen, at most so often.
+    /// The faults that may happen, and at most how many of them.
     fn faults(&self, most: u32) -> Faults {
         let kinds: Vec<Fault> = FAULTS.into_iter().chain(self.victim.map(Fault::Kill)).collect();
         Faults::of(&kinds, most)
@@ -229,7 +229,7 @@ impl Program {
         report.schedules
     }
 
-    /// All faults, or sequences of them, that may happen to the first so many frames.
+    /// All faults, or sequences of them, that may happen to this number of frames from the first on.
     fn planned(&self, frames: u64, many: u32) -> Vec<Faults> {
         let mut plans = vec![self.faults(0)];
         let mut all = Vec::new();
